@@ -38,7 +38,7 @@ pub const MAX_REGEX: usize = 64 * 1024;
 pub const MAX_PATTERN: usize = 256;
 /// Bound numbers that are patterns: each is tried when no exact number matches. 400.
 pub const MAX_PATTERNS: usize = 1_000;
-/// Waiting calls of a queue at most (Twilio's figure), and when nothing is said.
+/// Waiting calls of a queue at most (Twilio's figure). 400.
 pub const MAX_QUEUE: u32 = 5_000;
 /// Waiting calls of a queue whose size was not given (Twilio's default).
 pub const QUEUE_SIZE: u32 = 100;

@@ -40,9 +40,12 @@ pub(crate) struct TransportPacket<'a> {
 /// Source, destination, identification, protocol.
 type FragmentKey = (IpAddr, IpAddr, u32, u8);
 
-/// The pieces of one datagram that have come, by offset.
+/// The parts of one datagram that have come.
 #[derive(Debug, Default)]
 struct FragmentedDatagram {
+    /// Its bytes from the first one, as far as no piece is missing.
+    begin: Vec<u8>,
+    /// Pieces beyond a gap, by offset.
     pieces: BTreeMap<usize, Vec<u8>>,
     /// The length of the whole, from the last fragment.
     length: Option<usize>,
@@ -100,28 +103,41 @@ impl PacketReader {
         // A datagram ends at 64 KiB, and a fragment but the last has 8 bytes at least.
         if fragment.offset + fragment.data.len() <= 0xffff && (fragment.data.len() >= 8 || !fragment.has_more)
         {
-            datagram.pieces.entry(fragment.offset).or_insert_with(|| fragment.data.to_vec());
+            datagram.insert(fragment.offset, fragment.data);
         }
         if !fragment.has_more {
             datagram.length = Some(fragment.offset + fragment.data.len());
         }
-        let whole = joined(datagram)?;
-        self.fragmented.remove(&fragment.key);
+        if datagram.length != Some(datagram.begin.len()) {
+            return None;
+        }
         self.order.retain(|key| *key != fragment.key);
-        Some(whole)
+        self.fragmented.remove(&fragment.key).map(|datagram| datagram.begin)
     }
 }
 
-/// The datagram, if no piece is missing.
-fn joined(datagram: &FragmentedDatagram) -> Option<Vec<u8>> {
-    let length = datagram.length?;
-    let mut whole = Vec::new();
-    for (offset, piece) in &datagram.pieces {
-        // Where pieces overlap the earlier one counts.
-        let fresh = piece.get(whole.len().checked_sub(*offset)?..).unwrap_or_default();
-        whole.extend_from_slice(fresh);
+impl FragmentedDatagram {
+    /// Adds a piece. Each is joined once, when there is no gap before it any more: a datagram has 8,191 of them at most.
+    fn insert(&mut self, offset: usize, data: &[u8]) {
+        if offset > self.begin.len() {
+            self.pieces.entry(offset).or_insert_with(|| data.to_vec());
+            return;
+        }
+        self.join(offset, data);
+        while let Some((offset, piece)) = self.pieces.pop_first() {
+            if offset > self.begin.len() {
+                self.pieces.insert(offset, piece);
+                return;
+            }
+            self.join(offset, &piece);
+        }
     }
-    (whole.len() == length).then_some(whole)
+
+    /// Where pieces overlap, the one that was joined before counts.
+    fn join(&mut self, offset: usize, data: &[u8]) {
+        let fresh = data.get(self.begin.len() - offset..).unwrap_or_default();
+        self.begin.extend_from_slice(fresh);
+    }
 }
 
 fn ipv4(packet: &[u8]) -> Option<Fragment<'_>> {
@@ -260,6 +276,31 @@ mod tests {
         assert!(reader.fragmented.is_empty() && reader.order.is_empty());
         let six = [v6_fragment(&whole[64..], 64, false), v6_fragment(&whole[..64], 0, true)];
         assert_eq!(payloads(&mut reader, &six), [vec![7; 100]]);
+    }
+
+    #[test]
+    fn each_fragment_is_joined_once_as_soon_as_there_is_no_gap_before_it() {
+        let whole = udp(&vec![7; 65_400]);
+        let fragments: Vec<Vec<u8>> =
+            whole.chunks(8).zip(0..).map(|(data, at)| v4(data, 1, 0x2000 | at)).collect();
+        let last = v4(&[7; 8], 1, fragments.len() as u16);
+        let kept = |reader: &PacketReader| {
+            let datagram = reader.fragmented.values().next().unwrap();
+            (datagram.begin.len(), datagram.pieces.len())
+        };
+        let mut reader = PacketReader::default();
+        assert!(payloads(&mut reader, &[last]).is_empty());
+        // In their order: a fragment is not kept beside the joined bytes, which would be joined again with each that comes.
+        let (head, rest) = fragments.split_at(4_000);
+        assert!(payloads(&mut reader, head).is_empty());
+        assert_eq!(kept(&reader), (32_000, 1));
+        // Every second one, and then the others.
+        let odd: Vec<Vec<u8>> = rest.iter().skip(1).step_by(2).cloned().collect();
+        assert!(payloads(&mut reader, &odd).is_empty());
+        assert_eq!(kept(&reader), (32_000, 1 + odd.len()));
+        let even: Vec<Vec<u8>> = rest.iter().step_by(2).cloned().collect();
+        assert_eq!(payloads(&mut reader, &even), [vec![7; 65_400]]);
+        assert!(reader.fragmented.is_empty() && reader.order.is_empty());
     }
 
     #[test]

@@ -34,8 +34,63 @@ struct TcpStream {
     ahead: Vec<(u32, Vec<u8>)>,
     /// Bytes in order that are no whole message yet.
     buffer: Vec<u8>,
+    /// The message at the begin of the buffer.
+    partial: PartialMessage,
     /// Texts that were no SIP; after too many the connection carries something else.
     faults: usize,
+}
+
+/// The reading of a message that has not come whole: no byte of it is looked at with each segment again.
+#[derive(Debug, Default)]
+struct PartialMessage {
+    /// Bytes in which neither its first line nor its header ends.
+    searched: usize,
+    /// Its first line has come, and is SIP's.
+    is_sip: bool,
+    /// Its length, once its header has come.
+    length: Option<usize>,
+}
+
+/// The message at the begin of some bytes.
+enum FoundMessage {
+    /// All of it is there, so many bytes.
+    Whole(usize),
+    Incomplete,
+    /// There is no SIP, or a message that is too long.
+    Fault,
+}
+
+impl PartialMessage {
+    /// `bytes`: from the message's first one; each call has those of the call before and more.
+    fn read(&mut self, bytes: &[u8]) -> FoundMessage {
+        if self.length.is_none() {
+            // An end of four bytes may have begun in the bytes before.
+            let from = self.searched.saturating_sub(3);
+            let fresh = &bytes[from..];
+            self.searched = bytes.len();
+            // One whole line is enough to tell that the bytes are not SIP; less may become SIP yet.
+            if !self.is_sip && fresh.contains(&b'\n') {
+                self.is_sip = is_sip(bytes);
+                if !self.is_sip {
+                    return FoundMessage::Fault;
+                }
+            }
+            let head = header_end(fresh).map(|end| from + end);
+            let Some(head) = head.filter(|_| self.is_sip) else {
+                let is_long = bytes.len() > MAX_MESSAGE;
+                return if is_long { FoundMessage::Fault } else { FoundMessage::Incomplete };
+            };
+            // Over a stream only Content-Length tells where a message ends (RFC 3261 §18.3), so a wrong one
+            // is a fault.
+            self.length = content_length(&bytes[..head]).and_then(|length| head.checked_add(length));
+        }
+        match self.length {
+            Some(length) if length > MAX_MESSAGE => FoundMessage::Fault,
+            Some(length) if length > bytes.len() => FoundMessage::Incomplete,
+            Some(length) => FoundMessage::Whole(length),
+            None => FoundMessage::Fault,
+        }
+    }
 }
 
 impl TcpStreams {
@@ -117,43 +172,35 @@ impl TcpStream {
     /// Goes on behind a gap with the earliest kept segment: the message that the gap cut is lost.
     fn skip_gap(&mut self) {
         self.buffer.clear();
+        self.partial = PartialMessage::default();
         let next = self.next.unwrap_or_default();
         self.next = self.ahead.iter().map(|(sequence, _)| *sequence).min_by_key(|to| distance(next, *to));
     }
 
-    /// Cuts whole messages from the buffer.
+    /// Hands over the whole messages of the buffer, and takes them out of it together.
     fn messages(&mut self, each: &mut dyn FnMut(&[u8])) {
+        let mut done = 0;
         loop {
             // Empty lines between messages keep connections alive (RFC 5626 §3.5.1).
-            let blank = self.buffer.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
-            self.buffer.drain(..blank);
-            let Some(head) = header_end(&self.buffer) else {
-                // One whole line is enough to tell that the bytes are not SIP; less may become SIP yet.
-                let line = self.buffer.iter().position(|byte| *byte == b'\n');
-                if self.buffer.len() > MAX_MESSAGE || line.is_some_and(|_| !is_sip(&self.buffer)) {
-                    self.fault();
+            done += self.buffer[done..].iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+            match self.partial.read(&self.buffer[done..]) {
+                FoundMessage::Whole(length) => {
+                    each(&self.buffer[done..done + length]);
+                    done += length;
+                    self.partial = PartialMessage::default();
                 }
-                return;
-            };
-            // Over a stream only Content-Length tells where a message ends (RFC 3261 §18.3), so a wrong one
-            // is a fault.
-            let length = content_length(&self.buffer[..head]).filter(|_| is_sip(&self.buffer));
-            match length.map(|length| head + length) {
-                Some(end) if end > MAX_MESSAGE => return self.fault(),
-                Some(end) if end > self.buffer.len() => return,
-                Some(end) => {
-                    each(&self.buffer[..end]);
-                    self.buffer.drain(..end);
-                }
-                None => return self.fault(),
+                FoundMessage::Incomplete => break,
+                FoundMessage::Fault => return self.fault(),
             }
         }
+        self.buffer.drain(..done);
     }
 
     /// Drops the buffer, which holds no SIP; the next segment may begin a message.
     fn fault(&mut self) {
         self.faults += 1;
         self.buffer = Vec::new();
+        self.partial = PartialMessage::default();
         if self.faults > MAX_STREAM_FAULTS {
             self.ahead = Vec::new();
         }
@@ -204,6 +251,32 @@ mod tests {
             (0..=MAX_AHEAD as u32).map(|number| (100 + number * MESSAGE.len() as u32, false, MESSAGE));
         lost.extend(ahead);
         assert_eq!(found(&lost).len(), MAX_AHEAD + 1, "what follows the gap is read");
+    }
+
+    #[test]
+    fn no_byte_of_a_message_is_looked_at_with_each_segment() {
+        let body = vec![b'b'; 60_000];
+        let head = b"OPTIONS sip:a@b SIP/2.0\r\nCall-ID: 1\r\nContent-Length: 60000\r\n\r\n";
+        let long = [head, &body[..]].concat();
+        let mut stream = TcpStream::default();
+        let mut found = Vec::new();
+        for (number, byte) in (0..).zip(long.iter().chain(MESSAGE)) {
+            assert!(stream.take(number, &[*byte]));
+            stream.messages(&mut |message| found.push(message.to_vec()));
+            let PartialMessage { searched, length, .. } = stream.partial;
+            match stream.buffer.len() {
+                // What has been searched stays so, and of the body nothing is.
+                at if found.is_empty() => {
+                    assert_eq!(
+                        (searched, length),
+                        (at.min(head.len()), (at >= head.len()).then_some(long.len()))
+                    );
+                }
+                at => assert_eq!(searched, at.min(MESSAGE.len() - 4), "{number}"),
+            }
+        }
+        assert_eq!(found, [&long[..], MESSAGE]);
+        assert!(stream.buffer.is_empty());
     }
 
     #[test]

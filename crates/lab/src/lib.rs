@@ -1,4 +1,4 @@
-//! The load lab: the engine that runs calls (`lab_sip`) and users (`lab_xmpp`) on all cores, observers, reports, search, plans and the
+//! The load lab: the engine that runs calls (`lab_sip`) and users (`lab_xmpp`) on all cores, observers, reports (`lab_report`), search, plans and the
 //! command line of `ringer`.
 //!
 //! A run in the order of its parts: `cli` or `plan` read what is wanted and build an [`engine::Setup`]; [`engine::Run`] binds the
@@ -14,14 +14,12 @@ mod dns;
 pub mod engine;
 pub mod fd;
 pub mod find;
-pub mod growth;
 pub mod live;
 pub mod plan;
 pub mod prometheus;
 pub mod report;
 pub mod screen;
 pub mod session;
-pub mod shell;
 pub mod threshold;
 pub mod trace;
 mod unanswered;

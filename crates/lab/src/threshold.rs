@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
+use lab_report::growth::GrowthLimit;
+use lab_report::model::{MemoryGrowth, ThresholdResult};
 use lab_sip::stats::{Count, Durations};
 
 use crate::engine::Progress;
-use crate::growth::GrowthLimit;
-use crate::report::model::{MemoryGrowth, ThresholdResult};
 
 /// `figure comparison bound`.
 #[derive(Debug, Clone, PartialEq)]

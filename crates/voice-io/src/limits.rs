@@ -33,6 +33,6 @@ pub(super) const ENCODED_PIECE: usize = 64 * 1024;
 /// Bytes of an encoder's errors that are kept for the log.
 pub(super) const ENCODER_MESSAGE: u64 = 1_024;
 
-/// The time for the shards' answers to a request of the REST interface. A shard that is later counts as not knowing the
-/// call.
+/// The time for the shards' answers to a request of the REST interface. If one is later and no other has the call, the answer is 429: it
+/// may be the one that has it.
 pub const CONTROL: Duration = Duration::from_secs(1);

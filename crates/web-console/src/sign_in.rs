@@ -1,7 +1,7 @@
 //! Sign-in by an account's address and password, and the check of a session with each request.
 
 use std::net::IpAddr;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use axum::http::StatusCode;
 use chat_store::keys;
@@ -39,14 +39,20 @@ pub(crate) async fn sign_in(
     let attempt = Attempt { source: without_port(from), user: &address.user, domain: &address.domain };
     pace(state, &attempt, from, name)?;
     let account = state.node.account(address.clone()).await?;
-    let Ok(_permit) = state.checks.try_acquire() else {
+    let Ok(permit) = Arc::clone(&state.checks).try_acquire_owned() else {
         return Err(Fault::too_many(1));
     };
     let may_be = |account: &Account| !account.disabled && !account.verifiers.are_expired(state.now());
     let account = account.filter(may_be);
     let (of, user) = (account.clone(), address.clone());
-    let check = tokio::task::spawn_blocking(move || is_password(of.as_ref(), &user, password));
+    let mut open = OpenCheck { state, attempt: &attempt, from, name, has_ended: false };
+    let check = tokio::task::spawn_blocking(move || {
+        let is_right = is_password(of.as_ref(), &user, password);
+        drop(permit);
+        is_right
+    });
     let is_right = check.await.unwrap_or(false);
+    open.has_ended = true;
     // The client gets the same answer; the log tells them apart.
     let cause = if account.is_some() { Cause::WrongPassword } else { Cause::UnknownAccount };
     let Some(account) = account.filter(|_| is_right) else {
@@ -75,6 +81,25 @@ pub(crate) async fn sign_in(
     sessions.begin(now, signed_in, &random, settings.lifetimes());
     let session = sessions.find(now, &random[0], true, settings.lifetimes()).ok_or_else(Fault::signed_out)?;
     Ok((random[0], describe(&session, role)))
+}
+
+/// A password that is being checked. The check goes on when its client leaves, so that the attempt counts: else a client that leaves
+/// each time would never be paced.
+struct OpenCheck<'a> {
+    state: &'a State,
+    attempt: &'a Attempt<'a>,
+    from: IpAddr,
+    name: &'a str,
+    has_ended: bool,
+}
+
+impl Drop for OpenCheck<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            // The fault is for a client that is not there any more.
+            let _ = refuse(self.state, self.attempt, self.from, self.name, Cause::Aborted);
+        }
+    }
 }
 
 /// The signed-in account, its role, and the token of changes.

@@ -107,7 +107,7 @@ pub(crate) struct State {
     history: Mutex<History>,
     pub(crate) traces: Traces,
     /// Passwords being checked.
-    pub(crate) checks: Semaphore,
+    pub(crate) checks: Arc<Semaphore>,
     /// Files of the documentation being read.
     pub(crate) reads: Arc<Semaphore>,
 }
@@ -161,7 +161,7 @@ impl Console {
             sessions: Mutex::default(),
             history: Mutex::default(),
             traces: Traces::default(),
-            checks: Semaphore::new(limits::CHECKS_AT_WORK),
+            checks: Arc::new(Semaphore::new(limits::CHECKS_AT_WORK)),
             reads: Arc::new(Semaphore::new(limits::DOCS_READS)),
         });
         (Console(Arc::clone(&state)), NodeQueries::new(queries, state))

@@ -1,10 +1,12 @@
 //! Requests to the console, with a node that the test plays.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use admin::Source;
@@ -415,6 +417,44 @@ async fn wrong_passwords_are_paced_and_the_right_one_gets_in_within_two_seconds(
     assert!(!world.console.blocks().is_empty());
     world.pass(2);
     assert_eq!(world.try_sign_in("root", "secret").await.status, StatusCode::OK);
+}
+
+/// Sends a wrong password, and leaves if the node's answer about the account is not followed by one to the client.
+async fn leave_during_check(world: &mut World) -> Option<StatusCode> {
+    let World { console, queries, accounts, requests, traces, .. } = world;
+    let body = json!({ "account": "root", "password": "wrong" }).to_string();
+    let request = HttpRequest::post("/v1/admin/session").header("host", "127.0.0.1:5380");
+    let request = request.header("content-type", "application/json").body(Body::from(body)).unwrap();
+    let mut response = pin!(console.router().oneshot(request));
+    tokio::select! {
+        response = &mut response => return Some(response.unwrap().status()),
+        Some(query) = queries.next() => answer(query, accounts, false, (requests, traces)),
+    }
+    let once = poll_fn(|cx| Poll::Ready(response.as_mut().poll(cx)));
+    match once.await {
+        Poll::Ready(response) => Some(response.unwrap().status()),
+        Poll::Pending => None,
+    }
+}
+
+#[test]
+fn a_check_of_a_password_keeps_its_permit_and_counts_when_its_client_leaves() {
+    // The one thread for checks is taken, so that none of them ends before the test lets it.
+    let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).enable_all().build();
+    runtime.unwrap().block_on(async {
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        tokio::task::spawn_blocking(move || held.recv());
+        let mut world = world();
+        for _ in 0..crate::limits::CHECKS_AT_WORK {
+            assert_eq!(leave_during_check(&mut world).await, None);
+        }
+        assert_eq!(leave_during_check(&mut world).await, Some(StatusCode::TOO_MANY_REQUESTS));
+        assert_eq!(*world.failures.lock().unwrap(), [Cause::Aborted; crate::limits::CHECKS_AT_WORK]);
+        drop(release);
+        // Checks end in their order, and this one is behind them.
+        tokio::task::spawn_blocking(|| ()).await.unwrap();
+        world.sign_in("root").await;
+    });
 }
 
 #[tokio::test]

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use interop::{ChatServer, DOMAIN, Fault, FaultyProxy, Said, ringer};
-use lab::report::Report;
-use lab::report::model::XmppReport;
+use lab_report::Report;
+use lab_report::model::XmppReport;
 use tempfile::TempDir;
 
 const USERS: usize = 40;

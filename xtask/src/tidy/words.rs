@@ -8,7 +8,7 @@ pub(crate) const CORES: [&str; 11] =
     ["stdx", "sip", "xmpp", "muc", "chat", "router", "call", "cluster", "ivr", "media", "voice"];
 
 /// Crates with threads or a runtime of their caller, and neither a socket of the network nor the clock.
-const NO_CLOCK_OR_SOCKET: [&str; 4] = ["admin", "chat-store", "control", "lab-xmpp"];
+const NO_CLOCK_OR_SOCKET: [&str; 5] = ["admin", "chat-store", "control", "lab-report", "lab-xmpp"];
 
 /// Sockets and clocks, of the list below.
 const CLOCKS_AND_SOCKETS: [&str; 6] =

@@ -4,7 +4,7 @@
 //! a binding takes calls from whatever else would have answered.
 
 use store::rest::types::IncomingNumber;
-use store::rest::{Kind, RestFilter};
+use store::rest::{Kind, Resource as _, RestFilter};
 
 use crate::fault::Fault;
 use crate::limits;
@@ -151,8 +151,7 @@ fn list(context: &Context<'_>) -> Result<Answer, Fault> {
     }
     // Neither is a column: an account has some hundred numbers at most.
     let (rows, _) = context.state.list(filter)?;
-    let numbers =
-        rows.iter().map(store::rest::Resource::from_row).collect::<Result<Vec<IncomingNumber>, _>>()?;
+    let numbers = rows.iter().map(IncomingNumber::from_row).collect::<Result<Vec<IncomingNumber>, _>>()?;
     let fits = |number: &IncomingNumber| {
         (class.is_empty() || number.class == class) && name.is_none_or(|name| number.friendly_name == name)
     };
@@ -178,7 +177,7 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
         // Twilio's default is the number, formatted.
         number.friendly_name.clone_from(&number.phone_number);
     }
-    // Counted after the text was checked; a change into a pattern is not counted.
+    // Counted after the text was checked.
     if number.is_pattern {
         check_patterns(context)?;
     }
@@ -192,9 +191,10 @@ const NOT_GIVEN: &str = "Only the first account binds numbers; it gives them to 
 /// Every pattern is tried for every call that no exact number takes, so there is a limit for all accounts together.
 fn check_patterns(context: &Context<'_>) -> Result<(), Fault> {
     let (rows, _) = context.state.list(RestFilter::all(Kind::IncomingNumber))?;
-    // A pattern is told by what a number never has.
-    let is_pattern = |name: &str| matches!(Number::parse(name), Ok(Number::Pattern(_)));
-    let patterns = rows.iter().filter(|row| row.name.as_deref().is_some_and(is_pattern)).count();
+    let mut patterns = 0;
+    for row in &rows {
+        patterns += usize::from(IncomingNumber::from_row(row)?.is_pattern);
+    }
     if patterns >= limits::MAX_PATTERNS {
         let most = limits::MAX_PATTERNS;
         return Err(Fault::invalid(20400, format!("There are {most} patterns already")));
@@ -216,10 +216,13 @@ fn taken(number: &IncomingNumber, done: Result<(), Fault>) -> Result<(), Fault> 
 /// Owners change the application of a number, but the number itself only the operator: see `NOT_GIVEN`.
 fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     let mut number: IncomingNumber = own(context, last(context))?;
-    let before = number.phone_number.clone();
+    let (before, was_pattern) = (number.phone_number.clone(), number.is_pattern);
     change(context, &mut number)?;
     if number.phone_number != before {
         super::check_operator(context, NOT_GIVEN)?;
+    }
+    if number.is_pattern && !was_pattern {
+        check_patterns(context)?;
     }
     if let Some(owner) = context.text("AccountSid") {
         // As at Twilio: an account gives its numbers to those below it, and takes them back.

@@ -1,9 +1,10 @@
 //! Each resource made, listed, read, changed and deleted.
 
 use admin::control::{Participant, QueueMember};
+use admin::limits;
 use serde_json::Value;
 use stdx::Instant;
-use store::rest::types::{Conference, Notification, Recording, Transcription};
+use store::rest::types::{Conference, IncomingNumber, Notification, Recording, Transcription};
 
 use crate::plane::START;
 use crate::world::{World, keys};
@@ -40,6 +41,27 @@ fn resources_of_the_record_are_made_changed_and_deleted() {
     round(&world, "/Queues", "queues", "FriendlyName=support", NAME);
     round(&world, "/OutgoingCallerIds", "outgoing_caller_ids", "PhoneNumber=4930123", NAME);
     round(&world, "/Clients", "clients", "Login=bob&Password=secret", NAME);
+}
+
+#[test]
+fn no_request_makes_more_patterns_than_the_limit() {
+    let world = World::new();
+    let number = world.make("/IncomingPhoneNumbers.json", "PhoneNumber=1234");
+    let number = format!("/IncomingPhoneNumbers/{}.json", number["sid"].as_str().unwrap());
+    for at in 1..=limits::MAX_PATTERNS {
+        let phone_number = format!("{at}.*");
+        let common = world.common(&format!("PNf{at:031}"), 0);
+        world.insert(&IncomingNumber { common, phone_number, is_pattern: true, ..IncomingNumber::default() });
+    }
+    assert_eq!(world.post("/IncomingPhoneNumbers.json", "PhoneNumber=0.*").fault(), (400, 20400));
+    assert_eq!(world.post(&number, "PhoneNumber=0.*").fault(), (400, 20400));
+    assert_eq!(world.get(&number).json()["phone_number"], "+1234");
+    // A pattern may become another one, and numbers are not counted.
+    let pattern = format!("/IncomingPhoneNumbers/PNf{:031}.json", 1);
+    assert_eq!(world.post(&pattern, "PhoneNumber=0.*").json()["phone_number"], "0.*");
+    world.make("/IncomingPhoneNumbers.json", "PhoneNumber=5678");
+    assert_eq!(world.post(&pattern, "PhoneNumber=77").json()["phone_number"], "+77");
+    assert_eq!(world.post(&number, "PhoneNumber=00.*").json()["phone_number"], "00.*");
 }
 
 #[test]

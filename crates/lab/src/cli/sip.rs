@@ -5,6 +5,7 @@
 
 use std::io::IsTerminal as _;
 
+use lab_report::{Report, model, summary, tables};
 use lab_sip::scenario::{built_in, scenario_schema};
 
 use super::check::check;
@@ -16,7 +17,7 @@ use super::{ExitCode, background, help, parse, version};
 use crate::command::{ReportFiles, write_reports};
 use crate::engine::{Progress, Run, RunEnd, RunOutcome, Setup, check_reachable};
 use crate::prometheus::{DEFAULT_PORT, Exporter};
-use crate::report::{Recorder, Report, model, summary, tables};
+use crate::report::Recorder;
 use crate::screen::{self, ScreenObserver};
 use crate::session::{Observer, RunController, drive};
 use crate::threshold::Threshold;

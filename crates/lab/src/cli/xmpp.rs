@@ -10,6 +10,7 @@ mod flags;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lab_report::shell;
 use lab_sip::options::RemoteTarget;
 use lab_sip::scenario::model::ScenarioSource;
 use lab_sip::scenario::{Scenario, compile_text};
@@ -24,7 +25,6 @@ use super::flags::{LiveView, Outputs};
 use super::value;
 use super::{ExitCode, sip};
 use crate::engine::Setup;
-use crate::shell;
 
 /// Thresholds of every run: nothing lost, nothing twice.
 /// They hold beside those that flags give.

@@ -1,14 +1,15 @@
 //! `ringer report --compare FIRST.json SECOND.json`: each figure of two runs with its difference.
 //!
-//! The order: the output files are checked, both reports read, their runs paired by position, each pair compared (`report::compare`), then
+//! The order: the output files are checked, both reports read, their runs paired by position, each pair compared (`lab_report::compare`), then
 //! lines, page and JSON are written. Without `--tolerance` the exit code is 0, as nothing was asked to be judged.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use lab_report::compare::{Comparison, compare};
+use lab_report::{Report, comparison_page, tables};
+
 use crate::cli::ExitCode;
-use crate::report::compare::{Comparison, compare};
-use crate::report::{Report, comparison_page, tables};
 use crate::whole_file;
 
 /// How the arguments are written.
@@ -140,7 +141,7 @@ fn share(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::model::{ReportTotals, TimeSummary};
+    use lab_report::model::{ReportTotals, TimeSummary};
 
     fn words(text: &str) -> Vec<String> {
         text.split_whitespace().map(str::to_owned).collect()

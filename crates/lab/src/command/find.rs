@@ -6,6 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lab_report::Report;
+
 use super::output::{ReportFiles, write_reports};
 use super::{parse_load, parse_sip, run::PlanArguments, stop_on_interrupt};
 use crate::cli::ExitCode;
@@ -15,7 +17,6 @@ use crate::find::search::{SearchOutcome, TrialVerdict};
 use crate::find::{FindArguments, OPTIONS, SearchResult, Searcher, USER_OPTIONS, table};
 use crate::plan::model::VariedSetting;
 use crate::plan::{LoadCommand, Plan};
-use crate::report::Report;
 use crate::threshold::Threshold;
 use crate::watch::ProcessWatch;
 

@@ -6,8 +6,9 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use lab_report::Report;
+
 use crate::cli::flags::Outputs;
-use crate::report::{self, Report};
 use crate::whole_file;
 
 /// The files that a run's reports are written to.
@@ -75,7 +76,7 @@ pub fn write_reports(files: &ReportFiles, title: &str, reports: &[Report]) -> Re
             Err(error) => failed.push(format!("{}: {error}; nothing of it was kept", path.display())),
         }
     };
-    write(&files.html, &|| report::page(title, reports));
+    write(&files.html, &|| lab_report::page(title, reports));
     write(&files.json, &|| {
         let text = match reports {
             [one] => serde_json::to_string_pretty(one),
@@ -83,6 +84,6 @@ pub fn write_reports(files: &ReportFiles, title: &str, reports: &[Report]) -> Re
         };
         text.expect("a report is plain data")
     });
-    write(&files.junit, &|| report::junit(reports));
+    write(&files.junit, &|| lab_report::junit(reports));
     if failed.is_empty() { Ok(written) } else { Err(failed.join("\n")) }
 }

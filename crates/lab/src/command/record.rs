@@ -12,12 +12,12 @@ use lab_record::{
     RecordOptions, RecordedCall, RecordedFile, RecordedScenarios, TransportName, read_capture,
     recorded_calls, scenarios,
 };
+use lab_report::model::ReportTable;
+use lab_report::tables;
 use lab_sip::scenario::compile_text;
 use lab_sip::scenario::model::ScenarioSource;
 
 use crate::cli::ExitCode;
-use crate::report::model::ReportTable;
-use crate::report::tables;
 use crate::whole_file;
 
 const USAGE: &str = "\

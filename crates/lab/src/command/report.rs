@@ -5,10 +5,11 @@
 use std::fs;
 use std::path::Path;
 
+use lab_report::Report;
+
 use super::compare;
 use super::output::{ReportFiles, write_reports};
 use crate::cli::ExitCode;
-use crate::report::Report;
 
 const USAGE: &str = "usage: ringer report RUN.json [MORE.json …] [--report PAGE.html] [--junit FILE.xml]
        ringer report --compare FIRST.json SECOND.json [--tolerance 5%] [--html PAGE.html] [--json FILE]

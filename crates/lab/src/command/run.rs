@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::Path;
 
+use lab_report::{Report, summary, tables};
 use lab_sip::stats::Count;
 
 use super::output::{ReportFiles, write_reports};
@@ -15,7 +16,6 @@ use crate::cli::flags::Outputs;
 use crate::engine::{Progress, Setup};
 use crate::plan::model::PublishedTest;
 use crate::plan::{self, Plan, PlanOutcome, PreparedPlan, SHIPPED};
-use crate::report::{Report, summary, tables};
 use crate::watch::ProcessWatch;
 
 const USAGE: &str =

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use lab_report::{Report, model};
 use lab_xmpp::XmppLoad;
 
 use super::args::{FindArguments, STEP};
@@ -11,7 +12,7 @@ use super::table;
 use super::users::{UserSearch, asked};
 use crate::engine::{Run, RunChange, Setup};
 use crate::plan::model::VariedSetting;
-use crate::report::{ProcessMeter, Recorder, Report, model};
+use crate::report::{ProcessMeter, Recorder};
 use crate::session::{self, Observer, RunController};
 use crate::threshold::Threshold;
 

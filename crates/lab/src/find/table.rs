@@ -2,9 +2,10 @@
 //!
 //! A published case has the same columns as a run, so that both stand under one heading.
 
+use lab_report::Report;
+
 use super::search::{SearchPhase, TrialVerdict};
 use crate::plan::model::{PublishedCase, VariedSetting};
-use crate::report::Report;
 
 /// Column headings and widths.
 const COLUMNS: &[(&str, usize)] = &[

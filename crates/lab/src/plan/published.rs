@@ -3,10 +3,11 @@
 //! A published table keeps its columns; our figures follow below it, a row for each watched process. A figure that the run did not measure
 //! is a dash.
 
+use lab_report::Report;
+use lab_report::model::{ReportTable, StageReading};
+use lab_report::tables::{accounts, cpu, dash, footprint, growth, memory, reading};
+
 use super::model::{PublishedFigure, PublishedTable, PublishedTest};
-use crate::report::Report;
-use crate::report::model::{ReportTable, StageReading};
-use crate::report::tables::{accounts, cpu, dash, footprint, growth, memory, reading};
 
 /// The seed's tables with the run's figures, then what every report has.
 pub(super) fn tables(seed: &PublishedTest, report: &Report) -> Vec<ReportTable> {
@@ -46,7 +47,7 @@ fn filled(table: &PublishedTable, report: &Report) -> ReportTable {
 
 /// The figure of one process where it is a process's own, otherwise that of the run.
 fn of_process(report: &Report, what: PublishedFigure, process: &str) -> String {
-    let at = |stage: &str, cell: fn(&crate::report::model::StageProcess) -> String| {
+    let at = |stage: &str, cell: fn(&lab_report::model::StageProcess) -> String| {
         reading(report, stage, process).map_or_else(dash, cell)
     };
     match what {
@@ -147,8 +148,8 @@ fn latency(report: &Report, timer: &str) -> String {
 mod tests {
     use super::*;
     use crate::plan::{Plan, SHIPPED};
-    use crate::report::model::{StageProcess, WatchedProcess};
-    use crate::report::tables::text;
+    use lab_report::model::{StageProcess, WatchedProcess};
+    use lab_report::tables::text;
 
     fn seed(plan: &str) -> PublishedTest {
         let (_, shipped) = SHIPPED.iter().find(|(name, _)| *name == plan).expect("shipped");

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use lab_report::Report;
+
 use super::model::Generator;
 use super::prepare::{PreparedLoad, PreparedPlan};
 use super::published;
 use crate::engine::{Event, Progress, Run, RunChange, RunOutcome, Setup, check_reachable};
-use crate::report::{ProcessMeter, Recorder, Report};
+use crate::report::{ProcessMeter, Recorder};
 use crate::session::Observer;
 use crate::threshold::Threshold;
 

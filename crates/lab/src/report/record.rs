@@ -5,19 +5,20 @@
 
 use std::sync::{Arc, Mutex};
 
+use lab_report::growth::Series;
+use lab_report::model::{self, NamedTimes, Report, ReportSample, ReportTotals, TimeSummary};
+use lab_report::tables;
 use lab_sip::scenario::model::{Expect, Scenario, ScenarioSource, SentKind, StepKind};
 use lab_sip::stats::{Count, Durations, Stats, TimerDurations};
 use stdx::calendar::Date;
 use stdx::time::Instant;
 
 use crate::engine::{Progress, RunEnd, RunOutcome, Setup};
-use crate::growth::Series;
 use crate::session::Observer;
 use crate::threshold::Threshold;
 
-use super::model::{self, NamedTimes, Report, ReportSample, ReportTotals, TimeSummary};
+use super::machine;
 use super::stages::StageReader;
-use super::{machine, tables};
 
 /// A page stays a page: a run of days is thinned to this many samples.
 const MAX_SAMPLES: usize = 1_200;

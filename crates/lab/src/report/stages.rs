@@ -4,9 +4,9 @@
 
 use std::collections::HashMap;
 
+use lab_report::model::{StageProcess, StageReading};
 use stdx::time::Instant;
 
-use super::model::{StageProcess, StageReading};
 use crate::engine::Progress;
 
 /// Takes a reading when a stage has passed.

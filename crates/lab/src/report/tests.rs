@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lab_report::{Report, junit, model, page};
 use lab_sip::stats::{Count, Stats, TimerDurations};
 use stdx::time::Instant;
 

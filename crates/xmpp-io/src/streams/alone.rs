@@ -17,6 +17,8 @@ use tokio::sync::broadcast;
 use xmpp::c2s;
 
 use super::serve::{Place, serve_ws};
+#[cfg(test)]
+use super::shared::C2sConnections;
 use super::{Allowance, C2sConnectionSettings, Streams, http};
 use crate::limits;
 use crate::uploads::{self, Uploads};
@@ -80,6 +82,11 @@ impl WebConnections {
             traces: broadcast::channel(1).0,
         };
         Ok(WebConnections(Streams::new(settings, ShardAddress::default())))
+    }
+
+    #[cfg(test)]
+    pub(super) fn shared(&self) -> &C2sConnections {
+        &self.0.shared
     }
 
     /// Until the connection ends. One that is too many ends at once.

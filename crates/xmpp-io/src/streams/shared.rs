@@ -147,7 +147,7 @@ pub(super) struct C2sConnections {
     /// Handshakes of TLS at the same time.
     pub(super) handshakes: Arc<Semaphore>,
     /// Questions about invitations that may be under way.
-    pub(super) lookups: Semaphore,
+    pub(super) lookups: Arc<Semaphore>,
     pub(super) ticks: Ticks,
     /// Every stream reads into this, one at a time.
     pub(super) scratch: RefCell<Box<[u8]>>,
@@ -182,7 +182,7 @@ impl C2sConnections {
             streams: RefCell::default(),
             next: Cell::new(1),
             handshakes: Arc::new(Semaphore::new(net::limits::HANDSHAKES)),
-            lookups: Semaphore::new(limits::INVITATION_LOOKUPS),
+            lookups: Arc::new(Semaphore::new(limits::INVITATION_LOOKUPS)),
             scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
             outbox: RefCell::default(),
         })

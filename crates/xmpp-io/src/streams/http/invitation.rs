@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -14,13 +15,13 @@ use hyper::header::{
 };
 use hyper::{Method, Response, StatusCode};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use xmpp::xml::escape;
 
 use super::Front;
 use super::route::{Body, full, not_allowed};
 use crate::limits;
-use crate::streams::shared::C2sEvent;
+use crate::streams::shared::{C2sConnections, C2sEvent};
 
 /// Requests whose path begins so are for the page of an invitation.
 pub(super) const PREFIX: &str = "/invite/";
@@ -53,6 +54,8 @@ pub enum InvitationAnswer {
 pub struct InvitationQuery {
     token: Box<str>,
     answer: oneshot::Sender<InvitationAnswer>,
+    /// Held until the question is answered: a client that leaves does not end the read of the database.
+    _permit: OwnedSemaphorePermit,
 }
 
 impl InvitationQuery {
@@ -86,7 +89,8 @@ pub(super) async fn serve(front: &Rc<Front>, method: &Method, token: &str) -> Re
     if !matches!(*method, Method::GET | Method::HEAD) {
         return not_allowed("GET, HEAD");
     }
-    let answer = if is_token(token) { look_up(front, token).await } else { InvitationAnswer::Unknown };
+    let answer =
+        if is_token(token) { look_up(&front.shared, token).await } else { InvitationAnswer::Unknown };
     let (status, content) = match answer {
         InvitationAnswer::Valid(invitation) => (StatusCode::OK, page(&invitation)),
         InvitationAnswer::Unknown => (StatusCode::NOT_FOUND, document("No invitation", UNKNOWN)),
@@ -109,11 +113,13 @@ pub(super) async fn serve(front: &Rc<Front>, method: &Method, token: &str) -> Re
 }
 
 /// Asks the shard, which asks the database. Few questions of one shard are under way at once.
-async fn look_up(front: &Front, token: &str) -> InvitationAnswer {
-    let Ok(_place) = front.shared.lookups.try_acquire() else { return InvitationAnswer::Unavailable };
+async fn look_up(shared: &C2sConnections, token: &str) -> InvitationAnswer {
+    let Ok(permit) = Arc::clone(&shared.lookups).try_acquire_owned() else {
+        return InvitationAnswer::Unavailable;
+    };
     let (answer, answered) = oneshot::channel();
-    let query = InvitationQuery { token: token.into(), answer };
-    front.shared.event(C2sEvent::Invitation(Box::new(query)));
+    let query = InvitationQuery { token: token.into(), answer, _permit: permit };
+    shared.event(C2sEvent::Invitation(Box::new(query)));
     answered.await.unwrap_or(InvitationAnswer::Unavailable)
 }
 
@@ -169,7 +175,41 @@ fn document(title: &str, body: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use tokio::sync::Semaphore;
+    use tokio::task::LocalSet;
+
     use super::*;
+    use crate::streams::WebConnections;
+
+    #[tokio::test]
+    async fn a_look_up_keeps_its_permit_when_its_client_leaves() {
+        LocalSet::new().run_until(async { clients_that_leave() }).await;
+    }
+
+    fn clients_that_leave() {
+        let folder = tempfile::tempdir().unwrap();
+        let connections = WebConnections::new(folder.path()).unwrap();
+        let shared = connections.shared();
+        let ask = |cx: &mut Context<'_>| Box::pin(look_up(shared, "token")).as_mut().poll(cx);
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..limits::INVITATION_LOOKUPS {
+            // Dropped after the poll, as of a client that has gone.
+            assert!(ask(&mut cx).is_pending());
+        }
+        assert_eq!(ask(&mut cx), Poll::Ready(InvitationAnswer::Unavailable));
+        let mut events = Vec::new();
+        shared.take_events(&mut events);
+        assert_eq!(events.len(), limits::INVITATION_LOOKUPS);
+        let Some(C2sEvent::Invitation(query)) = events.pop() else { panic!("no question: {events:?}") };
+        query.answer(InvitationAnswer::Unknown);
+        assert!(ask(&mut cx).is_pending());
+        // Questions that a shard drops have ended as well.
+        shared.take_events(&mut events);
+        drop(events);
+        assert_eq!(shared.lookups.available_permits(), limits::INVITATION_LOOKUPS);
+    }
 
     #[test]
     fn what_an_invitation_has_becomes_text_and_never_elements() {
@@ -197,7 +237,8 @@ mod tests {
     #[test]
     fn a_query_does_not_show_its_token() {
         let (answer, _answered) = oneshot::channel();
-        let query = InvitationQuery { token: "secret".into(), answer };
+        let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let query = InvitationQuery { token: "secret".into(), answer, _permit: permit };
         assert!(!format!("{query:?}").contains("secret"));
     }
 }

@@ -1,12 +1,12 @@
 //! Whether a process under load grows: a line through its memory, and how sure its slope is.
 //!
-//! `report::record` feeds a [`Series`] for each watched process, a sample an interval; at the end the report has its [`MemoryGrowth`], and
+//! The recorder of a run (`lab::report`) feeds a [`Series`] for each watched process, a sample an interval; at the end the report has its [`MemoryGrowth`], and
 //! thresholds `growth < …` are judged by the lower end of the interval of confidence: only sure growth is a failure.
 //!
 //! Memory comes in steps, so one sample says little that the one before did not say; the error of the slope is that of
 //! independent samples, widened by how much neighbours resemble each other.
 
-use crate::report::model::MemoryGrowth;
+use crate::model::MemoryGrowth;
 
 /// Points a series keeps; a longer one has coarser points.
 const POINTS: usize = 600;

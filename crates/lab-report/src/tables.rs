@@ -12,7 +12,7 @@ use super::model::{Report, ReportTable, StageProcess};
 const STAGES: [&str; 3] = ["initial", "login", "final"];
 
 /// The tables of every report, for any kind of load.
-pub(super) fn of(report: &Report) -> Vec<ReportTable> {
+pub fn of(report: &Report) -> Vec<ReportTable> {
     let mut tables = stages(report);
     tables.extend(growth(report));
     tables.extend(accounts(report));
@@ -20,7 +20,7 @@ pub(super) fn of(report: &Report) -> Vec<ReportTable> {
 }
 
 /// The accounting of a load of users: messages and presences.
-pub(crate) fn accounts(report: &Report) -> Option<ReportTable> {
+pub fn accounts(report: &Report) -> Option<ReportTable> {
     let chat = report.chat.as_ref()?;
     let share = match chat.presence_share {
         share if share < 1.0 => format!(" (a sample: {:.1} % of all)", share * 100.0),
@@ -95,7 +95,7 @@ fn stages(report: &Report) -> Vec<ReportTable> {
 }
 
 /// A row for each watched process; nothing without any.
-pub(crate) fn growth(report: &Report) -> Option<ReportTable> {
+pub fn growth(report: &Report) -> Option<ReportTable> {
     let row = |growth: &super::model::MemoryGrowth| {
         let over = format!("{:.0} s", growth.seconds);
         let rate = if growth.is_too_short { dash() } else { growth.rate() };
@@ -111,29 +111,29 @@ pub(crate) fn growth(report: &Report) -> Option<ReportTable> {
 }
 
 /// The resources of one process at a stage.
-pub(crate) fn reading<'a>(report: &'a Report, stage: &str, process: &str) -> Option<&'a StageProcess> {
+pub fn reading<'a>(report: &'a Report, stage: &str, process: &str) -> Option<&'a StageProcess> {
     let stage = report.stages.iter().find(|known| known.name == stage)?;
     stage.processes.iter().find(|reading| reading.name == process)
 }
 
 /// In the unit of the published tests.
-pub(crate) fn memory(reading: &StageProcess) -> String {
+pub fn memory(reading: &StageProcess) -> String {
     format!("{} KB", reading.memory / 1024)
 }
 
 /// Per cent of one core.
-pub(crate) fn cpu(reading: &StageProcess) -> String {
+pub fn cpu(reading: &StageProcess) -> String {
     format!("{:.1} %", reading.cpu * 100.0)
 }
 
 /// As the published test computes it: what came since before the first sign-in, by the users.
-pub(crate) fn footprint(report: &Report, process: &str) -> String {
+pub fn footprint(report: &Report, process: &str) -> String {
     let bytes = reading(report, "final", process).and_then(|reading| reading.a_user);
     bytes.map_or_else(dash, |bytes| format!("{:.3} KB", bytes / 1024.0))
 }
 
 /// The cell of a figure that was not measured.
-pub(crate) fn dash() -> String {
+pub fn dash() -> String {
     "–".to_owned()
 }
 
@@ -188,7 +188,7 @@ pub(super) fn html(out: &mut String, table: &ReportTable) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::model::{MemoryGrowth, StageReading, WatchedProcess};
+    use crate::model::{MemoryGrowth, StageReading, WatchedProcess};
 
     fn report() -> Report {
         let stage = |name: &str, memory: u64, a_user| StageReading {
