@@ -33,6 +33,7 @@ mod presence;
 mod query;
 mod retraction;
 mod rules;
+pub mod seen;
 mod stored;
 mod subject;
 #[cfg(test)]

@@ -48,3 +48,6 @@ pub const ROOM_HATS: usize = 200;
 pub const HAT_URI: usize = 128;
 /// Bytes of the title of a hat, which clients show beside a nickname. Beyond: `not-acceptable`.
 pub const HAT_TITLE: usize = 64;
+
+/// Occupants that one stanza between nodes names as seen by clients: with nicknames of [`NICK`] bytes it has 15 KB. More: another stanza.
+pub const SEEN_IN_ANNOUNCEMENT: usize = 100;

@@ -132,6 +132,14 @@ impl Host {
         }
     }
 
+    /// Occupants of rooms whose last host has died learn of those that have not come back.
+    pub(super) fn expire_restored_rooms(&mut self, now: Instant, out: &mut Outbox) {
+        for (address, effect) in self.rooms.expire_restored(now) {
+            self.perform_rooms(now, &address, effect, out);
+            self.perform_rooms(now, &address, RoomsEffect::HandleWaiting, out);
+        }
+    }
+
     /// Takes a stanza for a room, an occupant or the service.
     pub(super) fn routed_to_room(
         &mut self,

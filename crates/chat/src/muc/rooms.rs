@@ -1,6 +1,8 @@
 //! The rooms of a host as a machine: those in memory, the stanzas that wait for them, and the directories of their
 //! services. Stanzas and the store's replies come in, [`RoomsEffect`]s go out; the host performs them.
 
+mod restoring;
+mod rights;
 #[cfg(test)]
 mod tests;
 
@@ -9,14 +11,15 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use muc::{Retraction, Room, RoomEffect, Tombstone};
 use stdx::Instant;
 use stdx::rng::Rng;
-use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
+use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::RoomCreation;
 use super::directory::{Directories, DirectoryPage, DirectoryRequest, StoredRooms};
 use crate::HostSettings;
 use crate::effect::{Change, HostActionResult, Load, MamQuery, RoomState, StoreFailure, StoreReply};
 use crate::limits::{HISTORY, HISTORY_BYTES, ROOM_IDLE, ROOM_WAITING, ROOMS, ROOMS_LISTED};
+use restoring::{RestoringRooms, of_no_stanza};
+use rights::{charged, has_all_rights, may_create};
 
 /// The rooms of this host.
 #[derive(Default)]
@@ -26,6 +29,7 @@ pub(in super::super) struct Rooms {
     /// Rooms without occupants, and until when they stay in memory.
     idle: BTreeSet<(Instant, Bare)>,
     directories: Directories,
+    restoring: RestoringRooms,
 }
 
 /// The place of one room.
@@ -155,7 +159,8 @@ impl Rooms {
     }
 
     pub(in super::super) fn deadline(&self) -> Option<Instant> {
-        self.idle.first().map(|(until, _)| *until)
+        let idle = self.idle.first().map(|(until, _)| *until);
+        idle.into_iter().chain(self.restoring.deadline()).min()
     }
 
     /// Removes rooms that have been idle for long.
@@ -209,6 +214,7 @@ impl Rooms {
     /// are sent to it again.
     pub(super) fn release(&mut self, is_meant: impl Fn(&Bare) -> bool) -> Vec<RoomEffect> {
         let mut effects = Vec::new();
+        self.restoring.remove(&is_meant);
         let meant: Vec<Bare> = self.slots.keys().filter(|address| is_meant(address)).cloned().collect();
         for address in meant {
             let Some(RoomEntry { room, waiting, .. }) = self.remove(&address) else { continue };
@@ -261,6 +267,10 @@ impl Rooms {
         parties: (&Jid, &Jid),
         element: Element,
     ) -> Option<RoomsEffect> {
+        if let Some(seen) = muc::seen::announced(parties.0, parties.1, &element) {
+            self.restoring.handle_announced(context.now, address, seen);
+            return None;
+        }
         let Some(slot) = self.slots.get_mut(address) else { return self.open(address, element) };
         if !slot.is_busy {
             return self.handle_stanza(context, address, parties, Box::new(element));
@@ -521,12 +531,7 @@ impl Rooms {
             return None;
         }
         // No client waits for the write; the change stays in memory if it fails.
-        let handled = HandledStanza {
-            stanza: Box::new(Element::new("presence", ns::CLIENT).with("type", "error")),
-            before: None,
-            effects: vec![RoomEffect::Save],
-        };
-        Some(self.save(settings, address, handled))
+        Some(self.save(settings, address, of_no_stanza(vec![RoomEffect::Save])))
     }
 
     /// A request for all public rooms of a service.
@@ -538,54 +543,6 @@ impl Rooms {
     ) -> Option<RoomsEffect> {
         self.directories.handle_request(now, domain, request)
     }
-}
-
-/// Administrators of the server (XEP-0045 §5.2: "service-wide administrators"), and its operator, whose requests come
-/// from the domain itself, count as owners for a room's IQ requests. Clients cannot send from a domain of ours.
-fn has_all_rights(settings: &HostSettings, from: &Jid, stanza: &Element) -> bool {
-    let is_operator = from.local().is_none() && settings.is_local(from.domain());
-    stanza::kind_of(stanza) == Some(StanzaKind::Iq) && (is_operator || settings.admins.contains(&from.bare()))
-}
-
-/// §10.1: entering a room that does not exist creates it.
-fn may_create(
-    settings: &HostSettings,
-    (from, to): (&Jid, &Jid),
-    stanza: &Element,
-    has_all_rights: bool,
-) -> Result<(), Condition> {
-    // The operator of the server creates a room by configuring it.
-    let is_configured = from.local().is_none()
-        && has_all_rights
-        && stanza.attr("type") == Some("set")
-        && stanza.get("query", ns::MUC_OWNER).is_some_and(|query| query.get("x", ns::DATA).is_some());
-    if is_configured {
-        return Ok(());
-    }
-    let is_entry = stanza::kind_of(stanza) == Some(StanzaKind::Presence)
-        && stanza.attr("type").is_none()
-        && stanza.get("x", ns::MUC).is_some()
-        && to.resource().is_some();
-    if !is_entry {
-        return Err(Condition::ItemNotFound);
-    }
-    let may = match settings.room_creation {
-        RoomCreation::Anybody => true,
-        RoomCreation::LocalUsers => settings.is_local(from.domain()),
-        RoomCreation::Nobody => false,
-    };
-    if may { Ok(()) } else { Err(Condition::NotAllowed) }
-}
-
-/// The account that a persistent room counts for: an account of ours, or a foreign domain, whose accounts are without
-/// number. `None` for administrators of the server.
-fn charged(settings: &HostSettings, stanza: &Element) -> Option<Box<str>> {
-    let from = stanza::from(stanza).ok().flatten()?;
-    if has_all_rights(settings, &from, stanza) {
-        return None;
-    }
-    let is_local = settings.is_local(from.domain());
-    Some(if is_local { from.bare_str().into() } else { from.domain().into() })
 }
 
 /// As the host refuses a stanza, presence too: a client that failed to enter has to learn it.

@@ -58,6 +58,8 @@ pub(crate) fn handle_view(xmpp: &mut Xmpp, now: Instant, view: &Arc<FarmView>, o
         announcing::expire(xmpp, now, outbox);
         let has_moved = |bare: &str| moved.contains(Bucket::of(bare));
         let is_lost = |bare: &str| lost.contains(Bucket::of(bare));
+        // Before the occupants enter again.
+        announcing::announce_seen(xmpp, now, is_lost, outbox);
         xmpp.tell_host(now, outbox, |host, out| {
             ownership::handle_owners_changed(host, now, has_moved, is_lost, out);
         });

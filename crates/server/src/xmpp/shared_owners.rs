@@ -181,8 +181,12 @@ impl SharedOwners {
         if let MessageTarget::Owner(bucket) = target {
             *self.waiting_of.entry(bucket).or_default() += 1;
         }
-        // A session comes before what is for it.
-        let is_first = matches!(message, XmppShardMessage::Restore { .. });
+        // A session comes before what is for it, and the occupants that were in a room before those that enter it.
+        let is_first = match &message {
+            XmppShardMessage::Restore { .. } => true,
+            XmppShardMessage::Routed(element) => chat::announces_seen(element),
+            _ => false,
+        };
         let message = WaitingMessage { target, message, until: now + XMPP_OWNER_PATIENCE, bytes };
         if is_first {
             self.waiting.push_front(message);
