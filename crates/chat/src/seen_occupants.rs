@@ -9,7 +9,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use stdx::Instant;
 use xmpp::{Bare, Element, Jid, ns};
@@ -35,8 +35,8 @@ pub struct SeenOccupants {
 /// A room with clients of this shard.
 #[derive(Debug, Default)]
 struct SeenRoom {
-    /// The streams of these clients.
-    streams: HashSet<u64>,
+    /// The streams of these clients, with their nicknames and full addresses once the room has let them in.
+    streams: HashMap<u64, Option<(Box<str>, Jid)>>,
     /// The nicknames, and when an occupant has left.
     nicks: HashMap<Box<str>, Option<Instant>>,
 }
@@ -55,13 +55,15 @@ impl SeenOccupants {
     pub fn handle_delivered(&mut self, now: Instant, stream: u64, occupant: &Jid, presence: &Element) {
         self.forget_gone(now);
         let (room, nick) = (occupant.bare(), occupant.resource().unwrap_or_default());
-        if presence.attr("type").is_none() {
-            return self.insert(stream, room, nick);
-        }
         let has_code = |code| {
             let x = presence.get("x", ns::MUC_USER);
             x.is_some_and(|x| x.elements().any(|status| status.attr("code") == Some(code)))
         };
+        if presence.attr("type").is_none() {
+            // XEP-0045 §7.2.2: 110 stands in a client's own presence.
+            let session = xmpp::stanza::to(presence).ok().flatten().filter(|_| has_code("110"));
+            return self.insert(stream, room, (nick, session));
+        }
         // XEP-0045 §7.14: its own; with 303 it has another nickname (§7.6).
         if has_code("110") && !has_code("303") {
             return self.leave(stream, &room);
@@ -73,7 +75,7 @@ impl SeenOccupants {
         }
     }
 
-    fn insert(&mut self, stream: u64, room: Bare, nick: &str) {
+    fn insert(&mut self, stream: u64, room: Bare, (nick, session): (&str, Option<Jid>)) {
         let seen = self.rooms.entry(room.clone()).or_default();
         if let Some(left) = seen.nicks.get_mut(nick) {
             *left = None;
@@ -81,8 +83,12 @@ impl SeenOccupants {
             self.bytes += nick.len() + NICK_HEAD;
             seen.nicks.insert(nick.into(), None);
         }
-        if seen.streams.insert(stream) {
+        let own = seen.streams.entry(stream).or_insert_with(|| {
             self.rooms_of.entry(stream).or_default().push(room);
+            None
+        });
+        if let Some(session) = session {
+            *own = Some((nick.into(), session));
         }
     }
 
@@ -130,7 +136,11 @@ impl SeenOccupants {
     pub fn announce(&mut self, now: Instant, is_lost: impl Fn(&str) -> bool) -> Vec<Element> {
         self.forget_gone(now);
         let lost = self.rooms.iter().filter(|(room, _)| is_lost(room.as_str()));
-        lost.flat_map(|(room, seen)| ::muc::seen::announcements(room, seen.nicks.keys().map(|nick| &**nick)))
-            .collect()
+        lost.flat_map(|(room, seen)| {
+            let all = seen.nicks.keys().map(|nick| (&**nick, None));
+            let own = seen.streams.values().flatten().map(|(nick, session)| (&**nick, Some(session)));
+            ::muc::seen::announcements(room, all.chain(own))
+        })
+        .collect()
     }
 }

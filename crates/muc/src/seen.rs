@@ -9,20 +9,43 @@ use super::users::listed;
 use super::{AGAIN, Room, RoomEffect};
 use crate::limits::{NICK, SEEN_IN_ANNOUNCEMENT};
 
-/// The stanzas that name these occupants to the next host of the room. They come from the domain of the room's service, and no client and no
-/// other server can send from there. A host that does not know them ignores them, as unavailable presence of a stranger.
-pub fn announcements<'a>(room: &Bare, nicks: impl Iterator<Item = &'a str>) -> Vec<Element> {
-    let nicks: Vec<&str> = nicks.collect();
-    let of = |nicks: &[&str]| {
-        let occupants = nicks.iter().map(|nick| Element::new("occupant", AGAIN).with("nick", *nick));
-        Element::new("presence", ns::CLIENT)
-            .with("type", "unavailable")
-            .with("from", room.domain())
-            .with("to", room.as_str())
-            .child(Element::new("seen", AGAIN).children(occupants))
-    };
-    nicks.chunks(SEEN_IN_ANNOUNCEMENT).map(of).collect()
+/// Occupants of a room as the clients of one node have seen them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct AnnouncedOccupants {
+    /// Their nicknames.
+    pub nicks: Vec<Box<str>>,
+    /// The clients themselves, which were in the room.
+    pub sessions: Vec<Jid>,
 }
+
+/// The stanzas that name occupants to the next host of the room: their nicknames, and the full addresses of the node's own clients among them. They come from the domain of the room's service, and no client and no
+/// other server can send from there. A host that does not know them ignores them, as unavailable presence of a stranger.
+pub fn announcements<'a>(
+    room: &Bare,
+    occupants: impl Iterator<Item = (&'a str, Option<&'a Jid>)>,
+) -> Vec<Element> {
+    let (mut stanzas, mut bytes) = (Vec::<Element>::new(), 0);
+    for (nick, session) in occupants {
+        let jid = session.map(Jid::as_str);
+        let length = nick.len() + jid.map_or(0, str::len) + HEAD;
+        if stanzas.is_empty() || bytes + length > SEEN_IN_ANNOUNCEMENT {
+            let stanza = Element::new("presence", ns::CLIENT)
+                .with("type", "unavailable")
+                .with("from", room.domain())
+                .with("to", room.as_str());
+            stanzas.push(stanza.child(Element::new("seen", AGAIN)));
+            bytes = 0;
+        }
+        bytes += length;
+        if let Some(seen) = stanzas.last_mut().and_then(|stanza| stanza.get_mut("seen", AGAIN)) {
+            seen.push(Element::new("occupant", AGAIN).with("nick", nick).with_opt("jid", jid));
+        }
+    }
+    stanzas
+}
+
+/// Bytes of an occupant in an announcement beside its names.
+const HEAD: usize = 32;
 
 /// True for one of these [`announcements`], if the sender of the stanza is proved.
 pub fn is_announcement(stanza: &Element) -> bool {
@@ -33,15 +56,29 @@ pub fn is_announcement(stanza: &Element) -> bool {
         && stanza.get("seen", AGAIN).is_some()
 }
 
-/// The nicknames in one of these [`announcements`]. `None`: the stanza is another one.
-pub fn announced(from: &Jid, to: &Jid, stanza: &Element) -> Option<Vec<Box<str>>> {
+/// The occupants in one of these [`announcements`]. `None`: the stanza is another one.
+pub fn announced(from: &Jid, to: &Jid, stanza: &Element) -> Option<AnnouncedOccupants> {
     let is_of_service = from.local().is_none() && from.resource().is_none() && from.domain() == to.domain();
     let seen = Some(stanza).filter(|_| is_of_service && to.is_bare())?.get("seen", AGAIN)?;
-    let nicks = seen.elements().filter_map(|occupant| occupant.attr("nick"));
-    Some(nicks.filter(|nick| nick.len() <= NICK).map(Box::from).collect())
+    let mut occupants = AnnouncedOccupants::default();
+    for occupant in seen.elements() {
+        occupants.nicks.extend(occupant.attr("nick").filter(|nick| nick.len() <= NICK).map(Box::from));
+        occupants.sessions.extend(occupant.attr("jid").and_then(|jid| Jid::parse(jid).ok()));
+    }
+    Some(occupants)
 }
 
 impl Room {
+    /// Adds the room's password to the request of a session that enters [`again`](super::again), and of which another node has announced that
+    /// it was in the room.
+    pub fn readmit(&self, presence: &mut Element) {
+        let password = &self.users.config.password;
+        if let Some(request) = presence.get_mut("x", ns::MUC).filter(|_| !password.is_empty()) {
+            request.remove_children(|child| child.is("password", ns::MUC));
+            request.push(Element::new("password", ns::MUC).text(&**password));
+        }
+    }
+
     /// Tells all occupants that the one with this nickname has left, unless it is here.
     pub fn tell_missing(&self, nick: &str, out: &mut Vec<RoomEffect>) {
         if self.users.occupants.of_nick(nick).is_some() {

@@ -1,4 +1,7 @@
+use std::collections::BTreeSet;
 use std::time::Duration;
+
+use ::muc::seen::AnnouncedOccupants;
 
 use super::*;
 
@@ -19,6 +22,7 @@ impl Edge {
         let codes = codes.iter().map(|code| Element::new("status", ns::MUC_USER).with("code", *code));
         let presence = Element::new("presence", ns::CLIENT)
             .with("from", format!("{ROOM}/{nick}"))
+            .with("to", format!("u{stream}@example.org/a"))
             .with_opt("type", kind)
             .child(Element::new("x", ns::MUC_USER).children(codes));
         let occupant = occupant_of(&presence).unwrap();
@@ -27,16 +31,24 @@ impl Edge {
 
     /// The occupants that the next host of the room is told of.
     fn announced(&mut self) -> Vec<String> {
+        self.all()
+            .into_iter()
+            .flat_map(|all| all.nicks)
+            .map(String::from)
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect()
+    }
+
+    fn all(&mut self) -> Vec<AnnouncedOccupants> {
         let stanzas = self.seen.announce(self.now, |room| room == ROOM);
-        let nicks = stanzas.iter().flat_map(|stanza| {
+        let all = stanzas.iter().map(|stanza| {
             let (from, to) =
                 (xmpp::stanza::from(stanza).unwrap().unwrap(), xmpp::stanza::to(stanza).unwrap().unwrap());
             assert!(::muc::seen::is_announcement(stanza));
             ::muc::seen::announced(&from, &to, stanza).unwrap()
         });
-        let mut nicks: Vec<String> = nicks.map(String::from).collect();
-        nicks.sort();
-        nicks
+        all.collect()
     }
 }
 
@@ -50,6 +62,19 @@ fn what_clients_of_the_shard_see_is_announced_once() {
     edge.deliver(1, "hag", None, &["110"]);
     assert_eq!(edge.announced(), ["crone", "hag", "wicca"]);
     assert!(edge.seen.announce(edge.now, |room| room != ROOM).is_empty(), "of lost rooms only");
+}
+
+#[test]
+fn clients_of_the_shard_are_announced_with_their_addresses() {
+    let mut edge = Edge::new();
+    edge.deliver(1, "crone", None, &[]);
+    edge.deliver(1, "hag", None, &["110"]);
+    let sessions = |edge: &mut Edge| edge.all().into_iter().flat_map(|all| all.sessions).collect::<Vec<_>>();
+    assert_eq!(sessions(&mut edge), [Jid::parse("u1@example.org/a").unwrap()]);
+    // Others of the shard see the room, and this client has left it.
+    edge.deliver(2, "wicca", None, &["110"]);
+    edge.deliver(1, "hag", Some("unavailable"), &["110"]);
+    assert_eq!(sessions(&mut edge), [Jid::parse("u2@example.org/a").unwrap()]);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The host of all accounts and rooms dies at any time, and the node of the connections announces the sessions to the next one: clients
-//! that stay connected agree on who is available and who is in the room, counts are right, and no acknowledged message is lost.
+//! that stay connected agree on who is available and who is in the room, which has a password and is temporary, counts are right, and no acknowledged message is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,6 +54,7 @@ impl Play {
             world.store.users.get_mut(&Bare::parse(user).unwrap()).unwrap().roster = roster;
         }
         (world.is_slow, world.reads_slowly) = (true, true);
+        crate::ownership::share_addresses(&mut world.host);
         Play {
             world,
             seen: SeenOccupants::default(),
@@ -84,11 +85,11 @@ impl Play {
                 self.say(
                     key,
                     &format!(
-                        "<presence to='{ROOM}/u{nick}'><x xmlns='http://jabber.org/protocol/muc'/></presence>"
+                        "<presence to='{ROOM}/u{nick}'><x xmlns='http://jabber.org/protocol/muc'><password>sesame</password></x></presence>"
                     ),
                 );
                 // For the client that has created it.
-                self.say(key, &format!("<iq type='set' id='c' to='{ROOM}'><query xmlns='http://jabber.org/protocol/muc#owner'><x xmlns='jabber:x:data' type='submit'/></query></iq>"));
+                self.say(key, &format!("<iq type='set' id='c' to='{ROOM}'><query xmlns='http://jabber.org/protocol/muc#owner'><x xmlns='jabber:x:data' type='submit'><field var='muc#roomconfig_passwordprotectedroom'><value>1</value></field><field var='muc#roomconfig_roomsecret'><value>sesame</value></field></x></query></iq>"));
             }
             (15, Some(key)) => self.leave(key),
             (16, Some(key)) => self.kick(key, other),
@@ -234,6 +235,7 @@ impl Play {
     fn die(&mut self, is_late: bool) {
         let settings = Arc::new(self.world.host.settings().clone());
         self.world.host = Host::new(settings, ShardAddress::default(), [2; 32]);
+        crate::ownership::share_addresses(&mut self.world.host);
         self.world.unwritten.clear();
         self.world.unread.clear();
         for seen in self.seen.announce(self.world.now, |_| true) {

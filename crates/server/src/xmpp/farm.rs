@@ -28,6 +28,7 @@ pub(super) const MOVED: &str = "reset";
 /// Buckets are those of a farm whose nodes share a database, and none is served yet.
 pub(crate) fn share_buckets(xmpp: &mut Xmpp) {
     xmpp.queues.share_buckets();
+    ownership::share_addresses(xmpp.host.get_mut());
 }
 
 /// The node has the authority of an owner, or has it no more.

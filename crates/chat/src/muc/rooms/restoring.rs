@@ -2,13 +2,15 @@
 //! these have seen (`muc::seen`). Some time later the room tells its occupants which of those have not come back: they have left just before
 //! the death or after it, or their sessions were lost (`docs/decisions/0071-sessions-that-outlive-their-owner.md`).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
+use muc::seen::AnnouncedOccupants;
 use muc::{Room, RoomEffect};
 use stdx::Instant;
-use xmpp::{Bare, Element, ns};
+use xmpp::{Bare, Element, Jid, ns};
 
-use super::{HandledStanza, Rooms, RoomsEffect};
+use super::{HandledStanza, RoomEntry, Rooms, RoomsEffect, RoomsRead};
+use crate::effect::{Change, Load};
 use crate::limits::{ROOM_MISSING_COPIES, ROOM_MISSING_PAUSE, ROOM_RESTORE};
 
 /// The rooms whose occupants enter again.
@@ -23,16 +25,29 @@ pub(super) struct RestoringRooms {
 struct RestoringRoom {
     /// The nicknames that clients have seen and that are not looked for yet.
     seen: BTreeSet<Box<str>>,
+    /// Sessions that were in the room.
+    sessions: HashSet<Jid>,
 }
 
 impl RestoringRooms {
     /// A node names occupants that its clients have seen.
-    pub(super) fn handle_announced(&mut self, now: Instant, address: &Bare, seen: Vec<Box<str>>) {
+    pub(super) fn handle_announced(&mut self, now: Instant, address: &Bare, seen: AnnouncedOccupants) {
         let room = self.rooms.entry(address.clone()).or_insert_with(|| {
             self.due.insert((now + ROOM_RESTORE, address.clone()));
             RestoringRoom::default()
         });
-        room.seen.extend(seen);
+        room.seen.extend(seen.nicks);
+        room.sessions.extend(seen.sessions);
+    }
+
+    /// True if occupants of this room have been announced, and it has had no time to look for them.
+    pub(super) fn has(&self, address: &Bare) -> bool {
+        self.rooms.contains_key(address)
+    }
+
+    /// True if this session was in the room.
+    pub(super) fn has_session(&self, address: &Bare, session: &Jid) -> bool {
+        self.rooms.get(address).is_some_and(|room| room.sessions.contains(session))
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
@@ -74,11 +89,25 @@ impl RestoringRoom {
 }
 
 impl Rooms {
+    /// Addresses get another host if this one dies.
+    pub(in super::super) fn set_shared(&mut self) {
+        self.is_shared = true;
+    }
+
     /// Tells the occupants of restored rooms, some time after the death of their host, of those that have not come back.
     pub(in super::super) fn expire_restored(&mut self, now: Instant) -> Vec<(Bare, RoomsEffect)> {
         let mut effects = Vec::new();
         while let Some((address, mut restoring)) = self.restoring.take_due(now) {
-            let Some(slot) = self.slots.get(&address) else { continue };
+            let Some(slot) = self.slots.get(&address) else {
+                // Nothing has come for it: the store forgets it, if it was a temporary room.
+                if self.make_place() {
+                    let slot = RoomEntry { is_busy: true, ..RoomEntry::default() };
+                    self.slots.insert(address.clone(), slot);
+                    let load = Load::Room { room: address.clone() };
+                    effects.push((address, RoomsEffect::Load(load, RoomsRead::Room)));
+                }
+                continue;
+            };
             if slot.is_busy {
                 self.restoring.defer(now + ROOM_MISSING_PAUSE, address, restoring);
                 continue;
@@ -97,5 +126,11 @@ impl Rooms {
 /// Effects that no stanza has caused.
 pub(super) fn of_no_stanza(effects: Vec<RoomEffect>) -> HandledStanza {
     let stanza = Box::new(Element::new("presence", ns::CLIENT).with("type", "error"));
-    HandledStanza { stanza, before: None, effects }
+    HandledStanza { stanza, before: None, is_removal: false, effects }
+}
+
+/// The store forgets a temporary room that has ended.
+pub(super) fn removal(address: &Bare) -> RoomsEffect {
+    let change = Change::Room { room: address.clone(), config: None, charged: None };
+    RoomsEffect::Write(change, HandledStanza { is_removal: true, ..of_no_stanza(Vec::new()) })
 }
