@@ -499,6 +499,21 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn occupants_are_announced_before_others_enter_their_room() {
+        let (mut owners, now) = (SharedOwners::new(OWN), Instant::default());
+        let stanza = |from: &'static str| {
+            let seen = Element::new("presence", ns::CLIENT).with("to", "coven@conference.x").with("from", from);
+            XmppShardMessage::Routed(Box::new(seen.child(Element::new("seen", "urn:belfry:rooms"))))
+        };
+        for from in ["alice@x/desk", "conference.x"] {
+            let target = MessageTarget::from(Bucket::of("coven@conference.x"));
+            owners.wait(now, target, stanza(from)).unwrap();
+        }
+        let XmppShardMessage::Routed(first) = &owners.take_waiting()[0].message else { panic!("a stanza") };
+        assert_eq!(first.attr("from"), Some("conference.x"));
+    }
+
+    #[test]
     fn messages_of_one_bucket_keep_their_order() {
         let (mut queues, now) = (ShardQueues::new(OWN, local()), Instant::default());
         queues.share_buckets();
