@@ -502,7 +502,8 @@ pub(super) mod tests {
     fn occupants_are_announced_before_others_enter_their_room() {
         let (mut owners, now) = (SharedOwners::new(OWN), Instant::default());
         let stanza = |from: &'static str| {
-            let seen = Element::new("presence", ns::CLIENT).with("to", "coven@conference.x").with("from", from);
+            let seen =
+                Element::new("presence", ns::CLIENT).with("to", "coven@conference.x").with("from", from);
             XmppShardMessage::Routed(Box::new(seen.child(Element::new("seen", "urn:belfry:rooms"))))
         };
         for from in ["alice@x/desk", "conference.x"] {
