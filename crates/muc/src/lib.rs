@@ -120,14 +120,9 @@ impl Room {
     }
 
     /// True if the room is to be stored: it is persistent, or the next host of its address needs it if this one dies
-    /// ([`Room::set_shared`]). A room that its owner has not configured yet is not: it would be open at the next host.
+    /// ([`seen::share`]). A room that its owner has not configured yet is not: it would be open at the next host.
     pub fn is_stored(&self) -> bool {
         self.users.is_stored()
-    }
-
-    /// The address of the room gets another host if this one dies, so that the room is stored also while it is temporary.
-    pub fn set_shared(&mut self, is_shared: bool) {
-        self.users.is_shared = is_shared;
     }
 
     /// True if the room stays when its last occupant leaves (§4.2).

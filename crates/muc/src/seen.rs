@@ -1,5 +1,5 @@
 //! Occupants that clients have seen before the host of their room died. The node of these clients names them to the next host of the room
-//! ([`announcements`]), which tells its occupants of those that do not come back ([`Room::tell_missing`]): only the dead host knew that they
+//! ([`announcements`]), which tells its occupants of those that do not come back ([`tell_missing`]): only the dead host knew that they
 //! have left (`docs/decisions/0071-sessions-that-outlive-their-owner.md`).
 
 use xmpp::{Bare, Element, Jid, ns};
@@ -68,27 +68,31 @@ pub fn announced(from: &Jid, to: &Jid, stanza: &Element) -> Option<AnnouncedOccu
     Some(occupants)
 }
 
-impl Room {
-    /// Adds the room's password to the request of a session that enters [`again`](super::again), and of which another node has announced that
-    /// it was in the room.
-    pub fn readmit(&self, presence: &mut Element) {
-        let password = &self.users.config.password;
-        if let Some(request) = presence.get_mut("x", ns::MUC).filter(|_| !password.is_empty()) {
-            request.remove_children(|child| child.is("password", ns::MUC));
-            request.push(Element::new("password", ns::MUC).text(&**password));
-        }
-    }
+/// The address of the room gets another host if this one dies, so that the room is stored also while it is temporary.
+pub fn share(room: &mut Room, is_shared: bool) {
+    room.users.is_shared = is_shared;
+}
 
-    /// Tells all occupants that the one with this nickname has left, unless it is here.
-    pub fn tell_missing(&self, nick: &str, out: &mut Vec<RoomEffect>) {
-        if self.users.occupants.of_nick(nick).is_some() {
-            return;
-        }
-        let item = listed(ns::MUC_USER, None, None, (Affiliation::None, Some(Role::None)));
-        let gone = Element::new("presence", ns::CLIENT)
-            .with("from", self.users.address.of_nick(nick))
-            .with("type", "unavailable")
-            .child(Element::new("x", ns::MUC_USER).child(item));
-        self.users.to_all(&gone, out);
+/// Adds the room's password to the request of a session that enters [`again`](super::again), and of which another node has announced that it
+/// was in the room.
+pub fn readmit(room: &Room, presence: &mut Element) {
+    let password = &room.users.config.password;
+    if let Some(request) = presence.get_mut("x", ns::MUC).filter(|_| !password.is_empty()) {
+        request.remove_children(|child| child.is("password", ns::MUC));
+        request.push(Element::new("password", ns::MUC).text(&**password));
     }
+}
+
+/// Tells all occupants of the room that the one with this nickname has left, unless it is there.
+pub fn tell_missing(room: &Room, nick: &str, out: &mut Vec<RoomEffect>) {
+    let users = &room.users;
+    if users.occupants.of_nick(nick).is_some() {
+        return;
+    }
+    let item = listed(ns::MUC_USER, None, None, (Affiliation::None, Some(Role::None)));
+    let gone = Element::new("presence", ns::CLIENT)
+        .with("from", users.address.of_nick(nick))
+        .with("type", "unavailable")
+        .child(Element::new("x", ns::MUC_USER).child(item));
+    users.to_all(&gone, out);
 }

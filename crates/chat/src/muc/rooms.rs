@@ -357,7 +357,7 @@ impl Rooms {
         }
         slot.room = room;
         if let Some(room) = &mut slot.room {
-            room.set_shared(is_shared);
+            muc::seen::share(room, is_shared);
         }
         slot.is_busy = is_archived;
         if !is_archived {
@@ -446,13 +446,13 @@ impl Rooms {
             let mut secret = [0; 32];
             context.rng.fill(&mut secret);
             let mut room = Box::new(Room::created(address.clone(), secret, from.bare(), &stanza));
-            room.set_shared(self.is_shared);
+            muc::seen::share(&mut room, self.is_shared);
             self.slots.get_mut(address)?.room = Some(room);
         }
         let room = self.room(address)?;
         let was_empty = room.is_empty();
         if returns {
-            room.readmit(&mut stanza);
+            muc::seen::readmit(room, &mut stanza);
         }
         room.set_above(has_all_rights.then(|| from.bare()));
         let before = room.may_save(from, &stanza).then(|| Box::new(room.clone()));

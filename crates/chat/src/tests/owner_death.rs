@@ -79,18 +79,7 @@ impl Play {
             (8, Some(key)) if is_settled => self.part(key),
             (9, Some(key)) => self.say(key, "<presence type='unavailable'/>"),
             (10 | 11, Some(key)) => self.say(key, "<presence/>"),
-            (12..=14, Some(key)) => {
-                let nick = self.clients[&key].user;
-                self.clients.get_mut(&key).unwrap().wants_room = true;
-                self.say(
-                    key,
-                    &format!(
-                        "<presence to='{ROOM}/u{nick}'><x xmlns='http://jabber.org/protocol/muc'><password>sesame</password></x></presence>"
-                    ),
-                );
-                // For the client that has created it.
-                self.say(key, &format!("<iq type='set' id='c' to='{ROOM}'><query xmlns='http://jabber.org/protocol/muc#owner'><x xmlns='jabber:x:data' type='submit'><field var='muc#roomconfig_passwordprotectedroom'><value>1</value></field><field var='muc#roomconfig_roomsecret'><value>sesame</value></field></x></query></iq>"));
-            }
+            (12..=14, Some(key)) => self.enter(key),
             (15, Some(key)) => self.leave(key),
             (16, Some(key)) => self.kick(key, other),
             (17..=19, Some(key)) => {
@@ -128,6 +117,19 @@ impl Play {
             _ => {}
         }
         self.listen();
+    }
+
+    fn enter(&mut self, key: u64) {
+        let nick = self.clients[&key].user;
+        self.clients.get_mut(&key).unwrap().wants_room = true;
+        self.say(
+            key,
+            &format!(
+                "<presence to='{ROOM}/u{nick}'><x xmlns='http://jabber.org/protocol/muc'><password>sesame</password></x></presence>"
+            ),
+        );
+        // For the client that has created it.
+        self.say(key, &format!("<iq type='set' id='c' to='{ROOM}'><query xmlns='http://jabber.org/protocol/muc#owner'><x xmlns='jabber:x:data' type='submit'><field var='muc#roomconfig_passwordprotectedroom'><value>1</value></field><field var='muc#roomconfig_roomsecret'><value>sesame</value></field></x></query></iq>"));
     }
 
     fn leave(&mut self, key: u64) {

@@ -82,7 +82,7 @@ impl RestoringRoom {
         while told.len() < ROOM_MISSING_COPIES
             && let Some(nick) = self.seen.pop_first()
         {
-            room.tell_missing(&nick, &mut told);
+            muc::seen::tell_missing(room, &nick, &mut told);
         }
         told
     }
