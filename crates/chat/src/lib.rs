@@ -92,6 +92,7 @@ mod resume;
 mod retract;
 mod roster;
 mod rosters;
+mod seen_occupants;
 mod sm;
 mod store_requests;
 mod subaddress;
@@ -119,6 +120,7 @@ pub use page::{ItemPage, ItemQuery, ItemRow, RowPage, StanzaPage};
 pub use register::SessionEndReason;
 pub use restore::{RestoreManner, announced_session, handle_restore};
 pub use rosters::RosterMemory;
+pub use seen_occupants::{SeenOccupants, announces_seen, occupant_of};
 
 /// The same for all hosts of a server.
 #[derive(Clone, Debug, Default)]
@@ -321,6 +323,7 @@ impl Host {
             }
         }
         self.rooms.expire(now);
+        self.expire_restored_rooms(now, out);
         for user in self.phones.due_texts(now) {
             phones::texts_due(self, now, &user, out);
         }

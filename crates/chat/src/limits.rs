@@ -159,6 +159,23 @@ pub const FOLLOWED: usize = 500;
 /// Bytes of these stanzas, and of the addresses that have the client's presence. With them the announcement of the session fits a message between nodes, of 256 KiB. More: the same.
 pub const FOLLOWED_BYTES: usize = 96 << 10;
 
+/// Bytes of the nicknames that one shard keeps of rooms at other nodes in which its clients are: those of 50 rooms of 5,000 occupants.
+/// More: an occupant whose leaving is lost with its room's host may stay visible.
+pub const SEEN_BYTES: usize = 24 << 20;
+
+/// The time for which an occupant that has left is kept there: longer than a dead node goes unnoticed.
+pub const SEEN_GONE: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// The time after which a room whose host has died tells its occupants of those that have not come back: as long as a bucket waits for
+/// announcements of sessions, and as long again for their accounts to be read. Longer: an occupant that comes back later is seen to leave and to enter.
+pub const ROOM_RESTORE: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Stanzas that a room sends of occupants that have not come back, before others have their turn: some milliseconds.
+pub const ROOM_MISSING_COPIES: usize = 10_000;
+
+/// The pause until its next such stanzas, and between two looks at a room that is being read or written.
+pub const ROOM_MISSING_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
 /// Ended sessions of a host whose count of handled stanzas is remembered. Beyond: the oldest is forgotten, and its client
 /// learns only that it cannot be resumed.
 pub const SM_REMEMBERED: usize = 4_096;

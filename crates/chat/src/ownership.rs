@@ -14,6 +14,11 @@ use super::session::Session;
 use super::{Host, Outbox, muc, presence};
 use crate::effect::{Effect, RosterItem};
 
+/// Addresses of this host get another one if it dies, which reads what the store has of them.
+pub fn share_addresses(host: &mut Host) {
+    muc::share_rooms(host);
+}
+
 /// The connections of these shards are gone: their process has ended. Their sessions may be resumed on others (XEP-0198 §5).
 pub fn handle_shards_gone(
     host: &mut Host,

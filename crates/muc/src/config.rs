@@ -184,7 +184,7 @@ impl RoomConfig {
                 return Err(refused("muc#roomconfig_contactjid has too many addresses, or one that is none"));
             }
         }
-        // Nothing of a temporary room is stored.
+        // No message of a temporary room is stored.
         if !config.is_persistent && flag(form, "muc#roomconfig_enablelogging") == Some(true) {
             return Err(refused(
                 "a temporary room is not logged: set muc#roomconfig_persistentroom to 1, or \

@@ -262,7 +262,7 @@ fn change(
     if !has_changed {
         return Ok(());
     }
-    if users.config.is_persistent {
+    if users.is_stored() {
         out.push(RoomEffect::Save);
     }
     let actor = users.occupants.of_session(from).map(|actor| actor.nick.clone());

@@ -33,6 +33,7 @@ mod presence;
 mod query;
 mod retraction;
 mod rules;
+pub mod seen;
 mod stored;
 mod subject;
 #[cfg(test)]
@@ -99,7 +100,7 @@ impl Room {
 
     /// A new room with its first owner, locked until the owner has configured it (§10.1). `secret` keys the ids of its occupants,
     /// so it has to be unpredictable; it is stored with the room, and the ids last as long as the room. `request`: the stanza that
-    /// creates it. A temporary room whose host is dead, and which an occupant enters [`again`], was open before and is open at once.
+    /// creates it. A temporary room that an occupant enters [`again`], and which was not stored by its dead host, is open at once.
     pub fn created(address: Bare, secret: [u8; 32], owner: Bare, request: &Element) -> Room {
         let mut room = Room::new(RoomAddress { bare: address, secret });
         // §10.1.1: until the owner accepts a configuration, the room is locked and admits no other user.
@@ -118,7 +119,13 @@ impl Room {
         self.users.occupants.len()
     }
 
-    /// True if the room stays when its last occupant leaves (§4.2), and is stored.
+    /// True if the room is to be stored: it is persistent, or the next host of its address needs it if this one dies
+    /// ([`seen::share`]). A room that its owner has not configured yet is not: it would be open at the next host.
+    pub fn is_stored(&self) -> bool {
+        self.users.is_stored()
+    }
+
+    /// True if the room stays when its last occupant leaves (§4.2).
     pub fn is_persistent(&self) -> bool {
         self.users.config.is_persistent
     }

@@ -48,3 +48,6 @@ pub const ROOM_HATS: usize = 200;
 pub const HAT_URI: usize = 128;
 /// Bytes of the title of a hat, which clients show beside a nickname. Beyond: `not-acceptable`.
 pub const HAT_TITLE: usize = 64;
+
+/// Bytes of the names of occupants in one stanza between nodes, whose messages have 256 KiB. More: another stanza.
+pub const SEEN_IN_ANNOUNCEMENT: usize = 48 << 10;

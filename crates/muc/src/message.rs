@@ -70,7 +70,7 @@ impl Room {
             self.subject = Subject::new(now, &message);
             // The order does not matter to the owner of the room: it writes first, wherever `Save` stands.
             out.push(RoomEffect::Broadcast(Box::new(message)));
-            if self.users.config.is_persistent {
+            if self.users.is_stored() {
                 out.push(RoomEffect::Save);
             }
             return;

@@ -53,7 +53,7 @@ impl Room {
         };
         let old = std::mem::replace(&mut self.users.config, config);
         let was_locked = std::mem::take(&mut self.users.is_locked);
-        if self.users.config.is_persistent || old.is_persistent {
+        if self.users.is_stored() || old.is_persistent {
             out.push(RoomEffect::Save);
         }
         // §10.2.1. While a room is locked its owner is alone in it, and has made the change.

@@ -65,7 +65,7 @@ impl Room {
         };
         // Roles end with the visit (§5.1): only affiliations are stored. The answer comes after `Save`, so the actor learns of a
         // change that is on disk.
-        if request.apply(&mut self.users, out) && self.is_persistent() {
+        if request.apply(&mut self.users, out) && self.users.is_stored() {
             out.push(RoomEffect::Save);
         }
         out.push(RoomEffect::Send(stanza::result(iq, None)));

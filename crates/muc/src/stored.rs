@@ -47,7 +47,7 @@ impl Room {
     /// on disk. Strangers cannot make it do so for nothing.
     pub fn may_save(&self, from: &Jid, stanza: &Element) -> bool {
         let affiliation = self.users.affiliation(&from.bare());
-        let is_kept = self.users.config.is_persistent;
+        let is_kept = self.users.is_stored();
         match stanza::kind_of(stanza) {
             Some(StanzaKind::Iq) if stanza.attr("type") == Some("set") => {
                 match stanza.first().map(Element::ns) {
@@ -113,16 +113,17 @@ impl Room {
     }
 }
 
-/// The listing of a room that is not in memory, if the room is public.
+/// The listing of a room that is not in memory, if the room is public. A temporary one is stored for its next host only, and is listed by
+/// the host that has its occupants.
 pub fn stored_listing(stored: &Element) -> Option<RoomListing> {
     let config = RoomConfig::stored(stored.get("x", ns::DATA)?)?;
-    config.is_public.then(|| config.listing(0))
+    (config.is_public && config.is_persistent).then(|| config.listing(0))
 }
 
-/// The name of a room that is not in memory, and whether it is public.
+/// The name of a room that is not in memory, and whether it is public. `None`: it is a temporary one, or cannot be read.
 pub fn stored_name(stored: &Element) -> Option<(Box<str>, bool)> {
     let config = RoomConfig::stored(stored.get("x", ns::DATA)?)?;
-    Some((config.name, config.is_public))
+    config.is_persistent.then_some((config.name, config.is_public))
 }
 
 fn unhex(text: &str) -> Option<[u8; 32]> {

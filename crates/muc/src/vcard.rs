@@ -90,7 +90,7 @@ impl RoomVcard {
             Err(error) => return refuse(iq, error, out),
         };
         let old = std::mem::replace(self, vcard);
-        if users.config.is_persistent {
+        if users.is_stored() {
             out.push(RoomEffect::Save);
         }
         users.tell_codes(&[104], out);

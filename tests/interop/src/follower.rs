@@ -108,6 +108,16 @@ impl Follower {
         });
     }
 
+    /// Waits until the occupant with this nickname has left the room for this client.
+    pub fn sees_leave(&mut self, room: &str, nick: &str) {
+        self.expect(&format!("{nick} leave {room}"), |event| {
+            event["event"] == "presence"
+                && event["bare"] == room
+                && event["resource"] == nick
+                && event["kind"] == "unavailable"
+        });
+    }
+
     /// True if an occupant of a room, the client itself or another one, has left it for this client.
     pub fn has_seen_leave(&mut self, room: &str) -> bool {
         self.read();

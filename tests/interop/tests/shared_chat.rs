@@ -319,6 +319,59 @@ fn occupants_stay_in_their_rooms_when_an_owner_is_killed() {
     }
 }
 
+/// Occupants whose connection and whose owner end with one node, in rooms of all nodes: for the others they leave, also if only the dead node
+/// knew that they were there.
+#[test]
+fn occupants_that_are_lost_with_a_node_leave_their_rooms() {
+    const STAYING: usize = 2;
+    // So many that each node owns some of them.
+    const LOST: usize = 10;
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Current);
+    let (mut farm, ports) = Farm::with_chat(&nats, 3, &new_postgres_database(), STAYING + LOST);
+    let mut staying = sign_in(&farm, 0..STAYING, &[ports[0], ports[2]]);
+    let mut lost = sign_in(&farm, STAYING..STAYING + LOST, &ports[1..2]);
+    let rooms: Vec<String> = (0..6).map(|number| format!("hall{number}@conference.example.test")).collect();
+    for room in &rooms {
+        for (number, client) in staying.iter_mut().enumerate() {
+            client.order(&format!("enter {room} staying{number}"));
+            client.sees_occupant(room, &format!("staying{number}"));
+            if number == 0 {
+                client.order(&format!("configure {room}"));
+                assert!(client.is_connected(), "the room is open");
+            }
+        }
+        for (number, client) in lost.iter_mut().enumerate() {
+            client.order(&format!("enter {room} lost{number}"));
+            client.sees_occupant(room, &format!("lost{number}"));
+            staying.iter_mut().for_each(|client| client.sees_occupant(room, &format!("lost{number}")));
+        }
+    }
+    farm.nodes[1].kill();
+    lost.iter_mut().for_each(Follower::is_disconnected);
+    farm.wait_for_shares_at(2, &[0, 2]);
+    for (number, room) in rooms.iter().enumerate() {
+        staying[0].order(&format!("say-in {room} after-{number}"));
+        staying.iter_mut().for_each(|client| client.hears(&format!("after-{number}")));
+    }
+    let mut ended = 0;
+    for (number, client) in lost.iter_mut().enumerate() {
+        // The session of an account of a living node waits for its client, in its rooms.
+        if client.come_back(ports[2]) {
+            continue;
+        }
+        ended += 1;
+        for room in &rooms {
+            staying.iter_mut().for_each(|client| client.sees_leave(room, &format!("lost{number}")));
+        }
+    }
+    assert!(ended > 0, "the dead node owned none of the accounts");
+    for client in &mut staying {
+        assert!(client.is_connected(), "the streams go on");
+        assert!(client.faults().is_empty(), "{:?}", client.faults());
+    }
+}
+
 #[test]
 fn messages_on_their_way_to_an_owner_that_is_killed_reach_the_next_one() {
     let _alone = alone();

@@ -16,6 +16,7 @@ use xmpp::stanza;
 use xmpp::{Bare, Element, Jid, Level, Specification};
 
 use super::archive::ArchiveWriter;
+use super::effect::Change;
 use super::feature::Feature;
 use super::read_queues::with_requester;
 use super::{Host, Outbox, token};
@@ -105,9 +106,20 @@ pub enum RoomCreation {
     Nobody,
 }
 
+/// Addresses get another host if this one dies: temporary rooms are stored while they have occupants.
+pub(super) fn share_rooms(host: &mut Host) {
+    host.rooms.set_shared();
+}
+
 /// Removes rooms that have another host now; occupants are told as when the service ends.
 pub(super) fn release_rooms(host: &mut Host, is_meant: impl Fn(&str) -> bool, out: &mut Outbox) {
-    for effect in host.rooms.release(|address| is_meant(address.as_str())) {
+    let (effects, ended) = host.rooms.release(|address| is_meant(address.as_str()));
+    for room in ended {
+        let change = Change::Room { room, config: None, charged: None };
+        // A row that stays is removed when the address is used.
+        host.store.change(change, out, |_, _, _, _| {});
+    }
+    for effect in effects {
         if let RoomEffect::Send(stanza) = effect {
             host.route(stanza, out);
         }
@@ -129,6 +141,14 @@ impl Host {
             if let RoomEffect::Send(stanza) = effect {
                 self.route(stanza, out);
             }
+        }
+    }
+
+    /// Occupants of rooms whose last host has died learn of those that have not come back.
+    pub(super) fn expire_restored_rooms(&mut self, now: Instant, out: &mut Outbox) {
+        for (address, effect) in self.rooms.expire_restored(now) {
+            self.perform_rooms(now, &address, effect, out);
+            self.perform_rooms(now, &address, RoomsEffect::HandleWaiting, out);
         }
     }
 

@@ -1,6 +1,8 @@
 //! The rooms of a host as a machine: those in memory, the stanzas that wait for them, and the directories of their
 //! services. Stanzas and the store's replies come in, [`RoomsEffect`]s go out; the host performs them.
 
+mod restoring;
+mod rights;
 #[cfg(test)]
 mod tests;
 
@@ -9,14 +11,15 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use muc::{Retraction, Room, RoomEffect, Tombstone};
 use stdx::Instant;
 use stdx::rng::Rng;
-use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
+use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::RoomCreation;
 use super::directory::{Directories, DirectoryPage, DirectoryRequest, StoredRooms};
 use crate::HostSettings;
 use crate::effect::{Change, HostActionResult, Load, MamQuery, RoomState, StoreFailure, StoreReply};
 use crate::limits::{HISTORY, HISTORY_BYTES, ROOM_IDLE, ROOM_WAITING, ROOMS, ROOMS_LISTED};
+use restoring::{RestoringRooms, of_no_stanza, removal};
+use rights::{charged, has_all_rights, may_create};
 
 /// The rooms of this host.
 #[derive(Default)]
@@ -26,6 +29,9 @@ pub(in super::super) struct Rooms {
     /// Rooms without occupants, and until when they stay in memory.
     idle: BTreeSet<(Instant, Bare)>,
     directories: Directories,
+    restoring: RestoringRooms,
+    /// Addresses get another host if this one dies: temporary rooms are stored while they have occupants.
+    is_shared: bool,
 }
 
 /// The place of one room.
@@ -35,6 +41,8 @@ struct RoomEntry {
     room: Option<Box<Room>>,
     /// It is being read or written: stanzas wait, so that what is undone undoes nothing else.
     is_busy: bool,
+    /// The store has it.
+    is_stored: bool,
     /// Stanzas that have come while it is busy, the oldest first.
     waiting: VecDeque<Box<Element>>,
     /// Accounts that were removed, while it was being read or written.
@@ -84,6 +92,8 @@ pub(in super::super) struct HandledStanza {
     pub(super) stanza: Box<Element>,
     /// The room without the change.
     before: Option<Box<Room>>,
+    /// The store forgets the room.
+    is_removal: bool,
     pub(super) effects: Vec<RoomEffect>,
 }
 
@@ -127,7 +137,9 @@ impl PendingRetraction {
                 refusal(&stanza, Condition::ResourceConstraint)
             }
             // A message of a moment ago may be on its way to the archive.
-            _ => Some(RoomsEffect::Perform(HandledStanza { stanza, before: None, effects })),
+            _ => {
+                Some(RoomsEffect::Perform(HandledStanza { stanza, before: None, is_removal: false, effects }))
+            }
         }
     }
 }
@@ -155,7 +167,8 @@ impl Rooms {
     }
 
     pub(in super::super) fn deadline(&self) -> Option<Instant> {
-        self.idle.first().map(|(until, _)| *until)
+        let idle = self.idle.first().map(|(until, _)| *until);
+        idle.into_iter().chain(self.restoring.deadline()).min()
     }
 
     /// Removes rooms that have been idle for long.
@@ -201,23 +214,27 @@ impl Rooms {
                 room.close(&mut effects);
             }
         }
-        *self = Rooms::default();
+        *self = Rooms { is_shared: self.is_shared, ..Rooms::default() };
         effects
     }
 
     /// Removes the rooms with these addresses, which have another host now, after occupants are told so. Stanzas that wait for a room
-    /// are sent to it again.
-    pub(super) fn release(&mut self, is_meant: impl Fn(&Bare) -> bool) -> Vec<RoomEffect> {
-        let mut effects = Vec::new();
+    /// are sent to it again. Returns also the temporary rooms that the store has.
+    pub(super) fn release(&mut self, is_meant: impl Fn(&Bare) -> bool) -> (Vec<RoomEffect>, Vec<Bare>) {
+        let (mut effects, mut ended) = (Vec::new(), Vec::new());
+        self.restoring.remove(&is_meant);
         let meant: Vec<Bare> = self.slots.keys().filter(|address| is_meant(address)).cloned().collect();
         for address in meant {
-            let Some(RoomEntry { room, waiting, .. }) = self.remove(&address) else { continue };
+            let Some(RoomEntry { room, waiting, is_stored, .. }) = self.remove(&address) else { continue };
             if let Some(mut room) = room {
                 room.close(&mut effects);
+                if is_stored && !room.is_persistent() {
+                    ended.push(address);
+                }
             }
             effects.extend(waiting.into_iter().map(|stanza| RoomEffect::Send(*stanza)));
         }
-        effects
+        (effects, ended)
     }
 
     pub(super) fn room(&mut self, address: &Bare) -> Option<&mut Room> {
@@ -261,6 +278,10 @@ impl Rooms {
         parties: (&Jid, &Jid),
         element: Element,
     ) -> Option<RoomsEffect> {
+        if let Some(seen) = muc::seen::announced(parties.0, parties.1, &element) {
+            self.restoring.handle_announced(context.now, address, seen);
+            return None;
+        }
         let Some(slot) = self.slots.get_mut(address) else { return self.open(address, element) };
         if !slot.is_busy {
             return self.handle_stanza(context, address, parties, Box::new(element));
@@ -325,9 +346,19 @@ impl Rooms {
             },
             _ => return self.refuse_waiting(address),
         };
+        let is_over = room.as_ref().is_some_and(|room| !room.is_persistent() && !self.restoring.has(address));
         let is_archived = room.as_ref().is_some_and(|room| room.is_archived());
+        let is_shared = self.is_shared;
         let Some(slot) = self.slots.get_mut(address) else { return Vec::new() };
+        slot.is_stored = room.is_some();
+        if is_over {
+            // §4.2: it has ended without its host. Its rights and its configuration are not those of a new room with this address.
+            return vec![removal(address)];
+        }
         slot.room = room;
+        if let Some(room) = &mut slot.room {
+            muc::seen::share(room, is_shared);
+        }
         slot.is_busy = is_archived;
         if !is_archived {
             return Vec::new();
@@ -404,8 +435,9 @@ impl Rooms {
         context: &mut RoomsContext<'_>,
         address: &Bare,
         (from, to): (&Jid, &Jid),
-        stanza: Box<Element>,
+        mut stanza: Box<Element>,
     ) -> Option<RoomsEffect> {
+        let returns = muc::is_again(&stanza) && self.restoring.has_session(address, from);
         let has_all_rights = has_all_rights(context.settings, from, &stanza);
         if self.room(address).is_none() {
             if let Err(condition) = may_create(context.settings, (from, to), &stanza, has_all_rights) {
@@ -413,34 +445,41 @@ impl Rooms {
             }
             let mut secret = [0; 32];
             context.rng.fill(&mut secret);
-            let slot = self.slots.get_mut(address)?;
-            slot.room = Some(Box::new(Room::created(address.clone(), secret, from.bare(), &stanza)));
+            let mut room = Box::new(Room::created(address.clone(), secret, from.bare(), &stanza));
+            muc::seen::share(&mut room, self.is_shared);
+            self.slots.get_mut(address)?.room = Some(room);
         }
         let room = self.room(address)?;
+        let was_empty = room.is_empty();
+        if returns {
+            muc::seen::readmit(room, &mut stanza);
+        }
         room.set_above(has_all_rights.then(|| from.bare()));
         let before = room.may_save(from, &stanza).then(|| Box::new(room.clone()));
         let mut effects = Vec::new();
         room.handle(context.now, from, to, &stanza, &mut effects);
         room.set_above(None);
-        Some(self.save(context.settings, address, HandledStanza { stanza, before, effects }))
+        // §4.2: a temporary room ends with its last occupant.
+        let is_removal = !was_empty && room.is_empty() && !room.is_persistent();
+        Some(self.save(context.settings, address, HandledStanza { stanza, before, is_removal, effects }))
     }
 
     /// Writes the change of a stanza, if there is one, before its effects are performed.
-    fn save(&mut self, settings: &HostSettings, address: &Bare, handled: HandledStanza) -> RoomsEffect {
+    fn save(&mut self, settings: &HostSettings, address: &Bare, mut handled: HandledStanza) -> RoomsEffect {
+        let Some(slot) = self.slots.get_mut(address) else { return RoomsEffect::Perform(handled) };
         let is_destroyed = handled.effects.iter().any(|effect| matches!(effect, RoomEffect::Destroyed));
-        let is_changed =
-            is_destroyed || handled.effects.iter().any(|effect| matches!(effect, RoomEffect::Save));
-        let Some(slot) = self.slots.get_mut(address).filter(|_| is_changed) else {
-            return RoomsEffect::Perform(handled);
-        };
-        let was_kept = handled.before.as_ref().is_some_and(|before| before.is_persistent());
-        let kept = slot.room.as_ref().filter(|room| room.is_persistent() && !is_destroyed);
-        let config = kept.map(|room| Box::new(room.to_stored()));
-        if config.is_none() && !was_kept {
+        let has_changed = handled.effects.iter().any(|effect| matches!(effect, RoomEffect::Save));
+        let is_over = is_destroyed || handled.is_removal;
+        let stored = slot.room.as_ref().filter(|room| room.is_stored() && !is_over);
+        // A room that was persistent before counts already; a temporary one counts for no account.
+        let was_persistent = handled.before.as_ref().is_some_and(|before| before.is_persistent());
+        let is_new = stored.is_some_and(|room| room.is_persistent()) && !was_persistent;
+        let config = stored.map(|room| Box::new(room.to_stored()));
+        handled.is_removal = config.is_none() && slot.is_stored;
+        if !(has_changed || is_over) || (config.is_none() && !slot.is_stored) {
             return RoomsEffect::Perform(handled);
         }
-        // A room that was stored before counts already.
-        let charged = if was_kept { None } else { charged(settings, &handled.stanza) };
+        let charged = if is_new { charged(settings, &handled.stanza) } else { None };
         slot.is_busy = true;
         self.directories.forget(address.domain());
         RoomsEffect::Write(Change::Room { room: address.clone(), config, charged }, handled)
@@ -455,6 +494,15 @@ impl Rooms {
     ) -> Option<RoomsEffect> {
         let slot = self.slots.get_mut(address)?;
         slot.is_busy = false;
+        if result.is_ok() {
+            slot.is_stored = !handled.is_removal;
+        }
+        let has_ended = |room: &Box<Room>| room.is_empty() && !room.is_persistent();
+        if handled.is_removal && handled.before.is_none() && slot.room.as_ref().is_none_or(has_ended) {
+            // Its last occupant has left, whatever the store says: it looks at the room again when the address is used.
+            slot.room = None;
+            return Some(RoomsEffect::Perform(handled));
+        }
         if result.is_ok() {
             return Some(RoomsEffect::Perform(handled));
         }
@@ -517,16 +565,11 @@ impl Rooms {
     /// Removes the affiliation of an account that was removed.
     fn remove_user(&mut self, settings: &HostSettings, address: &Bare, user: &Bare) -> Option<RoomsEffect> {
         let room = self.room(address)?;
-        if !room.remove_user(user) || !room.is_persistent() {
+        if !room.remove_user(user) || !room.is_stored() {
             return None;
         }
         // No client waits for the write; the change stays in memory if it fails.
-        let handled = HandledStanza {
-            stanza: Box::new(Element::new("presence", ns::CLIENT).with("type", "error")),
-            before: None,
-            effects: vec![RoomEffect::Save],
-        };
-        Some(self.save(settings, address, handled))
+        Some(self.save(settings, address, of_no_stanza(vec![RoomEffect::Save])))
     }
 
     /// A request for all public rooms of a service.
@@ -538,54 +581,6 @@ impl Rooms {
     ) -> Option<RoomsEffect> {
         self.directories.handle_request(now, domain, request)
     }
-}
-
-/// Administrators of the server (XEP-0045 §5.2: "service-wide administrators"), and its operator, whose requests come
-/// from the domain itself, count as owners for a room's IQ requests. Clients cannot send from a domain of ours.
-fn has_all_rights(settings: &HostSettings, from: &Jid, stanza: &Element) -> bool {
-    let is_operator = from.local().is_none() && settings.is_local(from.domain());
-    stanza::kind_of(stanza) == Some(StanzaKind::Iq) && (is_operator || settings.admins.contains(&from.bare()))
-}
-
-/// §10.1: entering a room that does not exist creates it.
-fn may_create(
-    settings: &HostSettings,
-    (from, to): (&Jid, &Jid),
-    stanza: &Element,
-    has_all_rights: bool,
-) -> Result<(), Condition> {
-    // The operator of the server creates a room by configuring it.
-    let is_configured = from.local().is_none()
-        && has_all_rights
-        && stanza.attr("type") == Some("set")
-        && stanza.get("query", ns::MUC_OWNER).is_some_and(|query| query.get("x", ns::DATA).is_some());
-    if is_configured {
-        return Ok(());
-    }
-    let is_entry = stanza::kind_of(stanza) == Some(StanzaKind::Presence)
-        && stanza.attr("type").is_none()
-        && stanza.get("x", ns::MUC).is_some()
-        && to.resource().is_some();
-    if !is_entry {
-        return Err(Condition::ItemNotFound);
-    }
-    let may = match settings.room_creation {
-        RoomCreation::Anybody => true,
-        RoomCreation::LocalUsers => settings.is_local(from.domain()),
-        RoomCreation::Nobody => false,
-    };
-    if may { Ok(()) } else { Err(Condition::NotAllowed) }
-}
-
-/// The account that a persistent room counts for: an account of ours, or a foreign domain, whose accounts are without
-/// number. `None` for administrators of the server.
-fn charged(settings: &HostSettings, stanza: &Element) -> Option<Box<str>> {
-    let from = stanza::from(stanza).ok().flatten()?;
-    if has_all_rights(settings, &from, stanza) {
-        return None;
-    }
-    let is_local = settings.is_local(from.domain());
-    Some(if is_local { from.bare_str().into() } else { from.domain().into() })
 }
 
 /// As the host refuses a stanza, presence too: a client that failed to enter has to learn it.

@@ -115,6 +115,7 @@ pub(super) struct FakeStore {
     pub(super) loads: Vec<Load>,
     /// The newest last.
     pub(super) items: HashMap<(Bare, Box<str>), Vec<Row>>,
+    pub(super) rooms: HashMap<Bare, Element>,
     pub(super) nodes: std::collections::BTreeMap<(Bare, Box<str>), Element>,
     pub(super) is_broken: bool,
     pub(super) administered: Vec<Accounts>,
@@ -172,7 +173,7 @@ impl FakeStore {
             }
             Load::Rooms { .. } => StoreReply::Rows(page_of(Vec::new())),
             Load::TooMany => return Err(StoreFailure::Unavailable),
-            Load::Room { .. } => StoreReply::Room(None),
+            Load::Room { room } => StoreReply::Room(self.rooms.get(room).cloned().map(Box::new)),
         })
     }
 
@@ -253,6 +254,13 @@ impl FakeStore {
             Change::Node { owner, node, config: None } => {
                 self.nodes.remove(&(owner.clone(), node.clone()));
                 self.items.remove(&(owner.clone(), node.clone()));
+            }
+            Change::Room { room, config: Some(config), .. } => {
+                self.rooms.insert(room.clone(), Element::clone(config));
+            }
+            Change::Room { room, config: None, .. } => {
+                self.rooms.remove(room);
+                self.messages.apply(change);
             }
             _ => self.messages.apply(change),
         }

@@ -1,5 +1,5 @@
 //! The host of all accounts and rooms dies at any time, and the node of the connections announces the sessions to the next one: clients
-//! that stay connected agree on who is available and who is in the room, counts are right, and no acknowledged message is lost.
+//! that stay connected agree on who is available and who is in the room, which has a password and is temporary, counts are right, and no acknowledged message is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,13 +24,19 @@ struct Client {
     is_available: bool,
     sees: BTreeSet<String>,
     is_in_room: bool,
+    /// It has asked for entry and not for its end: the answer to its leaving may be lost with a host that has acknowledged it.
+    wants_room: bool,
     occupants: BTreeSet<String>,
 }
 
 struct Play {
     world: HostWorld,
+    /// The occupants that the node of the connections has seen.
+    seen: SeenOccupants,
     clients: BTreeMap<u64, Client>,
     said: Vec<String>,
+    /// What the host sends is not delivered.
+    is_lossy: bool,
 }
 
 fn address(user: usize) -> String {
@@ -48,7 +54,14 @@ impl Play {
             world.store.users.get_mut(&Bare::parse(user).unwrap()).unwrap().roster = roster;
         }
         (world.is_slow, world.reads_slowly) = (true, true);
-        Play { world, clients: BTreeMap::new(), said: Vec::new() }
+        crate::ownership::share_addresses(&mut world.host);
+        Play {
+            world,
+            seen: SeenOccupants::default(),
+            clients: BTreeMap::new(),
+            said: Vec::new(),
+            is_lossy: false,
+        }
     }
 
     fn step(&mut self, (what, nth, other): (u8, u8, u8)) {
@@ -57,35 +70,27 @@ impl Play {
             && self.world.unread.is_empty()
             && self.world.unwritten.is_empty();
         let key = self.clients.keys().copied().nth(nth % self.clients.len().max(1));
-        match (what % 24, key) {
+        match (what % 27, key) {
             (0..=2, _) => self.come(other),
             (3 | 4, _) => (0..4).for_each(|_| self.read()),
             (5 | 6, _) => (0..3).for_each(|_| self.write()),
             (7, _) => self.die(nth % 2 == 0),
             (_, None) => {}
             (8, Some(key)) if is_settled => self.part(key),
-            // An occupant that leaves before all others have entered again may be shown to them: docs/farm.md names that limit.
-            (9, Some(key)) if is_settled => self.say(key, "<presence type='unavailable'/>"),
+            (9, Some(key)) => self.say(key, "<presence type='unavailable'/>"),
             (10 | 11, Some(key)) => self.say(key, "<presence/>"),
-            (12..=14, Some(key)) => {
-                let nick = self.clients[&key].user;
+            (12..=14, Some(key)) => self.enter(key),
+            (15, Some(key)) => self.leave(key),
+            (16, Some(key)) => self.kick(key, other),
+            (17..=19, Some(key)) => {
+                let text = format!("text-{}", self.said.len());
                 self.say(
                     key,
                     &format!(
-                        "<presence to='{ROOM}/u{nick}'><x xmlns='http://jabber.org/protocol/muc'/></presence>"
+                        "<message type='chat' id='{text}' to='{}'><body>{text}</body></message>",
+                        address(other)
                     ),
                 );
-                // For the client that has created it.
-                self.say(key, &format!("<iq type='set' id='c' to='{ROOM}'><query xmlns='http://jabber.org/protocol/muc#owner'><x xmlns='jabber:x:data' type='submit'/></query></iq>"));
-            }
-            (15, Some(key)) if is_settled => {
-                let nick = self.clients[&key].user;
-                self.say(key, &format!("<presence to='{ROOM}/u{nick}' type='unavailable'/>"));
-            }
-            (16, Some(key)) if is_settled => self.say(key, &format!("<iq type='set' id='k' to='{ROOM}'><query xmlns='http://jabber.org/protocol/muc#admin'><item nick='u{other}' role='none'/></query></iq>")),
-            (17..=19, Some(key)) => {
-                let text = format!("text-{}", self.said.len());
-                self.say(key, &format!("<message type='chat' id='{text}' to='{}'><body>{text}</body></message>", address(other)));
                 self.said.push(text);
             }
             // What waits for a read is counted as handled, as without a farm.
@@ -96,13 +101,45 @@ impl Play {
                 let received = self.clients[&key].received;
                 self.say_nonza(key, &format!("<a xmlns='urn:xmpp:sm:3' h='{received}'/>"));
             }
+            // The host dies, and what it has sent of the last event is lost with it.
+            (24 | 25, Some(key)) if !self.clients[&key].is_waiting => {
+                self.is_lossy = true;
+                match (what % 27, nth % 2) {
+                    (24, _) => self.leave(key),
+                    (_, 0) => self.kick(key, other),
+                    _ if is_settled => self.part(key),
+                    _ => {}
+                }
+                self.is_lossy = false;
+                self.world.got.clear();
+                self.die(other % 2 == 0);
+            }
             _ => {}
         }
-        if is_settled && matches!(what % 24, 9 | 15 | 16) {
-            // The same limit: if the host dies now, the others may enter again when the leaving has been repeated.
-            self.settle();
-        }
         self.listen();
+    }
+
+    fn enter(&mut self, key: u64) {
+        let nick = self.clients[&key].user;
+        self.clients.get_mut(&key).unwrap().wants_room = true;
+        self.say(
+            key,
+            &format!(
+                "<presence to='{ROOM}/u{nick}'><x xmlns='http://jabber.org/protocol/muc'><password>sesame</password></x></presence>"
+            ),
+        );
+        // For the client that has created it.
+        self.say(key, &format!("<iq type='set' id='c' to='{ROOM}'><query xmlns='http://jabber.org/protocol/muc#owner'><x xmlns='jabber:x:data' type='submit'><field var='muc#roomconfig_passwordprotectedroom'><value>1</value></field><field var='muc#roomconfig_roomsecret'><value>sesame</value></field></x></query></iq>"));
+    }
+
+    fn leave(&mut self, key: u64) {
+        let nick = self.clients[&key].user;
+        self.clients.get_mut(&key).unwrap().wants_room = false;
+        self.say(key, &format!("<presence to='{ROOM}/u{nick}' type='unavailable'/>"));
+    }
+
+    fn kick(&mut self, key: u64, other: usize) {
+        self.say(key, &format!("<iq type='set' id='k' to='{ROOM}'><query xmlns='http://jabber.org/protocol/muc#admin'><item nick='u{other}' role='none'/></query></iq>"));
     }
 
     fn read(&mut self) {
@@ -145,6 +182,7 @@ impl Play {
             is_available: false,
             sees: BTreeSet::new(),
             is_in_room: false,
+            wants_room: false,
             occupants: BTreeSet::new(),
         };
         self.clients.insert(key, client);
@@ -154,11 +192,16 @@ impl Play {
 
     fn part(&mut self, key: u64) {
         // Afterwards nothing sends its stanzas again.
+        let is_lossy = std::mem::take(&mut self.is_lossy);
         self.settle();
+        self.is_lossy = is_lossy;
         self.clients.remove(&key);
+        self.seen.remove(key);
         self.world.tell(|host, now, out| host.handle_gone(now, edge(key), true, out));
-        // docs/farm.md names that limit, too: only the dead host knew of a session that has just ended.
-        self.settle();
+        if !is_lossy {
+            // docs/farm.md names that limit: only the dead host knew of a session that has just ended.
+            self.settle();
+        }
     }
 
     fn say(&mut self, key: u64, xml: &str) {
@@ -167,7 +210,7 @@ impl Play {
         match xml {
             "<presence/>" => client.is_available = true,
             "<presence type='unavailable'/>" => {
-                client.is_available = false;
+                (client.is_available, client.wants_room) = (false, false);
                 client.sees.clear();
             }
             _ => {}
@@ -194,8 +237,12 @@ impl Play {
     fn die(&mut self, is_late: bool) {
         let settings = Arc::new(self.world.host.settings().clone());
         self.world.host = Host::new(settings, ShardAddress::default(), [2; 32]);
+        crate::ownership::share_addresses(&mut self.world.host);
         self.world.unwritten.clear();
         self.world.unread.clear();
+        for seen in self.seen.announce(self.world.now, |_| true) {
+            self.world.tell(|host, now, out| host.handle_routed(now, seen, out));
+        }
         for (key, client) in &mut self.clients {
             let session = client.followed.announce().expect("little waits");
             client.is_waiting = true;
@@ -210,6 +257,9 @@ impl Play {
 
     /// Clients get what the host has sent, and the next host gets the rest of a session's stanzas after its answer.
     fn listen(&mut self) {
+        if self.is_lossy {
+            return;
+        }
         loop {
             for (key, element) in std::mem::take(&mut self.world.got)
                 .into_iter()
@@ -217,6 +267,9 @@ impl Play {
             {
                 let Some(client) = self.clients.get_mut(&key) else { continue };
                 client.hear(&element);
+                if let Some(occupant) = occupant_of(&element) {
+                    self.seen.handle_delivered(self.world.now, key, &occupant, &element);
+                }
                 client.followed.handle_delivered(element);
             }
             assert!(self.world.closed.is_empty(), "{:?}", self.world.closed);
@@ -249,7 +302,7 @@ impl Play {
         let in_room: BTreeSet<String> = self
             .clients
             .values()
-            .filter(|client| client.is_in_room)
+            .filter(|client| client.is_there())
             .map(|client| format!("u{}", client.user))
             .collect();
         for client in self.clients.values() {
@@ -257,7 +310,7 @@ impl Play {
             if client.is_available {
                 assert_eq!(client.sees.iter().collect::<BTreeSet<_>>(), others, "u{}", client.user);
             }
-            if client.is_in_room {
+            if client.is_there() {
                 assert_eq!(client.occupants, in_room, "the room of u{}", client.user);
             }
         }
@@ -281,6 +334,11 @@ impl Play {
 impl Client {
     fn full(&self) -> String {
         format!("{}/desk", address(self.user))
+    }
+
+    /// It is in the room, and wants to be.
+    fn is_there(&self) -> bool {
+        self.is_in_room && self.wants_room
     }
 
     fn hear(&mut self, stanza: &Element) {
@@ -336,6 +394,9 @@ proptest! {
         for step in steps {
             play.step(step);
         }
+        play.settle();
+        // Rooms tell their occupants of those that have not come back.
+        play.world.wait(crate::limits::ROOM_RESTORE);
         play.settle();
         play.check();
     }

@@ -71,7 +71,7 @@ impl RoomUsers {
             // guest.
             if self.config.is_members_only && self.affiliation(&user) < Affiliation::Member {
                 self.affiliations.set(&user, |entry| entry.affiliation = Affiliation::Member);
-                if self.config.is_persistent {
+                if self.is_stored() {
                     out.push(RoomEffect::Save);
                 }
             }

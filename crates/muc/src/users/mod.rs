@@ -33,6 +33,8 @@ pub(super) struct RoomUsers {
     pub(super) config: RoomConfig,
     /// Its owner has not configured it yet (§10.1).
     pub(super) is_locked: bool,
+    /// It is stored while it has occupants, though it is temporary: for its next host, if this one dies.
+    pub(super) is_shared: bool,
     pub(super) affiliations: Affiliations,
     pub(super) occupants: Occupants,
     /// Roles that outlast visits of a moderated room.
@@ -56,11 +58,17 @@ impl RoomUsers {
             address,
             config: RoomConfig::default(),
             is_locked: false,
+            is_shared: false,
             affiliations: Affiliations::default(),
             occupants: Occupants::default(),
             voices: Voices::default(),
             hats: Hats::default(),
         }
+    }
+
+    /// True if changes of the room are stored.
+    pub(super) fn is_stored(&self) -> bool {
+        self.config.is_persistent || (self.is_shared && !self.is_locked)
     }
 
     /// The affiliation that counts: the user's own, or the ban of its domain.

@@ -91,7 +91,7 @@ impl RoomUsers {
     }
 
     fn registered(&self, iq: &Element, out: &mut Vec<RoomEffect>) {
-        if self.config.is_persistent {
+        if self.is_stored() {
             out.push(RoomEffect::Save);
         }
         out.push(RoomEffect::Send(stanza::result(iq, None)));

@@ -2,7 +2,7 @@
 //! node of a client's connection follows the session ([`FollowedSessions`](super::followed_sessions::FollowedSessions)) and announces it to
 //! the next owner when the owner is dead; that one makes it again.
 
-use chat::{AnnouncedSession, RestoreManner, announced_session, handle_restore};
+use chat::{AnnouncedSession, RestoreManner, announced_session, handle_restore, occupant_of};
 use cluster::{Bucket, ShardAddress};
 use stdx::Instant;
 use xmpp::c2s::{BindRequest, Bound};
@@ -44,10 +44,13 @@ pub(super) fn handle_event(
             (*stream, xmpp.followed.handle_element(now, *stream, (element, false)))
         }
         // The next owner ends the session, or keeps it for its client to resume.
-        C2sEvent::Gone { stream, in_order, .. } => match xmpp.followed.handle_gone(*stream, *in_order) {
-            true => (*stream, ElementStep::Pass),
-            false => (*stream, ElementStep::Keep),
-        },
+        C2sEvent::Gone { stream, in_order, .. } => {
+            xmpp.seen.remove(*stream);
+            match xmpp.followed.handle_gone(*stream, *in_order) {
+                true => (*stream, ElementStep::Pass),
+                false => (*stream, ElementStep::Keep),
+            }
+        }
         _ => return false,
     };
     let has_turn = xmpp.moved.take(stream);
@@ -97,12 +100,39 @@ pub(super) fn handle_message(
         }
         XmppShardMessage::Deliver { edge, element } if xmpp.followed.is_hosted(edge.connection) => {
             xmpp.streams.deliver(edge.connection, &element);
+            note_occupant(xmpp, now, edge.connection, &element);
             xmpp.followed.handle_delivered(edge.connection, element);
         }
         XmppShardMessage::Flush { edge } if xmpp.followed.is_hosted(edge.connection) => {
             xmpp.streams.flush(edge.connection);
         }
         _ => {}
+    }
+}
+
+/// Notes an occupant that a client sees, of a room whose owner is at another node.
+fn note_occupant(xmpp: &mut Xmpp, now: Instant, stream: u64, presence: &Element) {
+    if xmpp.queues.shared().is_none() || xmpp.streams.get(stream).is_none() {
+        return;
+    }
+    let Some(occupant) = occupant_of(presence) else { return };
+    let is_room = xmpp.host.get().settings().rooms_of(occupant.domain()).is_some();
+    if is_room && is_remote(xmpp, Bucket::of(occupant.bare_str())) {
+        xmpp.seen.handle_delivered(now, stream, &occupant, presence);
+    }
+}
+
+/// The owners of these buckets are dead: the next owners of rooms among them learn which occupants the clients here have seen.
+pub(super) fn announce_seen(
+    xmpp: &mut Xmpp,
+    now: Instant,
+    is_lost: impl Fn(&str) -> bool,
+    outbox: &mut Vec<XmppEffect>,
+) {
+    for seen in xmpp.seen.announce(now, is_lost) {
+        let Some(room) = stanza::to(&seen).ok().flatten() else { continue };
+        let message = XmppShardMessage::Routed(Box::new(seen));
+        xmpp.send(now, Bucket::of(room.bare_str()), message, outbox);
     }
 }
 

@@ -28,6 +28,7 @@ pub(super) const MOVED: &str = "reset";
 /// Buckets are those of a farm whose nodes share a database, and none is served yet.
 pub(crate) fn share_buckets(xmpp: &mut Xmpp) {
     xmpp.queues.share_buckets();
+    ownership::share_addresses(xmpp.host.get_mut());
 }
 
 /// The node has the authority of an owner, or has it no more.
@@ -60,6 +61,8 @@ pub(crate) fn handle_view(xmpp: &mut Xmpp, now: Instant, view: &Arc<FarmView>, o
         announcing::expire(xmpp, now, outbox);
         let has_moved = |bare: &str| moved.contains(Bucket::of(bare));
         let is_lost = |bare: &str| lost.contains(Bucket::of(bare));
+        // Before the occupants enter again.
+        announcing::announce_seen(xmpp, now, is_lost, outbox);
         xmpp.tell_host(now, outbox, |host, out| {
             ownership::handle_owners_changed(host, now, has_moved, is_lost, out);
         });

@@ -19,6 +19,7 @@
 //! | `shared_owners::SharedOwners` | the owners of addresses where nodes of a farm share a database, and messages that wait for them |
 //! | `unhandled::UnhandledMessages` | messages that other nodes have and that are not handled, to be sent again if these nodes die |
 //! | `followed_sessions::FollowedSessions` | sessions whose hosts are at other nodes, to be announced to the next host if that node dies |
+//! | `chat::SeenOccupants` | occupants of rooms at other nodes that clients here see, for the next host if that node dies |
 //! | `moved_streams::MovedStreams` | clients' streams whose sessions are lost, until their turn to be announced or closed comes |
 
 pub(crate) mod access;
@@ -44,8 +45,8 @@ mod work;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use chat::Host;
 use chat::effect::{Accounts, HostAction};
+use chat::{Host, SeenOccupants};
 use cluster::{Bucket, ShardAddress, ShardMap};
 use stdx::Instant;
 use store::access::AccessRead;
@@ -162,6 +163,8 @@ pub(crate) struct Xmpp {
     unhandled: UnhandledMessages,
     moved: MovedStreams,
     followed: FollowedSessions,
+    /// Occupants of rooms at other nodes, as clients here see them.
+    seen: SeenOccupants,
     /// The buffer of `turn`.
     events: Vec<C2sEvent>,
     counted: Counted,
@@ -204,6 +207,7 @@ impl Xmpp {
             unhandled: UnhandledMessages::default(),
             moved: MovedStreams::default(),
             followed: FollowedSessions::default(),
+            seen: SeenOccupants::default(),
             events: Vec::new(),
             counted: Counted::default(),
         })

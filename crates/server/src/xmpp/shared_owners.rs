@@ -184,8 +184,12 @@ impl SharedOwners {
         if let MessageTarget::Owner(bucket) = target {
             *self.waiting_of.entry(bucket).or_default() += 1;
         }
-        // A session comes before what is for it.
-        let is_first = matches!(message, XmppShardMessage::Restore { .. });
+        // A session comes before what is for it, and the occupants that were in a room before those that enter it.
+        let is_first = match &message {
+            XmppShardMessage::Restore { .. } => true,
+            XmppShardMessage::Routed(element) => chat::announces_seen(element),
+            _ => false,
+        };
         let message = WaitingMessage { target, message, until: now + XMPP_OWNER_PATIENCE, bytes };
         if is_first {
             self.waiting.push_front(message);
@@ -498,6 +502,22 @@ pub(super) mod tests {
         assert!(owners.set_view(&view(&[OWN.life])).has_lost_nodes);
         assert!(!owners.stop(&of(bucket())).is_empty());
         assert_eq!(owners.handle_arrival(&message("alice@example.net/desk", 1)), Some(target));
+    }
+
+    #[test]
+    fn occupants_are_announced_before_others_enter_their_room() {
+        let (mut owners, now) = (SharedOwners::new(OWN), Instant::default());
+        let stanza = |from: &'static str| {
+            let seen =
+                Element::new("presence", ns::CLIENT).with("to", "coven@conference.x").with("from", from);
+            XmppShardMessage::Routed(Box::new(seen.child(Element::new("seen", "urn:belfry:rooms"))))
+        };
+        for from in ["alice@x/desk", "conference.x"] {
+            let target = MessageTarget::from(Bucket::of("coven@conference.x"));
+            owners.wait(now, target, stanza(from)).unwrap();
+        }
+        let XmppShardMessage::Routed(first) = &owners.take_waiting()[0].message else { panic!("a stanza") };
+        assert_eq!(first.attr("from"), Some("conference.x"));
     }
 
     #[test]

@@ -185,9 +185,10 @@ fn room_changed(
     // A room is named `room@domain`; lists are by domain.
     let domain = room.split_once('@').map_or(room, |(_, domain)| domain);
     let sql = "INSERT INTO xmpp_room (room, domain, config, creator) SELECT $1, $2, $3, $4 \
-               WHERE $4::text IS NULL OR EXISTS (SELECT FROM xmpp_room WHERE room = $1) \
+               WHERE $4::text IS NULL OR EXISTS (SELECT FROM xmpp_room WHERE room = $1 AND creator = $4) \
                OR (SELECT count(*) FROM xmpp_room WHERE creator = $4) < $5 \
-               ON CONFLICT (room) DO UPDATE SET config = excluded.config";
+               ON CONFLICT (room) DO UPDATE SET config = excluded.config, \
+               creator = coalesce(xmpp_room.creator, excluded.creator)";
     let most = limits::MAX_ROOMS_OF_USER;
     let rows = connection.execute(sql, values![room, domain, config, charged, i64::from(most)])?;
     if rows == 0 {

@@ -188,9 +188,10 @@ fn room_changed(
     check_length("configuration of a room", config.len(), limits::MAX_XMPP_XML)?;
     let domain = room.split_once('@').map_or(room, |(_, domain)| domain);
     let sql = "INSERT INTO xmpp_room (room, domain, config, creator) SELECT ?1, ?2, ?3, ?4 \
-               WHERE ?4 IS NULL OR EXISTS (SELECT 1 FROM xmpp_room WHERE room = ?1) \
+               WHERE ?4 IS NULL OR EXISTS (SELECT 1 FROM xmpp_room WHERE room = ?1 AND creator = ?4) \
                OR (SELECT count(*) FROM xmpp_room WHERE creator = ?4) < ?5 \
-               ON CONFLICT (room) DO UPDATE SET config = excluded.config";
+               ON CONFLICT (room) DO UPDATE SET config = excluded.config, \
+               creator = coalesce(xmpp_room.creator, excluded.creator)";
     let most = limits::MAX_ROOMS_OF_USER;
     let rows = conn.prepare_cached(sql)?.execute(params![room, domain, config, charged, most])?;
     if rows == 0 {

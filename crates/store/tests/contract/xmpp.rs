@@ -273,6 +273,10 @@ fn one_user_makes_a_bounded_number_of_rooms() {
     make("r0@rooms.x".into(), Some("mallory@x")).unwrap();
     make("more@rooms.x".into(), Some("bob@x")).unwrap();
     make("admins@rooms.x".into(), None).unwrap();
+    // A temporary room of a farm counts for no account until it is persistent.
+    make("temporary@rooms.x".into(), None).unwrap();
+    let more = make("temporary@rooms.x".into(), Some("mallory@x"));
+    assert!(matches!(more, Err(StoreError::Invalid { .. })), "{more:?}");
     world.write(XmppWrite::Room { room: "r7@rooms.x".into(), config: None, charged: None }).unwrap();
     let config = Some("<x/>".into());
     let next = XmppWrite::Room { room: "next@rooms.x".into(), config, charged: Some("mallory@x".into()) };

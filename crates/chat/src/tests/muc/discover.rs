@@ -238,6 +238,7 @@ fn two_rooms() -> Hall {
     let config = [
         ("roomname", "Herbs"),
         ("roomdesc", "of the cave's garden"),
+        ("persistentroom", "1"),
         ("membersonly", "1"),
         ("whois", "anyone"),
     ];

@@ -12,6 +12,7 @@ mod operate;
 mod own;
 mod privileges;
 mod rule;
+mod shared;
 mod stored;
 mod table;
 mod talk;

@@ -57,7 +57,12 @@ impl Operator {
             after = page.rows.last().map(|(address, _, _)| address.clone()).filter(|_| !page.is_complete);
             for (address, _, xml) in page.rows {
                 let record = parse_stored(xml.as_bytes()).ok();
-                let (name, listed) = record.as_ref().and_then(stored_room).unwrap_or_default();
+                let (name, listed) = match record.as_ref().map(stored_room) {
+                    Some(Some(known)) => known,
+                    // A temporary room: the host that has its occupants names it.
+                    Some(None) => continue,
+                    None => Default::default(),
+                };
                 let (address, name) = (String::from(address), name.into());
                 let room = Room { address: address.clone(), name, listed, persistent: true, occupants: 0 };
                 rooms.insert(address, room);
