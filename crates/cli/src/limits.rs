@@ -31,6 +31,22 @@ pub(crate) const IMPORT_TABLE_NAME: usize = 256;
 /// of the table of aliases alone.
 pub(crate) const IMPORT_ALIASES: usize = 100_000;
 
+/// Accounts of Openfire that an import keeps in memory until their keys of SCRAM come, some 30 MB. Further ones are not taken.
+pub(crate) const IMPORT_WAITING: usize = 200_000;
+
+/// Keys of SCRAM of one account: one for each hash that there is. Further ones are left out.
+pub(crate) const IMPORT_HASHES: usize = 3;
+
+/// Bytes of one file of Asterisk, and of all that is kept of its sections: an account takes some 200, so it is a hundred thousand of them. Beyond:
+/// the import ends.
+pub(crate) const IMPORT_CONFIG: usize = 64 << 20;
+
+/// Bytes of one line of a file of Asterisk, which itself reads 8,192. A longer one is not taken.
+pub(crate) const IMPORT_CONFIG_LINE: usize = 8 << 10;
+
+/// Values of one section of a file of Asterisk, those of its templates among them. A section with more is not taken.
+pub(crate) const IMPORT_SECTION: usize = 256;
+
 /// Bytes of white space before what tells XML from lines. More: it is lines.
 pub(crate) const IMPORT_LOOK: usize = 1 << 10;
 

@@ -14,7 +14,9 @@ use store::{
 };
 
 use super::Stop;
-use super::kamailio;
+use super::asterisk::Asterisk;
+use super::kamailio::{self, Kamailio};
+use super::openfire::{self, Openfire};
 use super::row_files::RowFiles;
 use super::summary::ImportSummary;
 use crate::error::CliError;
@@ -23,8 +25,19 @@ use crate::limits;
 /// A server whose accounts are imported in its own form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Server {
+    /// pjsip.conf, or the folder with it and extensions.conf
+    Asterisk,
     /// Tables subscriber and dbaliases, as a dump in SQL, CSV, or a folder of db_text
     Kamailio,
+    /// Tables ofUser and ofUserScram as a dump in SQL; its XML is recognised without this
+    Openfire,
+}
+
+impl Server {
+    /// True if a folder has another form than XEP-0227.
+    pub(super) fn has_folders(self) -> bool {
+        self != Server::Openfire
+    }
 }
 
 /// What the formats have in common: an input, and a source of accounts.
@@ -35,12 +48,17 @@ struct Format {
 }
 
 /// One line for each server.
-const FORMATS: &[Format] = &[Format {
-    server: Server::Kamailio,
-    open: |input| {
-        Ok(Box::new(RowFiles::open(input, kamailio::TABLES, kamailio::FOLDER, kamailio::Kamailio)?))
+const FORMATS: &[Format] = &[
+    Format { server: Server::Asterisk, open: |input| Ok(Box::new(Asterisk::open(input)?)) },
+    Format {
+        server: Server::Kamailio,
+        open: |input| Ok(Box::new(RowFiles::open(input, kamailio::TABLES, kamailio::FOLDER, Kamailio)?)),
     },
-}];
+    Format {
+        server: Server::Openfire,
+        open: |input| Ok(Box::new(RowFiles::open(input, openfire::TABLES, &[], Openfire::default())?)),
+    },
+];
 
 /// The input of an import from another server.
 pub(super) struct ForeignInput<'a> {

@@ -8,11 +8,13 @@
 //! not, because the node has them in memory.
 
 mod aliases;
+mod asterisk;
 mod check;
 mod files;
 mod foreign;
 mod input;
 mod kamailio;
+mod openfire;
 mod people;
 mod report;
 mod row_files;
@@ -67,7 +69,7 @@ pub(super) struct ImportArgs {
 }
 
 /// The input of an import.
-/// Told apart by the first character (`look_into`), or by being a folder.
+/// Told apart by the first character (`look_into`), by `--from`, or by being a folder.
 enum Source {
     /// Lines of accounts, and the size of the file for the bar.
     Lines(Box<dyn Read + Send>, Option<Arc<AtomicU64>>),
@@ -124,19 +126,24 @@ impl ImportArgs {
         domain: &str,
         stop: &Stop,
     ) -> Result<Source, CliError> {
-        if let Some(server) = self.from {
-            let file = file.map(|(input, _)| input);
+        let foreign = |server: Server, file: Option<Box<dyn Read + Send>>| {
             let input = ForeignInput { path: &self.file, file, domain: domain.into(), stop };
-            return Ok(Source::Foreign(foreign::open(server, input)?));
-        }
+            Ok(Source::Foreign(foreign::open(server, input)?))
+        };
         let Some((input, size)) = file else {
-            return Ok(Source::Files(Files::of_folder(&self.file, stop.clone())?));
+            return match self.from.filter(|server| server.has_folders()) {
+                Some(server) => foreign(server, None),
+                None => Ok(Source::Files(Files::of_folder(&self.file, domain, stop.clone())?)),
+            };
         };
         let (input, is_xml) = look_into(input).map_err(|error| cannot_read(&self.file, &error))?;
-        Ok(match (is_xml, &*self.file) {
-            (false, _) => Source::Lines(input, size.map(|size| Arc::new(AtomicU64::new(size)))),
-            (true, file) if file == Path::new("-") => Source::Files(Files::of_input(input, stop.clone())),
-            (true, file) => Source::Files(Files::of_file(file, input, stop.clone())?),
+        Ok(match (is_xml, self.from, &*self.file) {
+            (false, Some(server), _) => return foreign(server, Some(input)),
+            (false, None, _) => Source::Lines(input, size.map(|size| Arc::new(AtomicU64::new(size)))),
+            (true, _, file) if file == Path::new("-") => {
+                Source::Files(Files::of_input(input, domain, stop.clone()))
+            }
+            (true, _, file) => Source::Files(Files::of_file(file, input, domain, stop.clone())?),
         })
     }
 }

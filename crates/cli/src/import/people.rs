@@ -81,7 +81,12 @@ impl<'a> People<'a> {
     }
 
     /// Counts what is to be told of the user, and makes the rows of its roster and messages.
-    fn take(&mut self, account: NewAccount, user: User) -> SourceUser {
+    fn take(&mut self, mut account: NewAccount, user: User) -> SourceUser {
+        if user.display_name.len() <= store::limits::MAX_DISPLAY_NAME {
+            account.display_name = user.display_name;
+        } else {
+            self.told.pass("names that are too long", 1);
+        }
         match user.credentials.password {
             Some(_) => self.told.passwords += 1,
             None => self.told.keys_only(&account.address),

@@ -1,6 +1,7 @@
 //! Accounts that move here from other servers, from files as those servers write them.
 
-use store::{Address, Admin, Sqlite, Verifiers};
+use store::{Address, Admin, ScramHash, Sqlite, Verifiers};
+use xmpp::sasl::{Hash, derive, encode};
 
 use super::fake::FakeNode;
 use super::place::Place;
@@ -181,4 +182,165 @@ fn accounts_of_kamailio_come_in_beside_a_running_node() {
     let output =
         place.belfry_with(&["account", "import", "--from", "kamailio", "-"], "username,password\n,x\n");
     output.failed(1, "standard input:2: user : account name \"\"");
+}
+
+#[test]
+fn an_export_of_openfire_adds_accounts_with_names_and_contacts() {
+    let place = Place::new();
+    let user = |name: &str, password: &str, items: &str| {
+        format!(
+            "  <User>\n<Username>{name}</Username><Password>{password}</Password><Email/><Name>The {name}</Name>\
+             <CreationDate>1</CreationDate><ModifiedDate>1</ModifiedDate><Roster>{items}</Roster></User>\n"
+        )
+    };
+    let bob =
+        "<Item jid=\"bob@example.test\" askstatus=\"-1\" recvstatus=\"-1\" substatus=\"3\" name=\"Bob\"/>";
+    let users = user("alice", "of alice", bob) + &user("bob", "bob", "");
+    place.write(
+        "openfire.xml",
+        &format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Openfire>\n{users}</Openfire>\n"),
+    );
+    let output = place.belfry(&["account", "import", "--from", "openfire", "openfire.xml"]);
+    assert!(
+        output.out.contains("1 added") && output.out.contains("\nwith them: 1 passwords, 1 contacts\n"),
+        "{output:?}"
+    );
+    let refused = "openfire.xml:5: user bob: a password that is the name of the user; expected another one: Openfire writes";
+    assert!(output.code == 1 && output.err.contains(refused), "{output:?}");
+    assert_eq!(verifiers(&place, "alice@example.test"), of_password("alice@example.test", "of alice"));
+    let alice = admin(&place).account(&address("alice@example.test")).unwrap();
+    assert_eq!(&*alice.display_name, "The alice");
+    let output = place.belfry(&["account", "import", "--check", "--domain", "other.test", "openfire.xml"]);
+    output.failed(
+        1,
+        "1 users of other.test, which is not served here; add it with: belfry domain add other.test",
+    );
+    place.write("empty.xml", "<Openfire/>");
+    place.belfry(&["account", "import", "empty.xml"]).good();
+}
+
+/// A row of `ofUserScram`, as mysqldump and pg_dump write it.
+fn scram_row(user: &str, password: &str) -> [String; 6] {
+    let keys = derive(Hash::Sha1, password, b"a salt of Openfire", 4_096);
+    let [stored, server, salt] = [&keys.stored, &keys.server, &keys.salt].map(|key| encode(key));
+    [user.into(), "SCRAM-SHA-1".into(), stored, server, salt, keys.iterations.to_string()]
+}
+
+#[test]
+fn a_dump_of_openfires_tables_brings_passwords_and_keys_of_scram() {
+    let place = Place::new();
+    let dump = format!(
+        "SET standard_conforming_strings = on;
+COPY public.ofroster (rosterid, username, jid) FROM stdin;\n1\talice\tbob@example.test\n\\.\n
+COPY public.ofuser (username, plainpassword, encryptedpassword, name, email, creationdate, modificationdate) FROM stdin;
+admin\tof admin\t\\N\tAdministrator\tadmin@example.test\t0\t0
+alice\t\\N\t\\N\tAlice\t\\N\t0\t0
+bob\t\\N\tdeadbeef\tBob\t\\N\t0\t0
+carol\t\\N\t\\N\t\\N\t\\N\t0\t0\n\\.\n
+COPY public.ofuserscram (username, mechanism, storedkey, serverkey, salt, iterations) FROM stdin;
+{}\n{}\n\\.\n",
+        scram_row("admin", "of nothing any more").join("\t"),
+        scram_row("alice", "of alice").join("\t"),
+    );
+    place.write("openfire.sql", &dump);
+    let output = place.belfry(&["account", "import", "--from", "openfire", "openfire.sql"]);
+    assert!(output.out.contains("2 added"), "{output:?}");
+    assert!(output.out.contains("\nwith them: 1 passwords, 1 keys of SCRAM only\n"), "{output:?}");
+    assert!(output.out.ends_with("\npassed over: 1 e-mail addresses, 1 rows of ofroster\n"), "{output:?}");
+    for words in [
+        "not imported: 2\n",
+        "openfire.sql:9: user bob: a password that only Openfire can read (encryptedPassword); expected plainPassword",
+        "openfire.sql:10: user carol: no password and no keys of SCRAM",
+    ] {
+        assert!(output.err.contains(words), "{words}: {output:?}");
+    }
+    assert_eq!(verifiers(&place, "admin@example.test"), of_password("admin@example.test", "of admin"));
+    let alice = admin(&place).account(&address("alice@example.test")).unwrap();
+    assert_eq!(&*alice.display_name, "Alice");
+    let keys = derive(Hash::Sha1, "of alice", b"a salt of Openfire", 4_096);
+    let kept = alice.verifiers.scram(ScramHash::Sha1).unwrap();
+    assert!(kept.stored == keys.stored && kept.iterations == 4_096 && !alice.verifiers.are_of_password());
+
+    // Before there was ofUserScram, the keys stood in ofUser.
+    let [_, _, stored, server, salt, iterations] = scram_row("dave", "of dave");
+    let older = format!(
+        "INSERT INTO ofUser (username, storedKey, serverKey, salt, iterations, plainPassword) VALUES \
+         ('dave','{stored}','{server}','{salt}',{iterations},NULL),('eve','x','y','z',1,NULL);\n"
+    );
+    place.write("older.sql", &older);
+    let output = place.belfry(&["account", "import", "--from", "openfire", "older.sql"]);
+    assert!(
+        output.out.contains("1 added") && output.err.contains("user eve: keys of SCRAM that are none"),
+        "{output:?}"
+    );
+    assert!(verifiers(&place, "dave@example.test").has_scram());
+}
+
+#[test]
+fn a_folder_of_asterisk_adds_accounts_and_numbers() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path("asterisk/more")).unwrap();
+    let bob = ha1("bob@example.test", "of bob");
+    place.write(
+        "asterisk/pjsip.conf",
+        "[global]\ntype=global\ndefault_realm=example.test\n[phone](!)\ntype=endpoint\ncontext=internal\n\
+         #include more/phones.conf\n#tryinclude absent.conf\n[carrier]\ntype=endpoint\noutbound_auth=carrier\n",
+    );
+    place.write(
+        "asterisk/more/phones.conf",
+        &format!(
+            "[alice](phone)\nauth=alice\naors=alice\ncallerid=\"Alice\" <100>\n[alice]\ntype=auth\nauth_type=userpass\n\
+             username=alice\npassword=of alice\n[desk](phone)\nauth=bob\naors=desk\n[bob]\ntype=auth\nauth_type=md5\n\
+             username=bob\nmd5_cred={bob}\n[lost](phone)\nauth=lost\n"
+        ),
+    );
+    place.write(
+        "asterisk/extensions.conf",
+        "[internal]\nexten => 100,1,Dial(PJSIP/alice,20)\n same => n,Hangup()\nexten => 200,1,Dial(PJSIP/desk)\n\
+         exten => _0.,1,Dial(PJSIP/${EXTEN}@carrier)\nexten => 9,1,VoiceMailMain()\n",
+    );
+    let import = ["account", "import", "--from", "asterisk", "asterisk"];
+    let check = place.belfry(&["account", "import", "--check", "--from", "asterisk", "asterisk"]);
+    assert_eq!((check.code, &*check.out), (1, "good: 2 accounts; nothing was written\n"), "{}", check.err);
+    let output = place.belfry(&import);
+    assert!(output.out.contains("2 added"), "{output:?}");
+    assert!(output.out.contains("\nwith them: 1 passwords, 1 digests of MD5, 3 aliases\n"), "{output:?}");
+    for words in [
+        "1 endpoints without auth, as trunks, which a route replaces: belfry route add",
+        "1 extensions that do more than to call one account",
+        "1 extensions with a pattern",
+    ] {
+        assert!(output.out.contains(words), "{words}: {output:?}");
+    }
+    assert!(
+        output.err.contains("not imported: 1\n")
+            && output.err.contains("more/phones.conf:17: endpoint lost: auth lost"),
+        "{output:?}"
+    );
+    let account = |alias: &str| admin(&place).account(&address(alias)).unwrap();
+    assert_eq!(&*account("100@example.test").display_name, "Alice");
+    assert_eq!(account("alice@example.test").verifiers, of_password("alice@example.test", "of alice"));
+    for alias in ["200@example.test", "desk@example.test"] {
+        assert_eq!(account(alias).address().to_string(), "bob@example.test");
+    }
+    let again = place.belfry(&import);
+    assert!(
+        again.out.contains("0 added, 2 updated") && again.out.contains("3 aliases that were there already"),
+        "{again:?}"
+    );
+    place.write("asterisk/more/phones.conf", "#include more/phones.conf\n");
+    place.belfry(&import).failed(1, "expected files of 8 within each other at most");
+    place.write("outside.conf", "");
+    place.write("asterisk/more/phones.conf", "#include ../outside.conf\n#include nothing.conf\n#exec date\n");
+    let output = place.belfry(&import);
+    for words in [
+        "expected a file in the folder of the first one or below",
+        "#include of \"nothing.conf\": ",
+        "#exec of \"date\"",
+    ] {
+        assert!(output.err.contains(words), "{words}: {output:?}");
+    }
+    place
+        .belfry(&["account", "import", "--from", "asterisk", "nowhere"])
+        .failed(1, "nowhere: cannot be read");
 }
