@@ -314,7 +314,7 @@ fn a_folder_of_asterisk_adds_accounts_and_numbers() {
     }
     assert!(
         output.err.contains("not imported: 1\n")
-            && output.err.contains("more/phones.conf:17: endpoint lost: auth lost"),
+            && output.err.contains("more/phones.conf:18: endpoint lost: auth lost"),
         "{output:?}"
     );
     let account = |alias: &str| admin(&place).account(&address(alias)).unwrap();

@@ -49,16 +49,15 @@ impl Sql {
                 }
                 continue;
             };
-            let line = scanner.line;
             let mut values = Values::new(wanted.contains(&&*rows.table));
-            let has_row = match rows.is_copy {
+            let line = match rows.is_copy {
                 true => copied(scanner, &mut values)?,
                 false => tuple(scanner, self.escapes, &mut values)?,
             };
-            if !has_row {
+            let Some(line) = line else {
                 self.rows = None;
                 continue;
-            }
+            };
             let (table, columns, is_wanted) = (rows.table.clone(), rows.columns.clone(), values.is_kept);
             return Ok(Some(Raw { table, line, columns, is_wanted, values }));
         }
@@ -374,8 +373,12 @@ fn string<R: Read>(
     }
 }
 
-/// The next tuple of an INSERT. False: the statement has ended.
-fn tuple<R: Read>(scanner: &mut Scanner<R>, escapes: bool, values: &mut Values) -> Result<bool, RowsError> {
+/// The next tuple of an INSERT, and its line. `None`: the statement has ended.
+fn tuple<R: Read>(
+    scanner: &mut Scanner<R>,
+    escapes: bool,
+    values: &mut Values,
+) -> Result<Option<u64>, RowsError> {
     loop {
         match scanner.peek()? {
             Some(b'(') => break,
@@ -385,7 +388,7 @@ fn tuple<R: Read>(scanner: &mut Scanner<R>, escapes: bool, values: &mut Values) 
             Some(_) => {
                 // The semicolon, or ON DUPLICATE KEY and the like before it.
                 skip(scanner, escapes)?;
-                return Ok(false);
+                return Ok(None);
             }
         }
     }
@@ -413,7 +416,7 @@ fn tuple<R: Read>(scanner: &mut Scanner<R>, escapes: bool, values: &mut Values) 
                 values.end(is_null);
                 (is_text, before) = (false, (0, 0));
                 if byte == b')' {
-                    return Ok(true);
+                    return Ok(Some(line));
                 }
             }
             Some(b')') => {
@@ -429,16 +432,16 @@ fn tuple<R: Read>(scanner: &mut Scanner<R>, escapes: bool, values: &mut Values) 
     }
 }
 
-/// The next line of COPY. False: `\.` has ended it.
-fn copied<R: Read>(scanner: &mut Scanner<R>, values: &mut Values) -> Result<bool, RowsError> {
+/// The next line of COPY, and its number. `None`: `\.` has ended it.
+fn copied<R: Read>(scanner: &mut Scanner<R>, values: &mut Values) -> Result<Option<u64>, RowsError> {
     let line = scanner.line;
     if scanner.peek()?.is_none() {
         return Err(unfinished(line, "a COPY"));
     }
     if scanner.look_ahead()?.starts_with(b"\\.") {
         scanner.skip_line()?;
-        return Ok(false);
+        return Ok(None);
     }
     while !delimited::value(scanner, Style::Tabs { null_word: false }, values)? {}
-    Ok(true)
+    Ok(Some(line))
 }

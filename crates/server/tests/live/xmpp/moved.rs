@@ -83,11 +83,11 @@ fn accounts_of_openfire_sign_in_by_password_and_by_keys() {
         "<Openfire><User><Username>alice</Username><Password>{PASSWORD}</Password></User></Openfire>"
     );
     std::fs::write(place.path("openfire.xml"), xml).unwrap();
-    let keys = derive(Hash::Sha1, PASSWORD, b"some salt of it", 4_096);
+    let keys = derive(Hash::Sha256, PASSWORD, b"some salt of it", 4_096);
     let [stored, server, salt] = [&keys.stored, &keys.server, &keys.salt].map(|key| encode(key));
     let sql = format!(
         "INSERT INTO ofUserScram (username, mechanism, storedKey, serverKey, salt, iterations) VALUES \
-         ('bob', 'SCRAM-SHA-1', '{stored}', '{server}', '{salt}', 4096);"
+         ('bob', 'SCRAM-SHA-256', '{stored}', '{server}', '{salt}', 4096);"
     );
     std::fs::write(place.path("openfire.sql"), sql).unwrap();
     for file in ["openfire.xml", "openfire.sql"] {
