@@ -415,7 +415,13 @@ fn users_of_openfire_that_cannot_be_taken_do_not_stop_the_next() {
     assert_eq!(unreadable[0].0, "user ldap: a password that is the name of the user");
     assert!(unreadable[0].1.contains("import a dump of its tables ofUser and ofUserScram"), "{unreadable:?}");
     assert_eq!(unreadable[1].0, "a <User> without <Username>");
-    let of_users: Vec<_> = users(&text).into_iter().map(|user| user.map(|user| user.address)).collect();
+    let of_users: Vec<_> = found
+        .iter()
+        .filter_map(|piece| match piece {
+            Piece::User { host, element, .. } => Some(read_user(element, host, NOW).map(|user| user.address)),
+            _ => None,
+        })
+        .collect();
     let fault = |index: usize| of_users[index].as_ref().unwrap_err().found.to_string();
     assert_eq!(fault(0), "a contact whose subscription is \"9\"");
     assert_eq!(fault(1), "no password");

@@ -51,7 +51,7 @@ pub(super) struct ImportArgs {
     /// SCRAM (RFC 5803); or XEP-0227, as ejabberd and Prosody export it, with all that
     /// belongs to the accounts: a file, or a folder of them; or what --from names. - is standard input
     file: PathBuf,
-    /// The server whose own form the file has
+    /// Another server's own form: asterisk, kamailio or openfire
     #[arg(long, value_name = "SERVER")]
     from: Option<Server>,
     /// Domain of accounts for which the file names none [default: default_domain of the configuration]

@@ -45,7 +45,7 @@ fn endpoints_with_auth_are_accounts_also_of_templates() {
         pieces(text),
         [
             "standard input:14 alice \"Alice Liddell\" a;b=c",
-            "standard input:28 robert \"\" md5 0",
+            "standard input:27 robert \"\" md5 0",
             "alias 200 robert",
             "alias bob robert",
             "alias bob-desk robert",

@@ -144,6 +144,9 @@ impl Raw {
             let found = format!("a row of more than {} KiB", limits::IMPORT_ROW >> 10);
             return bad(found, "a row of an account".into());
         }
+        if values.is_computed {
+            return bad("a value that is computed".into(), "a number, a text in quotes or NULL".into());
+        }
         if values.count != columns.len() {
             let found = format!("a row of {} values", values.count);
             return bad(found, format!("{}, as many as there are columns", columns.len()));
@@ -163,13 +166,23 @@ struct Values {
     size: usize,
     is_kept: bool,
     is_too_large: bool,
+    /// A value is a call of a function, as SQLite writes texts of several lines.
+    is_computed: bool,
     /// The value that is being read.
     value: Vec<u8>,
 }
 
 impl Values {
     fn new(is_kept: bool) -> Values {
-        Values { done: Vec::new(), count: 0, size: 0, is_kept, is_too_large: false, value: Vec::new() }
+        Values {
+            done: Vec::new(),
+            count: 0,
+            size: 0,
+            is_kept,
+            is_too_large: false,
+            is_computed: false,
+            value: Vec::new(),
+        }
     }
 
     /// Adds a byte to the value that is being read.

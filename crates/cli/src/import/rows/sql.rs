@@ -409,7 +409,7 @@ fn tuple<R: Read>(
             }
             Some(b'(') => {
                 depth += 1;
-                values.push(b'(');
+                values.is_computed = true;
             }
             Some(byte @ (b',' | b')')) if depth == 0 => {
                 let is_null = !is_text && values.value.eq_ignore_ascii_case(b"NULL");
@@ -419,10 +419,7 @@ fn tuple<R: Read>(
                     return Ok(Some(line));
                 }
             }
-            Some(b')') => {
-                depth -= 1;
-                values.push(b')');
-            }
+            Some(b')') => depth -= 1,
             Some(byte) if is_text || byte.is_ascii_whitespace() => {}
             Some(byte) => {
                 before = (before.0 + 1, byte.to_ascii_uppercase());

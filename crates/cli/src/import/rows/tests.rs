@@ -43,7 +43,8 @@ fn read(input: impl Read) -> (Vec<String>, RowReader<impl Read>) {
 fn check(text: &str, expected: &[&str]) {
     let (rows, reader) = read(text.as_bytes());
     assert_eq!(rows, expected);
-    assert_eq!(reader.bytes(), text.len() as u64);
+    let is_cut = rows.last().is_some_and(|row| row.contains(" end: "));
+    assert!(is_cut || reader.bytes() == text.len() as u64);
     assert_eq!(read(Slow(text.as_bytes())).0, expected, "byte by byte");
 }
 
@@ -84,7 +85,7 @@ COPY public.subscriber (id, username) FROM stdin;\n1\talice\n2\t\\N\n3\ta\\tb\\\
 INSERT INTO public.subscriber VALUES (5, 'C:\\'), (6, E'it\\'s');\nSELECT 1;\n";
     check(
         copy,
-        &["12 1|alice", "13 2|NULL", "14 3|a\tb\\c", "15 bad: a row of 3 values", "18 5|C:\\", "18 6|it's"],
+        &["12 1|alice", "13 2|NULL", "14 3|a\tb\\c", "15 bad: a row of 3 values", "19 5|C:\\", "19 6|it's"],
     );
 }
 
@@ -93,7 +94,7 @@ fn a_dump_of_sqlite_names_its_tables_in_quotes() {
     let dump = "PRAGMA foreign_keys=OFF;\nBEGIN TRANSACTION;
 CREATE TABLE IF NOT EXISTS \"subscriber\" (id INTEGER PRIMARY KEY, username TEXT, CHECK (id > 0));
 INSERT INTO subscriber VALUES(1,'a\\');\nINSERT OR IGNORE INTO \"main\".\"subscriber\"(username) VALUES(replace('b','x','y'));\nCOMMIT;\n";
-    check(dump, &["4 1|a\\", "5 y"]);
+    check(dump, &["4 1|a\\", "5 bad: a value that is computed"]);
 }
 
 #[test]
