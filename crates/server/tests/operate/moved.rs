@@ -328,6 +328,14 @@ fn a_folder_of_asterisk_adds_accounts_and_numbers() {
         again.out.contains("0 added, 2 updated") && again.out.contains("3 aliases that were there already"),
         "{again:?}"
     );
+}
+
+#[test]
+fn includes_of_asterisk_stay_in_its_folder() {
+    let place = Place::new();
+    let import = ["account", "import", "--from", "asterisk", "asterisk"];
+    std::fs::create_dir_all(place.path("asterisk/more")).unwrap();
+    place.write("asterisk/pjsip.conf", "#include more/phones.conf\n");
     place.write("asterisk/more/phones.conf", "#include more/phones.conf\n");
     place.belfry(&import).failed(1, "expected files of 8 within each other at most");
     place.write("outside.conf", "");

@@ -42,7 +42,7 @@ fn an_account_of_kamailio_registers_by_its_ha1_and_by_all_once_chat_has_sent_the
     std::fs::write(place.path("subscriber.csv"), text).unwrap();
     let file = place.path("subscriber.csv");
     operate(&place, &["account", "import", "--from", "kamailio", file.to_str().unwrap()]);
-    let node = place.start();
+    let mut node = place.start();
     assert_eq!(register(&place, "carol", PhoneHash::Sha256), 200);
     assert_eq!(register(&place, "alice", PhoneHash::Md5), 200);
     assert_eq!(register(&place, "alice", PhoneHash::Sha256), 401, "only the HA1 of MD5 is known");
@@ -69,7 +69,7 @@ fn accounts_of_asterisk_register_by_password_and_by_md5_cred() {
     std::fs::write(place.path("pjsip.conf"), text).unwrap();
     let file = place.path("pjsip.conf");
     operate(&place, &["account", "import", "--scram", "--from", "asterisk", file.to_str().unwrap()]);
-    let node = place.start();
+    let mut node = place.start();
     assert_eq!(register(&place, "alice", PhoneHash::Sha256), 200);
     assert_eq!(register(&place, "bob", PhoneHash::Md5), 200);
     assert!(stream(&place).scram("alice", PASSWORD, None).is("success", ns::SASL));
@@ -94,7 +94,7 @@ fn accounts_of_openfire_sign_in_by_password_and_by_keys() {
         let file = place.path(file);
         operate(&place, &["account", "import", "--from", "openfire", file.to_str().unwrap()]);
     }
-    let node = place.start();
+    let mut node = place.start();
     assert_eq!(register(&place, "alice", PhoneHash::Sha256), 200);
     assert!(stream(&place).plain("alice", PASSWORD).is("success", ns::SASL));
     let mut client = Client::connect(&place, Tls);
