@@ -113,6 +113,6 @@ pub(super) fn md5_of(text: &str) -> Option<[u8; 16]> {
     let digits: Vec<u8> =
         text.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect::<Option<_>>()?;
     let bytes: Vec<u8> =
-        digits.chunks(2).map(|pair| pair[0] << 4 | pair.get(1).copied().unwrap_or(0)).collect();
+        digits.chunks(2).map(|pair| (pair[0] << 4) | pair.get(1).copied().unwrap_or(0)).collect();
     bytes.try_into().ok().filter(|_| digits.len() == 32)
 }

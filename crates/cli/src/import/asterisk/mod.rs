@@ -34,7 +34,7 @@ struct Line {
 impl Line {
     /// Both in the number of a line that a piece has.
     fn packed(self) -> u64 {
-        u64::from(self.file) << 32 | u64::from(self.number)
+        (u64::from(self.file) << 32) | u64::from(self.number)
     }
 }
 
