@@ -1,4 +1,4 @@
-//! Any bytes as a file of XEP-0227, cut into reads anywhere: the cuts change nothing, reading ends, and every user is read
+//! Any bytes as a file of XEP-0227 or as Openfire's own export, cut into reads anywhere: the cuts change nothing, reading ends, and every user is read
 //! or told what is wrong.
 #![no_main]
 
@@ -16,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
 
 /// Up to what cannot be read.
 fn pieces(file: &[u8], step: usize) -> Vec<String> {
-    let mut document = Document::new(Cut { file, step }, None);
+    let mut document = Document::new(Cut { file, step }, None).with_domain("example.test".into());
     let mut out = Vec::new();
     while let Ok(Some(piece)) = document.next_piece() {
         if let Piece::User { host, element, .. } = &piece {

@@ -23,7 +23,7 @@ use super::table::{Table, date, elapsed};
 pub(super) enum AccountCommand {
     /// Make an account
     Add(AddArgs),
-    /// Make many: from CSV, or from XEP-0227 with all that belongs to them
+    /// Make many: from CSV, from XEP-0227 with all that belongs to them, or from another server's own files
     Import(ImportArgs),
     /// Write all, with what belongs to them, for another server (XEP-0227)
     Export(ExportArgs),

@@ -69,6 +69,15 @@ impl ImportOptions {
             stop: Arc::default(),
         }
     }
+
+    /// Random bytes of an account's own, for the digests that an input does not have.
+    ///
+    /// # Errors
+    /// `Invalid`: the options have no random bytes, so that accounts need passwords.
+    pub fn stand_in(&self, address: &Address) -> Result<[u8; 32], StoreError> {
+        let unknown = self.unknown.ok_or_else(|| StoreError::invalid("keys of SCRAM", "passwords"))?;
+        Ok(Sha256::digest([&unknown[..], address.to_string().as_bytes()].concat()).into())
+    }
 }
 
 /// The counts of an import.
@@ -439,12 +448,7 @@ impl<'a> Fields<'a> {
         let expected = "SCRAM-SHA-256$ITERATIONS:SALT$STORED:SERVER (RFC 5803), in base64, also of SCRAM-SHA-1 and SCRAM-SHA-512";
         let keys =
             scram_text::read(self.password).ok_or_else(|| StoreError::invalid("keys of SCRAM", expected))?;
-        let Some(unknown) = &options.unknown else {
-            return Err(StoreError::invalid("keys of SCRAM", "passwords"));
-        };
-        // Values of their own for each account.
-        let unknown = Sha256::digest([&unknown[..], address.to_string().as_bytes()].concat());
-        Ok(Verifiers::without_password(&unknown.into()).with_scram(&keys))
+        Ok(Verifiers::without_password(&options.stand_in(address)?).with_scram(&keys))
     }
 }
 

@@ -46,6 +46,7 @@ pub use postgres::Postgres;
 pub use record::{
     BindingRow, BindingWrite, Loaded, LoggedBinding, Read, Reader, Store, Write, WriteDone, Writer,
 };
+pub use scram_text::read as read_scram_keys;
 pub use service::{Busy, Completions, Service, ServiceOptions, Ticket};
 pub use sqlite::{Options, Sqlite};
 pub use types::{

@@ -8,8 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use crate::limits;
 use crate::verifiers::{ScramHash, ScramKeys};
 
-/// Reads keys of one hash or more, with spaces between them. `None`: they are not keys.
-pub(crate) fn read(text: &str) -> Option<Vec<(ScramHash, ScramKeys)>> {
+/// Reads keys of one hash or more, with spaces between them (RFC 5803 §2). `None`: they are not keys.
+pub fn read(text: &str) -> Option<Vec<(ScramHash, ScramKeys)>> {
     let keys: Vec<_> = text.split_ascii_whitespace().map(read_one).collect::<Option<_>>()?;
     (!keys.is_empty()).then_some(keys)
 }

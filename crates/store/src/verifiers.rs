@@ -22,6 +22,8 @@ const SCRAM_SHA512: u8 = 6;
 const NO_PASSWORD: u8 = 7;
 /// Eight bytes: the second since 1970 from which on the digests prove nothing.
 const EXPIRES: u8 = 8;
+/// Empty: only the value of MD5 is of a password, those of the other digests are of none.
+const MD5_ONLY: u8 = 9;
 
 /// The verifiers of one account. Kinds this version does not know are kept as they are, so that a later
 /// version's (SCRAM) survive a rollback.
@@ -70,6 +72,29 @@ impl Verifiers {
         verifiers
     }
 
+    /// Verifiers of an account of which only the HA1 of MD5 is known, as other servers keep it: phones prove it by MD5,
+    /// and by no other algorithm. `unknown` is as in [`without_password`](Self::without_password).
+    pub fn of_md5(md5: [u8; 16], unknown: &[u8; 32]) -> Self {
+        let mut verifiers = Verifiers::without_password(unknown);
+        (verifiers.md5, verifiers.other) = (md5, Box::default());
+        verifiers.set(MD5_ONLY, &[]);
+        verifiers
+    }
+
+    /// True if the password is known by the HA1 of MD5 only.
+    pub fn are_of_md5_only(&self) -> bool {
+        self.find(MD5_ONLY).is_some()
+    }
+
+    /// The digests by which a given password is compared with that of the account, of these and of `given`: SHA-256, or MD5
+    /// where nothing else is known. The caller compares in constant time.
+    pub fn compared<'a>(&'a self, given: &'a Verifiers) -> (&'a [u8], &'a [u8]) {
+        match self.are_of_md5_only() {
+            true => (&self.md5, &given.md5),
+            false => (&self.sha256, &given.sha256),
+        }
+    }
+
     /// True if a phone can prove the password: not if the account has SCRAM keys only.
     pub fn are_of_password(&self) -> bool {
         self.find(NO_PASSWORD).is_none()
@@ -111,12 +136,21 @@ impl Verifiers {
     /// True if these prove the same password as others, as far as that can be seen.
     pub(crate) fn prove_the_same(&self, others: &Verifiers) -> bool {
         if self.are_of_password() && others.are_of_password() {
-            return self.sha256 == others.sha256;
+            let by_md5 = self.are_of_md5_only() || others.are_of_md5_only();
+            return if by_md5 { self.md5 == others.md5 } else { self.sha256 == others.sha256 };
         }
         let hashes = [ScramHash::Sha1, ScramHash::Sha256, ScramHash::Sha512];
         let mut keys = hashes.into_iter().filter_map(|hash| Some((self.scram(hash)?, others.scram(hash))));
         // Keys are made with a salt of their own: equal ones are of one password.
         keys.any(|(keys, other)| Some(keys) == other)
+    }
+
+    /// True if an import writes these over those that an account has: they are of another password, or prove the same
+    /// one in more ways. Keys that were made of the same password since are as good as ever.
+    pub(crate) fn replace(&self, old: &Verifiers) -> bool {
+        let is_more = self.are_of_password()
+            && (self.has_scram() || (old.are_of_md5_only() && !self.are_of_md5_only()));
+        is_more || !self.prove_the_same(old)
     }
 
     /// True if SCRAM keys have been derived from the password.
@@ -321,7 +355,7 @@ mod tests {
     #[test]
     fn kinds_of_verifiers_of_a_later_version_are_kept() {
         let mut bytes = Verifiers::from_password("a", "b", "c").encode();
-        bytes.extend_from_slice(&[9, 3, 1, 2, 3]);
+        bytes.extend_from_slice(&[200, 3, 1, 2, 3]);
         assert_eq!(Verifiers::decode(&bytes).unwrap().encode(), bytes);
     }
 
@@ -403,6 +437,23 @@ mod tests {
             Some(at + second),
             "the later time counts"
         );
+    }
+
+    #[test]
+    fn a_password_known_by_md5_only_is_compared_by_md5_and_gives_way_to_the_whole() {
+        let full = Verifiers::from_password("a", "b", "c");
+        let of = |unknown: u8| Verifiers::of_md5(full.md5, &[unknown; 32]);
+        let md5 = Verifiers::decode(&of(1).encode()).unwrap();
+        assert!(md5.are_of_md5_only() && md5.are_of_password() && !full.are_of_md5_only());
+        assert!(md5.sha256 != full.sha256 && md5.sha512_256 != full.sha512_256 && md5.sha256 != of(2).sha256);
+        let (known, given) = md5.compared(&full);
+        assert!(known == given && full.compared(&full).0.len() == 32);
+        assert_ne!(md5.compared(&Verifiers::from_password("a", "b", "d")).0, full.sha256);
+        assert!(md5.prove_the_same(&full) && full.prove_the_same(&md5) && md5.prove_the_same(&of(2)));
+        assert!(!md5.prove_the_same(&Verifiers::from_password("a", "b", "d")));
+        assert!(full.replace(&md5), "it proves more");
+        assert!(!md5.replace(&full) && !md5.replace(&of(2)) && !full.replace(&full));
+        assert_eq!(md5.without_digests(), None, "nothing else would be left");
     }
 
     #[test]

@@ -132,7 +132,10 @@ fn is_password(account: Option<&Account>, address: &Address, password: String) -
     let keyed = known.filter(|known| !known.are_of_password() && !keys::all_known(known).is_empty());
     let are_keys = keys::are_of(keyed.unwrap_or(&STAND_IN), &Secret(password.into()));
     match digests {
-        Some(digests) => given.sha256.ct_eq(&digests.sha256).into(),
+        Some(digests) => {
+            let (known, given) = digests.compared(&given);
+            given.ct_eq(known).into()
+        }
         None => are_keys && keyed.is_some(),
     }
 }

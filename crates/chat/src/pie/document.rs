@@ -13,6 +13,7 @@ use xmpp::xml::{Prefixes, XmlError, parse_of, parse_opening};
 use xmpp::{Element, ns};
 
 use super::lexer::{Declaration, Token, token};
+use super::openfire;
 use crate::limits;
 
 /// A piece of a file. Lines count from 1.
@@ -77,7 +78,8 @@ impl fmt::Display for PieError {
 impl std::error::Error for PieError {}
 
 /// The outermost elements that a file may have, for errors.
-const ROOT: &str = "<server-data xmlns='urn:xmpp:pie:0'>, or a <host> or <user> of that namespace";
+const ROOT: &str =
+    "<server-data xmlns='urn:xmpp:pie:0'>, or a <host> or <user> of that namespace, or <Openfire>";
 
 /// An element that others stand in: `<server-data>` or `<host>`.
 #[derive(Debug)]
@@ -106,6 +108,10 @@ pub struct Document<R> {
     around: Vec<EnclosingElement>,
     /// The host of a file that another one includes.
     host: Option<Box<str>>,
+    /// The host of users of a form that names none.
+    domain: Option<Box<str>>,
+    /// The file is in Openfire's own form.
+    is_openfire: bool,
     /// The input has no more bytes.
     is_at_end: bool,
     /// The outermost element has ended.
@@ -123,9 +129,18 @@ impl<R: Read> Document<R> {
             bytes: 0,
             around: Vec::new(),
             host,
+            domain: None,
+            is_openfire: false,
             is_at_end: false,
             is_whole: false,
         }
+    }
+
+    /// The same, where a file may be Openfire's own export, too, whose users are of that domain.
+    #[must_use]
+    pub fn with_domain(mut self, domain: Box<str>) -> Document<R> {
+        self.domain = Some(domain);
+        self
     }
 
     /// Bytes of the file that are done with.
@@ -268,7 +283,11 @@ impl<R: Read> Document<R> {
             parse_opening(&tag, outer).map_err(|error| self.bad(error.to_string(), "well-formed XML"))?;
         let prefixes = prefixes.reading(ns::PIE_OLD, ns::PIE);
         element.adopt(ns::PIE_OLD, ns::PIE);
-        if element.ns() == ns::PIE && element.name() == "user" {
+        let is_user = match self.is_openfire {
+            true => self.around.len() == 1 && element.is("User", ""),
+            false => element.is("user", ns::PIE),
+        };
+        if is_user {
             return self.user(is_empty, length).map(Some);
         }
         if element.is("include", ns::XINCLUDE) {
@@ -289,8 +308,11 @@ impl<R: Read> Document<R> {
         let is_data = element.is("server-data", ns::PIE);
         let is_host = element.is("host", ns::PIE);
         let within = self.around.last().map(|around| (around.is_known, around.host.is_some()));
+        if within.is_none() && self.domain.is_some() && element.is(openfire::ROOT, "") {
+            self.is_openfire = true;
+        }
         let fits = match within {
-            None => is_data || is_host,
+            None => is_data || is_host || self.is_openfire,
             Some((is_known, in_host)) => is_known && is_host && !in_host,
         };
         if within.is_none() && !fits {
@@ -339,7 +361,7 @@ impl<R: Read> Document<R> {
     /// A user is read to its end even if it is too large or faulty, so that the next one can be read.
     fn user(&mut self, is_empty: bool, length: usize) -> Result<Piece, PieError> {
         let line = self.line;
-        let host = self.host_here();
+        let host = if self.is_openfire { self.domain.clone() } else { self.host_here() };
         let Some(bytes) = self.gather(is_empty, length)? else {
             let found = format!("a user of more than {} MiB", limits::PIE_USER >> 20);
             return Ok(Piece::Unreadable { line, found, expected: "less, perhaps without an archive" });
@@ -351,6 +373,10 @@ impl<R: Read> Document<R> {
         let outer = Prefixes::default();
         let outer = self.around.last().map_or(&outer, |around| &around.prefixes);
         Ok(match parse_of(&bytes, outer, limits::PIE_ELEMENTS) {
+            Ok(element) if self.is_openfire => match openfire::user(&element) {
+                Ok(element) => Piece::User { line, host, element: Box::new(element) },
+                Err((found, expected)) => Piece::Unreadable { line, found, expected },
+            },
             Ok(mut element) => {
                 element.adopt(ns::PIE_OLD, ns::PIE);
                 Piece::User { line, host, element: Box::new(element) }

@@ -3,6 +3,8 @@
 //! A [`Document`] cuts a file into its users and keeps one of them at a time; [`read_user`] makes of one what the store has of an
 //! account. Neither opens a file: where an include leads is the caller's to judge. [`ExportedAccount`] is the way back.
 //!
+//! Openfire's own export (`openfire`) is read in the same way: its users become those of XEP-0227.
+//!
 //! A feature says in `imported` which form its data take here. The command `belfry account import` follows
 //! includes, and the store writes an account with all its rows in one transaction while no node runs: a running host
 //! would not see the rows.
@@ -11,6 +13,7 @@ mod credentials;
 mod document;
 mod export;
 mod lexer;
+mod openfire;
 #[cfg(test)]
 mod tests;
 mod user;

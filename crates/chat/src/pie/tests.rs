@@ -20,7 +20,7 @@ fn pieces(text: &str) -> Result<Vec<Piece>, String> {
 }
 
 fn pieces_of(input: impl Read) -> Result<Vec<Piece>, String> {
-    let mut document = Document::new(input, None);
+    let mut document = Document::new(input, None).with_domain("openfire.test".into());
     let mut all = Vec::new();
     loop {
         match document.next_piece() {
@@ -361,6 +361,88 @@ fn files_that_are_none_say_where_and_what_was_expected() {
     let circle = "<host xmlns='urn:xmpp:pie:0' jid='a.b'><include xmlns='http://www.w3.org/2001/XInclude' \
                   href='x' parse='text'/></host>";
     assert!(pieces(circle).unwrap_err().contains("an include of another kind"));
+}
+
+/// As the plugin User Import Export writes it.
+fn openfire(users: &str) -> String {
+    format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Openfire>{users}</Openfire>")
+}
+
+#[test]
+fn openfire_has_its_own_names_and_codes_of_contacts() {
+    let text = openfire(
+        "<User><Username>mike</Username><Password>iamcool &amp; 1</Password><Email>mike@mike.test</Email>\
+         <Name>Mike Jones</Name><CreationDate>1125442154664</CreationDate><ModifiedDate>1125442154664</ModifiedDate>\
+         <Roster><Item jid=\"jane@openfire.test\" askstatus=\"-1\" recvstatus=\"-1\" substatus=\"3\" name=\"Jane\">\
+         <Group>Friends</Group><Group>Work</Group></Item>\
+         <Item jid=\"a@x.test\" askstatus=\"0\" recvstatus=\"-1\" substatus=\"0\" name=\"\"/>\
+         <Item jid=\"b@x.test\" askstatus=\"-1\" recvstatus=\"1\" substatus=\"1\"/>\
+         <Item jid=\"c@x.test\" askstatus=\"-1\" recvstatus=\"-1\" substatus=\"2\"/>\
+         <Item jid=\"d@x.test\" askstatus=\"-1\" recvstatus=\"-1\" substatus=\"-1\"/></Roster></User>",
+    );
+    let [Ok(user)] = &users(&text)[..] else { panic!("{:?}", users(&text)) };
+    assert_eq!((user.address.as_str(), &*user.display_name), ("mike@openfire.test", "Mike Jones"));
+    assert_eq!(user.credentials.password.as_ref().unwrap().0, "iamcool & 1".into());
+    let contacts = contacts(user);
+    let of = |index: usize| {
+        let (address, item) = contacts[index];
+        (address, item.subscription, item.ask, item.asked.is_some(), item.groups.len())
+    };
+    assert_eq!(contacts.len(), 4, "{contacts:?}");
+    assert_eq!(of(0), ("a@x.test", Subscription::None, true, false, 0));
+    assert_eq!(of(1), ("b@x.test", Subscription::To, false, true, 0));
+    assert_eq!(of(2), ("c@x.test", Subscription::From, false, false, 0));
+    assert_eq!(of(3), ("jane@openfire.test", Subscription::Both, false, false, 2));
+    assert_eq!(contacts[3].1.name.as_deref(), Some("Jane"));
+    assert_eq!(user.passed, BTreeMap::from([("e-mail addresses".into(), 1)]));
+}
+
+#[test]
+fn users_of_openfire_that_cannot_be_taken_do_not_stop_the_next() {
+    let text = openfire(
+        "<User><Username>ldap</Username><Password>ldap</Password></User><User><Password>x</Password></User>\
+         <User><Username>code</Username><Password>x</Password><Roster><Item jid='a@b' substatus='9'/></Roster></User>\
+         <User><Username>none</Username></User><Group/><User><Username>good</Username><Password>x</Password></User>",
+    );
+    let found = pieces(&text).unwrap();
+    let unreadable: Vec<_> = found
+        .iter()
+        .filter_map(|piece| match piece {
+            Piece::Unreadable { found, expected, .. } => Some((&**found, *expected)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(unreadable[0].0, "user ldap: a password that is the name of the user");
+    assert!(unreadable[0].1.contains("import a dump of its tables ofUser and ofUserScram"), "{unreadable:?}");
+    assert_eq!(unreadable[1].0, "a <User> without <Username>");
+    let of_users: Vec<_> = found
+        .iter()
+        .filter_map(|piece| match piece {
+            Piece::User { host, element, .. } => Some(read_user(element, host, NOW).map(|user| user.address)),
+            _ => None,
+        })
+        .collect();
+    let fault = |index: usize| of_users[index].as_ref().unwrap_err().found.to_string();
+    assert_eq!(fault(0), "a contact whose subscription is \"9\"");
+    assert_eq!(fault(1), "no password");
+    assert_eq!(of_users[2], Ok(bare("good@openfire.test")));
+    let alone = Document::new(text.as_bytes(), None).next_piece().unwrap_err().to_string();
+    assert!(alone.contains("<Openfire> of namespace \"\""), "without a domain it is no such file: {alone}");
+}
+
+#[test]
+fn a_bomb_in_openfires_form_is_refused_as_in_the_other() {
+    let deep = format!("<User>{}</User>", "<a>".repeat(100_000) + &"</a>".repeat(100_000));
+    let text = format!("<!DOCTYPE x [<!ENTITY a 'bb'>]>{}", openfire(""));
+    assert!(pieces(&text).unwrap_err().contains("a document type"));
+    let wide = format!("<User>{}</User>", "<a/>".repeat(limits::PIE_ELEMENTS + 1));
+    for text in [openfire(&deep), openfire(&wide)] {
+        let found = pieces(&text).unwrap();
+        assert!(matches!(&found[..], [Piece::Unreadable { .. }]), "{}", found.len());
+    }
+    let long = openfire(&format!("<User>{}</User>", "x".repeat(limits::PIE_USER)));
+    assert!(matches!(&pieces(&long).unwrap()[..], [Piece::Unreadable { .. }]));
+    assert!(pieces("<Openfire><User>").unwrap_err().contains("the file ends within a user"));
 }
 
 #[test]

@@ -23,6 +23,8 @@ pub struct User {
     pub address: Bare,
     /// The credentials.
     pub credentials: Credentials,
+    /// The name that others see; empty for none. XEP-0227 has it in the vCard only.
+    pub display_name: Box<str>,
     /// The writes that make the data of the account.
     pub changes: Vec<Change>,
     /// The kinds of data that are not imported, in the plural, with their counts.
@@ -61,6 +63,7 @@ pub fn read_user(element: &Element, host: &str, now: Instant) -> Result<User, Fa
         changes: Vec::new(),
         contacts: BTreeMap::new(),
         blocked: Vec::new(),
+        display_name: "".into(),
         passed: SkippedElements::new(),
     };
     for child in element.elements() {
@@ -78,6 +81,7 @@ struct UserReader {
     changes: Vec<Change>,
     contacts: BTreeMap<Bare, RosterItem>,
     blocked: Vec<Jid>,
+    display_name: Box<str>,
     passed: SkippedElements,
 }
 
@@ -122,6 +126,11 @@ impl UserReader {
                     self.take(imported::archived(&self.address, result));
                 }
             }
+            // Openfire's own, which `openfire::user` leaves as they are.
+            ("Name", "") => self.display_name = part.content().trim().into(),
+            ("Email", "") if part.content().trim().is_empty() => {}
+            ("Email", "") => self.pass("e-mail addresses"),
+            ("CreationDate" | "ModifiedDate", "") => {}
             // Read already, and together at the end.
             ("scram-credentials", ns::PIE_SCRAM) | ("pubsub", ns::PUBSUB | ns::PUBSUB_OWNER) => {}
             _ => self.pass(&name_of(part)),
@@ -256,7 +265,8 @@ impl UserReader {
             item: Some(item),
             version: 1,
         }));
-        User { address: self.address, credentials, changes: self.changes, passed: self.passed }
+        let (display_name, changes, passed) = (self.display_name, self.changes, self.passed);
+        User { address: self.address, credentials, display_name, changes, passed }
     }
 }
 

@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 
 use config::Config;
 use control::{Ask, Listing};
-use store::{ImportOptions, Users as _};
+use store::{ImportOptions, Users};
 
 use super::files::Files;
+use super::foreign::{ForeignSource, ForeignUsers};
 use super::people::People;
 use super::{Source, Stop};
 use crate::backend::{Backend, unexpected};
@@ -26,6 +27,7 @@ pub(super) fn run(
     let checked = match source {
         Source::Lines(input, _) => lines(stop.guard(input), options),
         Source::Files(files) => people(files, options, served(config)?),
+        Source::Foreign(source) => Ok(foreign(source, options)),
     };
     if stop.is_interrupted() {
         return Err(CliError::Other("interrupted; the rest has not been looked at".into()));
@@ -58,18 +60,32 @@ fn lines(input: impl std::io::Read + Send, options: &ImportOptions) -> Checked {
 /// Files of XEP-0227. A mistake in one user is passed over; one in the XML ends the check.
 fn people(files: Files, options: &ImportOptions, served: BTreeSet<Box<str>>) -> Checked {
     let mut people = People::new(files, options, served, limits::IMPORT_CHECKED);
+    let (good, ended) = read_all(&mut people);
+    Ok((good, failure_of(people.told.failure("bad"), ended)))
+}
+
+/// Another server's own form. A mistake in one account is passed over; one in the form itself ends the check.
+fn foreign(source: Box<dyn ForeignSource>, options: &ImportOptions) -> (u64, Option<String>) {
+    let mut users = ForeignUsers::new(source, options, limits::IMPORT_CHECKED);
+    let (good, ended) = read_all(&mut users);
+    (good, failure_of(users.told.failure("bad"), ended))
+}
+
+/// The good users, and the error after which nothing can be read.
+fn read_all(users: &mut dyn Users<Error = CliError>) -> (u64, Option<String>) {
     let mut good = 0;
-    let ended = loop {
-        match people.next() {
+    loop {
+        match users.next() {
             Ok(Some(_)) => good += 1,
-            Ok(None) => break None,
-            // Nothing can be read behind it.
-            Err(error) => break Some(error.to_string()),
+            Ok(None) => return (good, None),
+            Err(error) => return (good, Some(error.to_string())),
         }
-    };
-    let failure = people.told.failure("bad");
+    }
+}
+
+fn failure_of(failure: Option<String>, ended: Option<String>) -> Option<String> {
     let lines: Vec<String> = failure.into_iter().chain(ended).collect();
-    Ok((good, (!lines.is_empty()).then(|| lines.join("\n"))))
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 /// The domains of the configuration, and those of the database where there is one.

@@ -22,6 +22,8 @@ type Input = Box<dyn Read + Send>;
 /// Gives the pieces of all files. Each file is read once, and none outside of the folder that the first is in.
 pub(super) struct Files {
     stop: Stop,
+    /// Of users whose file names no domain.
+    domain: Box<str>,
     /// `None`: standard input, which includes nothing.
     folder: Option<PathBuf>,
     /// The files of a folder that were not opened yet.
@@ -45,17 +47,17 @@ struct Open {
 }
 
 impl Files {
-    pub(super) fn of_input(input: Input, stop: Stop) -> Files {
-        let mut files = Files::new(None, stop);
+    pub(super) fn of_input(input: Input, domain: &str, stop: Stop) -> Files {
+        let mut files = Files::new(None, domain, stop);
         files.push("standard input".into(), PathBuf::new(), input, None);
         files
     }
 
     /// `input` is that of the file, or of what has been looked at of it already.
-    pub(super) fn of_file(file: &Path, input: Input, stop: Stop) -> Result<Files, CliError> {
+    pub(super) fn of_file(file: &Path, input: Input, domain: &str, stop: Stop) -> Result<Files, CliError> {
         let path = real(file)?;
         let folder = path.parent().map(Path::to_path_buf);
-        let mut files = Files::new(folder, stop);
+        let mut files = Files::new(folder, domain, stop);
         files.count(&path);
         files.seen.insert(path.clone());
         files.push(file.into(), path, input, None);
@@ -63,7 +65,7 @@ impl Files {
     }
 
     /// All `.xml` in it, by name.
-    pub(super) fn of_folder(folder: &Path, stop: Stop) -> Result<Files, CliError> {
+    pub(super) fn of_folder(folder: &Path, domain: &str, stop: Stop) -> Result<Files, CliError> {
         let cannot = |error| cannot_read(folder, &error);
         let mut found = Vec::new();
         for entry in folder.read_dir().map_err(cannot)? {
@@ -80,15 +82,16 @@ impl Files {
         }
         // By name, so that the same command reads in the same order when it takes up the rest.
         found.sort();
-        let mut files = Files::new(Some(real(folder)?), stop);
+        let mut files = Files::new(Some(real(folder)?), domain, stop);
         found.iter().for_each(|path| files.count(path));
         files.waiting = found.into();
         Ok(files)
     }
 
-    fn new(folder: Option<PathBuf>, stop: Stop) -> Files {
+    fn new(folder: Option<PathBuf>, domain: &str, stop: Stop) -> Files {
         Files {
             stop,
+            domain: domain.into(),
             folder,
             waiting: VecDeque::new(),
             open: Vec::new(),
@@ -106,7 +109,7 @@ impl Files {
 
     /// `host`: the domain of the including file's `host`, for a file that has users only.
     fn push(&mut self, name: PathBuf, path: PathBuf, input: Input, host: Option<Box<str>>) {
-        let document = Document::new(self.stop.guard(input), host);
+        let document = Document::new(self.stop.guard(input), host).with_domain(self.domain.clone());
         self.open.push(Open { name, path, document });
     }
 

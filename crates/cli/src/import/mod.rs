@@ -1,5 +1,5 @@
 //! `belfry account import`: a million accounts in minutes, with a bar; and accounts with all that belongs to them, from
-//! files of XEP-0227.
+//! files of XEP-0227; or from other servers in their own forms (`foreign`).
 //!
 //! The order: the input is opened and looked into (`source`), a running node is looked for, the database is opened for an import (a larger cache, fewer
 //! checkpoints), and accounts are written in batches. Each batch is whole, so the same command takes up an import that was interrupted.
@@ -7,11 +7,19 @@
 //! It writes to the database itself. Accounts alone come in beside a running node too, which is told afterwards; rosters do
 //! not, because the node has them in memory.
 
+mod aliases;
+mod asterisk;
 mod check;
 mod files;
+mod foreign;
 mod input;
+mod kamailio;
+mod openfire;
 mod people;
 mod report;
+mod row_files;
+mod rows;
+mod summary;
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -25,9 +33,10 @@ use clap::Args;
 use config::Config;
 use control::{Client, ClientError, Request};
 use net::clock::Clock;
-use store::{Admin, Existing, ImportOptions, Imported, StoreError, Write};
+use store::{Address, Admin, Existing, ImportOptions, Imported, StoreError, Write};
 
 use self::files::{Files, cannot_read};
+use self::foreign::{ForeignInput, ForeignSource, ForeignUsers, Server};
 use self::people::People;
 use self::report::Report;
 use super::backend::make_database;
@@ -40,8 +49,14 @@ use crate::limits;
 pub(super) struct ImportArgs {
     /// Lines of account,password,name (name may be missing), or of account,scram,name under these headings, with keys of
     /// SCRAM (RFC 5803); or XEP-0227, as ejabberd and Prosody export it, with all that
-    /// belongs to the accounts: a file, or a folder of them. - is standard input
+    /// belongs to the accounts: a file, or a folder of them; or what --from names. - is standard input
     file: PathBuf,
+    /// Another server's own form: asterisk, kamailio or openfire
+    #[arg(long, value_name = "SERVER")]
+    from: Option<Server>,
+    /// Domain of accounts for which the file names none [default: default_domain of the configuration]
+    #[arg(long)]
+    domain: Option<String>,
     /// Leave accounts that are there as they are [default: set their password and name, and add what comes with them]
     #[arg(long)]
     skip_existing: bool,
@@ -54,12 +69,14 @@ pub(super) struct ImportArgs {
 }
 
 /// The input of an import.
-/// Told apart by the first character (`look_into`), or by being a folder.
+/// Told apart by the first character (`look_into`), by `--from`, or by being a folder.
 enum Source {
     /// Lines of accounts, and the size of the file for the bar.
     Lines(Box<dyn Read + Send>, Option<Arc<AtomicU64>>),
     /// Files of XEP-0227.
     Files(Files),
+    /// Another server's own form.
+    Foreign(Box<dyn ForeignSource>),
 }
 
 /// One import under way.
@@ -76,14 +93,15 @@ struct Import {
 impl ImportArgs {
     pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
         let clock = Clock::new();
-        let mut options = ImportOptions::new(Some(&config.sip.default_domain), clock.now());
+        let domain = self.domain.as_deref().unwrap_or(&config.sip.default_domain);
+        let mut options = ImportOptions::new(Some(domain), clock.now());
         // For accounts without a password: their verifiers derive from bytes that are not in the file.
         options.unknown = Some(random()?);
         let stop = Stop::on_interrupt(options.stop.clone())?;
         // Opened before the database: a misspelt name changes nothing.
         let file = if self.file.is_dir() { None } else { Some(open(&self.file, &stop)?) };
         if self.check {
-            let source = self.source(file, &stop)?;
+            let source = self.source(file, domain, &stop)?;
             return check::run(source, &options, &stop, config);
         }
         // Also decides the batch, and whether rosters may be imported at all.
@@ -95,11 +113,12 @@ impl ImportArgs {
             options.existing = Existing::Skip;
         }
         options.keys = self.scram.then_some(chat_store::keys::make);
-        let source = self.source(file, &stop)?;
+        let source = self.source(file, domain, &stop)?;
         let import = Import { admin, node, options, clock, stop };
         match source {
             Source::Lines(input, size) => import.lines(input, size),
             Source::Files(files) => import.files(files, config),
+            Source::Foreign(source) => import.foreign(source, config),
         }
     }
 
@@ -107,16 +126,27 @@ impl ImportArgs {
     fn source(
         &self,
         file: Option<(Box<dyn Read + Send>, Option<u64>)>,
+        domain: &str,
         stop: &Stop,
     ) -> Result<Source, CliError> {
+        let foreign = |server: Server, file: Option<Box<dyn Read + Send>>| {
+            let input = ForeignInput { path: &self.file, file, domain: domain.into(), stop };
+            Ok(Source::Foreign(foreign::open(server, input)?))
+        };
         let Some((input, size)) = file else {
-            return Ok(Source::Files(Files::of_folder(&self.file, stop.clone())?));
+            return match self.from.filter(|server| server.has_folders()) {
+                Some(server) => foreign(server, None),
+                None => Ok(Source::Files(Files::of_folder(&self.file, domain, stop.clone())?)),
+            };
         };
         let (input, is_xml) = look_into(input).map_err(|error| cannot_read(&self.file, &error))?;
-        Ok(match (is_xml, &*self.file) {
-            (false, _) => Source::Lines(input, size.map(|size| Arc::new(AtomicU64::new(size)))),
-            (true, file) if file == Path::new("-") => Source::Files(Files::of_input(input, stop.clone())),
-            (true, file) => Source::Files(Files::of_file(file, input, stop.clone())?),
+        Ok(match (is_xml, self.from, &*self.file) {
+            (false, Some(server), _) => return foreign(server, Some(input)),
+            (false, None, _) => Source::Lines(input, size.map(|size| Arc::new(AtomicU64::new(size)))),
+            (true, _, file) if file == Path::new("-") => {
+                Source::Files(Files::of_input(input, domain, stop.clone()))
+            }
+            (true, _, file) => Source::Files(Files::of_file(file, input, domain, stop.clone())?),
         })
     }
 }
@@ -137,15 +167,41 @@ impl Import {
             report.update(progress);
         });
         report.finish();
-        if let Some(mut node) = self.node {
-            node.ask(&Request::AccountsChanged)?;
-            // Sessions that signed in by an old password end.
-            for some in changed.chunks(control::limits::CONTROL_ACCOUNTS) {
-                node.ask(&Request::PasswordsChanged(some.to_vec()))?;
-            }
-        }
+        tell(self.node, &changed)?;
         let is_of_file = |error: &StoreError| matches!(error, StoreError::Line { .. });
         conclude(result, is_of_file, &report, &self.stop)
+    }
+
+    /// Accounts of another server, then their aliases; beside a node or without one.
+    fn foreign(mut self, source: Box<dyn ForeignSource>, config: &Config) -> Result<(), CliError> {
+        if self.node.is_some() {
+            self.options.batch = limits::IMPORT_BATCH_BESIDE_NODE;
+        }
+        let total = source.total().map(|total| Arc::new(AtomicU64::new(total)));
+        let mut report = Report::new(total, self.clock);
+        let (mut changed, is_beside_node) = (Vec::new(), self.node.is_some());
+        let mut users = ForeignUsers::new(source, &self.options, limits::IMPORT_NAMED);
+        let result = self.admin.import_users(&mut users, &self.options, &mut |progress, others| {
+            if is_beside_node {
+                changed.extend_from_slice(others);
+            }
+            report.update(progress);
+        });
+        report.finish();
+        tell(self.node, &changed)?;
+        // The database is opened again for the aliases, or the node asked.
+        drop(self.admin);
+        if result.is_ok() && !self.stop.is_set() {
+            aliases::write(std::mem::take(&mut users.aliases), &mut users.told, &self.stop, config)?;
+        }
+        let failure = users.told.failure("not imported");
+        if result.is_err() {
+            failure.iter().for_each(|text| eprintln!("{text}"));
+        }
+        let is_of_file = |error: &CliError| matches!(error, CliError::Other(_));
+        conclude(result, is_of_file, &report, &self.stop)?;
+        io::stdout().lock().write_all(users.told.notes().as_bytes())?;
+        failure.map_or(Ok(()), |text| Err(CliError::Other(text)))
     }
 
     /// Accounts with rosters, messages and the like: only without a node.
@@ -174,6 +230,16 @@ impl Import {
         }
         failure.map_or(Ok(()), |text| Err(CliError::Other(text)))
     }
+}
+
+/// Tells a running node that accounts have changed, and which of them got another password: sessions that signed in by the old one end.
+fn tell(node: Option<Client>, changed: &[Address]) -> Result<(), CliError> {
+    let Some(mut node) = node else { return Ok(()) };
+    node.ask(&Request::AccountsChanged)?;
+    for some in changed.chunks(control::limits::CONTROL_ACCOUNTS) {
+        node.ask(&Request::PasswordsChanged(some.to_vec()))?;
+    }
+    Ok(())
 }
 
 fn random() -> Result<[u8; 32], CliError> {

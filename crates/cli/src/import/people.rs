@@ -1,19 +1,17 @@
 //! Users of XEP-0227 as the database takes them, and what there is to say of those that it does not.
 //!
 //! [`People`] is the source of `Admin::import_users`: the store pulls one user after the other, derives the verifiers of passwords on several
-//! threads, and writes. Users that cannot be taken are noted in [`ImportSummary`] and passed over.
+//! threads, and writes. Users that cannot be taken are noted in `ImportSummary` and passed over.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use std::collections::BTreeSet;
 
-use chat::pie::{Credentials, Fault, Piece, SkippedElements, User, read_user};
+use chat::pie::{Credentials, Fault, Piece, User, read_user};
 use chat_store::keys;
 use store::{Address, ImportOptions, NewAccount, NewUser, SourceUser, StoreError, Users, Verifiers};
 
 use super::files::Files;
+use super::summary::ImportSummary;
 use crate::error::CliError;
-use crate::limits;
-use crate::table::{grouped, printable};
 
 /// The users of all files, one after the other.
 pub(super) struct People<'a> {
@@ -25,23 +23,6 @@ pub(super) struct People<'a> {
     pub(super) told: ImportSummary,
 }
 
-/// The summary at the end of an import.
-#[derive(Default)]
-pub(super) struct ImportSummary {
-    /// So many are named of each kind; the others are counted.
-    named: usize,
-    /// Users who were not taken: the first of them with the reason.
-    bad: u64,
-    first: Vec<String>,
-    /// Accounts of domains that are not served here.
-    strangers: BTreeMap<Box<str>, u64>,
-    /// Accounts without a password, and the first of them.
-    keys_only: u64,
-    first_keys_only: Vec<String>,
-    /// Elements that have no place in the database, by name.
-    passed: SkippedElements,
-}
-
 impl<'a> People<'a> {
     pub(super) fn new(
         files: Files,
@@ -49,7 +30,7 @@ impl<'a> People<'a> {
         served: BTreeSet<Box<str>>,
         named: usize,
     ) -> People<'a> {
-        People { files, options, served, told: ImportSummary { named, ..ImportSummary::default() } }
+        People { files, options, served, told: ImportSummary::new(named) }
     }
 
     /// One user. `None`: it is not taken, and the summary says why.
@@ -57,7 +38,7 @@ impl<'a> People<'a> {
         let taken = read_user(element, host, self.options.now).and_then(|user| {
             // Counted by domain and passed over: the operator adds the domain and imports again.
             if !self.served.contains(user.address.domain()) {
-                *self.told.strangers.entry(user.address.domain().into()).or_default() += 1;
+                self.told.stranger(user.address.domain());
                 return Ok(None);
             }
             let account = self.account(&user)?;
@@ -101,16 +82,21 @@ impl<'a> People<'a> {
     }
 
     /// Counts what is to be told of the user, and makes the rows of its roster and messages.
-    fn take(&mut self, account: NewAccount, user: User) -> SourceUser {
-        if user.credentials.password.is_none() {
-            self.told.keys_only += 1;
-            if self.told.first_keys_only.len() < self.told.named.min(limits::IMPORT_NAMED) {
-                self.told.first_keys_only.push(account.address.to_string());
-            }
+    fn take(&mut self, mut account: NewAccount, user: User) -> SourceUser {
+        if user.display_name.len() <= store::limits::MAX_DISPLAY_NAME {
+            account.display_name = user.display_name;
+        } else {
+            self.told.pass("names that are too long", 1);
+        }
+        match user.credentials.password {
+            Some(_) => self.told.passwords += 1,
+            None => self.told.keys_only(&account.address),
         }
         for (what, count) in user.passed {
-            *self.told.passed.entry(what).or_default() += count;
+            self.told.pass(&what, count);
         }
+        let is_contact = |change: &&chat::Change| matches!(change, chat::Change::Roster { .. });
+        self.told.contacts += user.changes.iter().filter(is_contact).count() as u64;
         let now = self.options.now;
         // The same rows as a client's own changes would make, so that an imported account is like any other.
         let chat = user.changes.into_iter().map(|change| chat_store::rows::write_of(now, change)).collect();
@@ -120,11 +106,7 @@ impl<'a> People<'a> {
 
     /// Notes a user that is not taken, with file and line.
     fn bad(&mut self, line: u64, what: &str) {
-        self.told.bad += 1;
-        // A file with a million bad users must not fill the memory with a million lines.
-        if self.told.first.len() < self.told.named {
-            self.told.first.push(format!("{}: {}", self.files.place(line), printable(what)));
-        }
+        self.told.bad(&self.files.place(line), what);
     }
 }
 
@@ -154,7 +136,7 @@ impl Users for People<'_> {
                 Piece::Unreadable { line, found, expected } => {
                     self.bad(line, &format!("{found}; expected {expected}"));
                 }
-                Piece::Other(name) => *self.told.passed.entry(name).or_default() += 1,
+                Piece::Other(name) => self.told.pass(&name, 1),
                 // `Files` has followed it.
                 Piece::Include { .. } => {}
             }
@@ -165,56 +147,4 @@ impl Users for People<'_> {
     fn bytes(&self) -> u64 {
         self.files.bytes()
     }
-}
-
-impl ImportSummary {
-    /// Necessary differences between the imported accounts and the file.
-    pub(super) fn notes(&self) -> String {
-        let mut notes = String::new();
-        if self.keys_only > 0 {
-            let _ = writeln!(
-                notes,
-                "without a password: {} came with keys of SCRAM only, so chat clients sign in by those and phones \
-                 cannot register until it is set with: belfry account passwd ACCOUNT ({})",
-                grouped(self.keys_only),
-                named(&self.first_keys_only, self.keys_only, ", ")
-            );
-        }
-        if !self.passed.is_empty() {
-            let all: Vec<String> = self
-                .passed
-                .iter()
-                .map(|(what, count)| format!("{} {}", grouped(*count), printable(what)))
-                .collect();
-            let _ = writeln!(notes, "passed over: {}", all.join(", "));
-        }
-        notes
-    }
-
-    /// `None`: every user of the file is here.
-    pub(super) fn failure(&self, heading: &str) -> Option<String> {
-        let mut lines = Vec::new();
-        for (host, count) in &self.strangers {
-            let host = printable(host);
-            let count = grouped(*count);
-            lines.push(format!(
-                "{count} users of {host}, which is not served here; add it with: belfry domain add {host}"
-            ));
-        }
-        if self.bad > 0 {
-            lines.push(named(&self.first, self.bad, "\n"));
-        }
-        let total = self.bad + self.strangers.values().sum::<u64>();
-        (total > 0).then(|| format!("{heading}: {}\n{}", grouped(total), lines.join("\n")))
-    }
-}
-
-/// The first ones, and how many more there are.
-fn named(first: &[String], all: u64, between: &str) -> String {
-    let more = all - first.len() as u64;
-    let mut text = first.join(between);
-    if more > 0 {
-        let _ = write!(text, "{between}and {} more", grouped(more));
-    }
-    text
 }

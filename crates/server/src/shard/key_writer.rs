@@ -72,7 +72,8 @@ impl KeyWriter {
         Ok(())
     }
 
-    /// Makes the keys of an account whose password is known. When too many are being made, the next sign-in will do.
+    /// Makes the keys of an account whose password is known, and all digests where there was that of MD5 only. When too
+    /// many are being made, the next sign-in will do.
     pub(super) fn derive(
         &self,
         to: Ticket,
@@ -81,10 +82,16 @@ impl KeyWriter {
     ) -> Result<(), KeysBusy> {
         let permit = self.deriving.clone().try_acquire_owned().map_err(|_| KeysBusy)?;
         let (store, address, of) = (Arc::clone(&self.store), account.address(), account.verifiers.sha256);
+        let learns = account.verifiers.are_of_md5_only();
         tokio::task::spawn_blocking(move || {
-            let keys = keys::make(&password.0);
+            let write = if learns {
+                let verifiers = all_verifiers(&address, &password);
+                Write::LearnPassword { account: address, of, verifiers }
+            } else {
+                Write::AddScram { account: address, of, keys: keys::make(&password.0) }
+            };
             // With a record that is far behind there are none, as before.
-            let _ = store.write(Write::AddScram { account: address, of, keys }, to);
+            let _ = store.write(write, to);
             drop(permit);
         });
         Ok(())

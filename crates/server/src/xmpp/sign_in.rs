@@ -66,13 +66,15 @@ pub(super) fn check(find: &CredentialQuery, account: Option<&Account>) -> Creden
 /// Every account has what phones prove (RFC 7616 §3.4.2), and it is cheaper to make than keys of SCRAM.
 fn is_password(account: &Account, password: &Secret) -> bool {
     let given = Verifiers::from_password(&account.name, &account.domain, &password.0);
+    let (known, given) = account.verifiers.compared(&given);
     // In constant time: a comparison that ends at the first difference would tell how much was right.
-    given.sha256.ct_eq(&account.verifiers.sha256).into()
+    given.ct_eq(known).into()
 }
 
-/// True if SCRAM keys are to be made, now that the password is known.
+/// True if SCRAM keys are to be made, now that the password is known, or digests that an import could not bring.
 pub(super) fn wants_keys(account: &Account) -> bool {
-    HASHES.into_iter().any(|hash| keys::known(&account.verifiers, hash).is_none())
+    account.verifiers.are_of_md5_only()
+        || HASHES.into_iter().any(|hash| keys::known(&account.verifiers, hash).is_none())
 }
 
 #[cfg(test)]

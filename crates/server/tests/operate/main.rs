@@ -10,6 +10,7 @@ mod disk;
 mod fake;
 mod import;
 mod list;
+mod moved;
 mod node;
 mod place;
 mod protocol;

@@ -219,8 +219,7 @@ impl Importer {
             if has_other_password {
                 self.changed.push(user.account.address.clone());
             }
-            // The keys that were made of the same password since are as good as ever.
-            are_new.push(has_other_password || (new.are_of_password() && new.has_scram()));
+            are_new.push(new.replace(&old));
             lines.push(line);
         }
         connection.execute(UPDATE, values![lines, are_new])?;

@@ -57,9 +57,9 @@ fn update(conn: &Connection, domain: i64, account: &NewAccount) -> Result<bool, 
     let (user, new) = (&account.address.user, &account.verifiers);
     let sql = "SELECT verifiers FROM account WHERE domain_id = ?1 AND name = ?2";
     let old: Vec<u8> = conn.prepare_cached(sql)?.query_row(params![domain, user], |row| row.get(0))?;
-    let is_new = !new.prove_the_same(&Verifiers::decode(&old)?);
-    // The keys that were made of the same password since are as good as ever.
-    let verifiers = if is_new || (new.are_of_password() && new.has_scram()) { kept(conn, new)? } else { old };
+    let known = Verifiers::decode(&old)?;
+    let is_new = !new.prove_the_same(&known);
+    let verifiers = if new.replace(&known) { kept(conn, new)? } else { old };
     // A row that has all of it already is not written: the same import again, after it was interrupted, writes what is missing.
     let sql = "UPDATE account SET verifiers = ?3, display_name = coalesce(nullif(?4, ''), display_name) \
                WHERE domain_id = ?1 AND name = ?2 AND (verifiers IS NOT ?3 \

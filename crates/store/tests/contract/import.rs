@@ -340,3 +340,32 @@ fn keys_of_scram_are_imported_in_the_place_of_passwords() {
         "{error}"
     );
 }
+
+#[test]
+fn an_ha1_of_md5_gives_way_to_the_password_that_it_is_of_and_not_back() {
+    let (_database, mut admin) = admin();
+    let full = Verifiers::from_password("alice", "example.org", "one");
+    let import_md5 = |admin: &mut Admin, md5, unknown| {
+        let account = NewAccount {
+            address: address("alice"),
+            display_name: "".into(),
+            verifiers: Verifiers::of_md5(md5, &[unknown; 32]),
+            limits: store::AccountLimits::default(),
+            created_at: Instant::from_unix_seconds(9),
+        };
+        let mut user = One(Some(NewUser { account, chat: Vec::new() }));
+        let mut reported = Vec::new();
+        admin
+            .import_users(&mut user, &options(), &mut |_, changed| reported.extend_from_slice(changed))
+            .unwrap();
+        (reported, admin.account(&address("alice")).unwrap().verifiers)
+    };
+    let (_, first) = import_md5(&mut admin, full.md5, 1);
+    assert!(first.are_of_md5_only() && first.md5 == full.md5);
+    assert_eq!(import_md5(&mut admin, full.md5, 2), (vec![], first), "the same HA1 is the same password");
+    import(&mut admin, "alice,one").unwrap();
+    assert_eq!(admin.account(&address("alice")).unwrap().verifiers, full);
+    assert_eq!(import_md5(&mut admin, full.md5, 3), (vec![], full), "it proves more");
+    let (reported, other) = import_md5(&mut admin, [7; 16], 4);
+    assert!(reported == [address("alice")] && other.md5 == [7; 16]);
+}

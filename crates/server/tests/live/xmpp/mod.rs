@@ -13,6 +13,7 @@ mod http;
 mod import;
 mod invitations;
 mod limits;
+mod moved;
 mod operate;
 mod phones;
 mod proxies;
