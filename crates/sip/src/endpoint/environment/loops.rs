@@ -130,10 +130,20 @@ impl Environment {
     /// The To tag of our own responses: the same for every retransmission of a request, on any shard, and known
     /// only at the address that they go to.
     pub(crate) fn tag_of(&self, request: &Message, source: &Source) -> String {
-        let branch = request.top_via().and_then(|via| via.branch()).unwrap_or_default();
+        token::to_string(self.tag_number_of(request, source))
+    }
+
+    /// True if its To tag is the one that we gave our own response to this request.
+    pub(crate) fn is_own_tag(&self, request: &Message, source: &Source) -> bool {
+        let number = request.to_tag().and_then(token::parse);
+        number.is_some_and(|number| number == self.tag_number_of(request, source))
+    }
+
+    fn tag_number_of(&self, request: &Message, source: &Source) -> u64 {
+        let branch = request.top_branch().unwrap_or_default();
         let call_id = request.call_id().unwrap_or_default();
         let address = address_bytes(source.remote.ip());
-        token::to_string(self.keys.branch.mac(&[b"tag", branch, call_id, &address]))
+        self.keys.branch.mac(&[b"tag", branch, call_id, &address])
     }
 }
 
