@@ -41,7 +41,7 @@ pub fn check_response(message: &Message) -> Result<(), Fault> {
 }
 
 fn check_request_line(message: &Message) -> Result<(), Fault> {
-    let version = message.version();
+    let version = message.start_line().get(message.uri_span().end + 1..).unwrap_or_default();
     // RFC 3261 §7.1: compared without regard to case.
     if !version.eq_ignore_ascii_case(b"SIP/2.0") {
         // Trailing white space puts an empty version here (trws of RFC 4475 §3.1.2.10).

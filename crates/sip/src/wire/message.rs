@@ -242,11 +242,6 @@ impl Message {
         self.start.uri_start as usize..self.start.uri_end as usize
     }
 
-    /// The SIP-Version of a request line.
-    pub(crate) fn version(&self) -> &[u8] {
-        self.start_line().get(self.start.uri_end as usize + 1..).unwrap_or_default()
-    }
-
     /// Request line or status line, without its line end.
     pub fn start_line(&self) -> &[u8] {
         &self.bytes[..self.start.length as usize]
@@ -339,11 +334,6 @@ impl Message {
         self.top_via.map(|places| places.via(&self.bytes))
     }
 
-    /// The `branch` parameter of the topmost Via.
-    pub fn top_branch(&self) -> Option<&[u8]> {
-        self.top_via?.branch(&self.bytes)
-    }
-
     /// The topmost Via as written, if it is well formed.
     pub fn top_via_value(&self) -> Option<&[u8]> {
         self.top_via.map(|places| places.value(&self.bytes))
@@ -406,6 +396,11 @@ impl Message {
     pub fn lists(&self, header: Header, token: &str) -> bool {
         self.values(header).any(|value| value.eq_ignore_ascii_case(token.as_bytes()))
     }
+}
+
+/// The `branch` parameter of the topmost Via.
+pub(crate) fn top_branch(message: &Message) -> Option<&[u8]> {
+    message.top_via?.branch(&message.bytes)
 }
 
 fn parse_cseq(value: &[u8]) -> Option<(u32, &[u8])> {
