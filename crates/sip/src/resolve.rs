@@ -161,6 +161,10 @@ impl Resolver {
             out.push(ResolveEffect::Resolved { id, result: Err(ResolveFault::Busy) });
             return;
         }
+        if let Some(result) = plan::plan_numeric(&self.settings, target) {
+            let result = result.map(|hops| self.penalised_last(now, hops));
+            return out.push(ResolveEffect::Resolved { id, result });
+        }
         self.advance(now, id, Resolution::new(target.clone(), random), out);
     }
 

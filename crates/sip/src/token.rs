@@ -18,7 +18,7 @@ pub fn write(out: &mut Vec<u8>, value: u64) {
 
 /// The token of a number, as a string.
 pub fn to_string(value: u64) -> String {
-    text(value).map(char::from).iter().collect()
+    std::str::from_utf8(&text(value)).expect("the alphabet is ASCII").to_owned()
 }
 
 /// `None` for anything [`write`] does not write.

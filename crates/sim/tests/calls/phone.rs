@@ -215,8 +215,22 @@ impl Phone {
                     self.calls.iter_mut().for_each(|call| call.ended |= call.status >= 200);
                 }
             }
+            (Some(TransactionEvent::Slow), _) if method == Method::Invite => {
+                self.send_trying(now, index, out);
+            }
             _ => {}
         }
+    }
+
+    /// The 100 that an INVITE transaction asks for (§17.2.1).
+    fn send_trying(&mut self, now: Instant, index: usize, out: &mut Vec<Datagram>) {
+        let Transaction { key, machine, peer } = &mut self.transactions[index];
+        let mut invites = self.calls.iter().filter(|call| !call.is_caller).map(|call| &call.invite);
+        let invite = invites.find(|invite| key_of(invite, Method::Invite) == *key);
+        let (Some(invite), TransactionMachine::ServerInvite(machine)) = (invite, machine) else { return };
+        let trying = Reply::new(invite, *peer, 100, "Trying", None).finish();
+        let turn = machine.respond(now, 100, trying);
+        self.perform(now, index, turn, None, out);
     }
 
     fn hear(&mut self, now: Instant, response: &Message, out: &mut Vec<Datagram>) {
@@ -294,8 +308,7 @@ impl Phone {
     }
 
     fn handle_invite(&mut self, now: Instant, from: SocketAddr, request: &Message, key: (Vec<u8>, Method)) {
-        let trying = Reply::new(request, from, 100, "Trying", None).finish();
-        let machine = TransactionMachine::ServerInvite(ServerInvite::start(now, trying, self.is_tcp()));
+        let machine = TransactionMachine::ServerInvite(ServerInvite::start(now, self.is_tcp()));
         self.transactions.push(Transaction { key, machine, peer: from });
         let mut call = Call::new(request.clone(), false);
         call.to_tag = format!("{}{}", self.name, self.transactions.len()).into_bytes();

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::algorithm::Algorithm;
-use crate::wire::{Header, Message, eq_ignore_case, quoted_end, trim, unescape};
+use crate::wire::{Header, Message, early_position, eq_ignore_case, quoted_end, trim, unescape};
 
 /// A client's answer to a challenge, over the bytes of the header.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -238,14 +238,14 @@ fn decode_extended(text: &[u8]) -> Option<String> {
 
 /// Name, value, and the rest behind the comma.
 fn next_param(rest: &[u8]) -> Option<(&[u8], FieldValue<'_>, &[u8])> {
-    let equals = memchr::memchr(b'=', rest)?;
+    let equals = early_position([b'='], rest)?;
     let name = trim(&rest[..equals]);
     let value = trim(&rest[equals + 1..]);
     let (value, after) = if value.first() == Some(&b'"') {
         let end = quoted_end(value)?;
         (FieldValue { text: &value[1..end - 1], quoted: true }, trim(&value[end..]))
     } else {
-        let end = memchr::memchr(b',', value).unwrap_or(value.len());
+        let end = early_position([b','], value).unwrap_or(value.len());
         (FieldValue { text: trim(&value[..end]), quoted: false }, &value[end..])
     };
     let after = match after {
@@ -253,5 +253,5 @@ fn next_param(rest: &[u8]) -> Option<(&[u8], FieldValue<'_>, &[u8])> {
         [b',', more @ ..] => trim(more),
         _ => return None,
     };
-    (!name.is_empty() && memchr::memchr(b',', name).is_none()).then_some((name, value, after))
+    (!name.is_empty() && early_position([b','], name).is_none()).then_some((name, value, after))
 }

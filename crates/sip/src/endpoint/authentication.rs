@@ -84,6 +84,18 @@ impl Authentication {
         let Some(claim) = lower.env.claim(&context.request) else {
             return lower.finish(key, 403, "Forbidden");
         };
+        self.authenticate_claim(lower, key, own_routes, claim);
+    }
+
+    /// As [`authenticate`](Self::authenticate), where the claim is known.
+    pub(crate) fn authenticate_claim(
+        &mut self,
+        lower: &mut LowerView<'_>,
+        key: Key,
+        own_routes: usize,
+        claim: ClaimedSender,
+    ) {
+        let Some(context) = lower.contexts.get(key) else { return };
         let (header, _) = headers(&context.request);
         match find(&context.request, header, &claim.domain) {
             None
@@ -125,8 +137,8 @@ impl Authentication {
             lower.out.push(failed(context, &claim, Cause::TooManyAttempts));
             return self.finish_paced(lower, key, wait);
         }
-        lower.set_stage(key, RequestStage::Authenticating { own_routes });
-        let ClaimedSender { user, domain } = claim;
+        let ClaimedSender { user, domain } = claim.clone();
+        lower.set_stage(key, RequestStage::Authenticating { own_routes, claim });
         lower.out.push(EndpointEffect::Account { id: ask_id(key), user, domain });
     }
 
@@ -137,8 +149,11 @@ impl Authentication {
         key: Key,
         account: Option<Account>,
     ) -> Option<Account> {
+        let claim = match &mut lower.contexts.get_mut(key)?.stage {
+            RequestStage::Authenticating { claim, .. } => std::mem::take(claim),
+            _ => return None,
+        };
         let context = lower.contexts.get(key)?;
-        let claim = lower.env.claim(&context.request)?;
         let (header, _) = headers(&context.request);
         let Some(Ok(credentials)) = find(&context.request, header, &claim.domain) else { return None };
         let source = context.source.remote.ip();

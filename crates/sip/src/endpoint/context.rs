@@ -5,6 +5,7 @@ use std::sync::Arc;
 use stdx::Instant;
 use stdx::slab::Key;
 
+use super::environment::ClaimedSender;
 use super::request_router::AdmissionSide;
 use super::{CallLimits, Caller};
 use crate::proxy::{ResponseContext, ResponseEdit};
@@ -42,7 +43,7 @@ pub(crate) struct RequestContext {
 #[derive(Debug)]
 pub(crate) enum RequestStage {
     /// The account whose password the request claims to know.
-    Authenticating { own_routes: usize },
+    Authenticating { own_routes: usize, claim: ClaimedSender },
     /// The routing plan. `own_routes` Route values are ours and come off.
     Planning { own_routes: usize },
     /// The check that the caller, or the callee, may have one more call.

@@ -8,7 +8,7 @@ use stdx::slab::Key;
 
 use super::context::TransactionUser;
 use super::environment::Environment;
-use super::environment::loops::route_after;
+use super::environment::loops::{is_own_tag, route_after};
 use super::lower::LowerView;
 use super::proxy_core::{BranchResponse, ForwardedAck, ProxyCore};
 use super::shared_response::share_of_context;
@@ -164,7 +164,7 @@ impl Endpoint {
         }
         // To our own error response: its tag is made of the branch, which such an ACK has from its INVITE. By a
         // Route that we did not write, or round in a loop, nothing is relayed.
-        let is_to_us = ack.to_tag() == Some(env.tag_of(&ack, &source).as_bytes());
+        let is_to_us = is_own_tag(env, &ack, &source);
         if is_to_us || route_after(&ack, own.count).is_some() || env.is_loop(&ack) {
             return;
         }
@@ -218,7 +218,7 @@ impl Endpoint {
             self.lower.counters.unparsable += 1;
             return;
         }
-        let branch = response.top_via().and_then(|via| via.branch()).unwrap_or_default();
+        let branch = wire::top_branch(response).unwrap_or_default();
         let table = &self.lower.transactions.table;
         let hash = table.client_hash(branch, response.method_name());
         let Some(key) = table.find(hash) else {
@@ -372,7 +372,9 @@ impl LowerView<'_> {
         if method != Method::Ack {
             self.counters.retransmissions_received += 1;
         }
-        self.perform(key, turn);
+        if let Some(TransactionEvent::Slow) = self.perform(key, turn) {
+            self.send_trying(key);
+        }
     }
 
     /// RFC 3261 §16.3 steps 3 and 4, RFC 5393 §4.2.

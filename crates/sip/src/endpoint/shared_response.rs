@@ -69,7 +69,7 @@ impl LowerLayers {
 /// other than INVITE change nothing.
 pub(super) fn share_response(lower: &mut LowerView<'_>, response: &Message, handling: ResponseHandling) {
     if response.status() >= 200 || response.method() == Method::Invite {
-        let branch = response.top_via().and_then(|via| via.branch()).unwrap_or_default();
+        let branch = wire::top_branch(response).unwrap_or_default();
         let hash = lower.transactions.table.client_hash(branch, response.method_name());
         // A callee that repeats its response without pause costs the farm two messages a second.
         let shared = hash.rotate_left(u32::from(response.status()) % 63 + 1);
@@ -137,7 +137,7 @@ pub fn handle_shared_response(
     if response.is_request() || wire::check_response(&response).is_err() {
         return;
     }
-    let branch = response.top_via().and_then(|via| via.branch()).unwrap_or_default();
+    let branch = wire::top_branch(&response).unwrap_or_default();
     let table = &endpoint.lower.transactions.table;
     let hash = table.client_hash(branch, response.method_name());
     let is_unhandled = shared.handling == ResponseHandling::Unhandled;

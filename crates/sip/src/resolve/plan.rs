@@ -31,6 +31,12 @@ enum PassEnd {
     Fault(ResolveFault),
 }
 
+impl From<ResolveFault> for PassEnd {
+    fn from(fault: ResolveFault) -> Self {
+        PassEnd::Fault(fault)
+    }
+}
+
 /// A service to look up with SRV.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Service {
@@ -82,9 +88,17 @@ pub(super) fn plan(settings: &ResolverSettings, job: &Resolution) -> ResolutionS
     }
 }
 
+/// The hop of a host that is an address: no question is asked for it.
+pub(super) fn plan_numeric(
+    settings: &ResolverSettings,
+    target: &NextHop,
+) -> Option<Result<Vec<Hop>, ResolveFault>> {
+    parse_ip(target.host.as_bytes()).map(|ip| numeric(settings, target, ip))
+}
+
 fn plan_hops(settings: &ResolverSettings, job: &Resolution) -> Result<Vec<Hop>, PassEnd> {
-    if let Some(ip) = parse_ip(job.target.host.as_bytes()) {
-        return numeric(settings, &job.target, ip);
+    if let Some(result) = plan_numeric(settings, &job.target) {
+        return Ok(result?);
     }
     if !is_name(&job.target.host) {
         return Err(PassEnd::Fault(ResolveFault::NoSuchHost));
@@ -93,33 +107,29 @@ fn plan_hops(settings: &ResolverSettings, job: &Resolution) -> Result<Vec<Hop>, 
     addresses(settings, job, &places)
 }
 
-fn numeric(settings: &ResolverSettings, target: &NextHop, ip: IpAddr) -> Result<Vec<Hop>, PassEnd> {
+fn numeric(settings: &ResolverSettings, target: &NextHop, ip: IpAddr) -> Result<Vec<Hop>, ResolveFault> {
     let transport = fixed_transport(settings, target)?;
     if !(if ip.is_ipv4() { settings.ipv4 } else { settings.ipv6 }) {
-        return Err(PassEnd::Fault(ResolveFault::Unsupported));
+        return Err(ResolveFault::Unsupported);
     }
     let port = target.port.unwrap_or(default_port(transport));
     Ok(vec![Hop { transport, addr: SocketAddr::new(ip, port), tls_name: None }])
 }
 
 /// The transport where DNS is not asked for one: the URI's, else UDP for sip and TLS for sips (RFC 3263 §4.1).
-fn fixed_transport(settings: &ResolverSettings, target: &NextHop) -> Result<Transport, PassEnd> {
+fn fixed_transport(settings: &ResolverSettings, target: &NextHop) -> Result<Transport, ResolveFault> {
     let transport = match (target.transport, target.secure) {
         (Some(named), false) => named,
         (None, false) if settings.transports.contains(&Transport::Udp) => Transport::Udp,
         // A node without UDP uses what it likes best rather than nothing.
-        (None, false) => *settings.transports.first().ok_or(PassEnd::Fault(ResolveFault::Unsupported))?,
+        (None, false) => *settings.transports.first().ok_or(ResolveFault::Unsupported)?,
         // RFC 3261 §26.2.2: sips over "tcp" is TLS over TCP.
         (None | Some(Transport::Tcp | Transport::Tls), true) => Transport::Tls,
         // RFC 7118: the same for WebSocket.
         (Some(Transport::Ws | Transport::Wss), true) => Transport::Wss,
-        (Some(Transport::Udp), true) => return Err(PassEnd::Fault(ResolveFault::Unsupported)),
+        (Some(Transport::Udp), true) => return Err(ResolveFault::Unsupported),
     };
-    if settings.transports.contains(&transport) {
-        Ok(transport)
-    } else {
-        Err(PassEnd::Fault(ResolveFault::Unsupported))
-    }
+    if settings.transports.contains(&transport) { Ok(transport) } else { Err(ResolveFault::Unsupported) }
 }
 
 fn plan_places(settings: &ResolverSettings, job: &Resolution) -> Result<Vec<HostPort>, PassEnd> {

@@ -49,7 +49,7 @@ pub enum TransactionEvent {
     Timeout,
     /// Timer H: the peer never acknowledged our final response.
     NoAck,
-    /// A non-INVITE request has had no response for a while: the user owes a 100.
+    /// A request has had no response for a while, or its client repeats it: the user owes a 100.
     Slow,
 }
 

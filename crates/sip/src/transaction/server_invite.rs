@@ -14,10 +14,10 @@ pub(super) const TRYING_DELAY: Duration = Duration::from_millis(200);
 /// The INVITE server transaction (RFC 3261 §17.2.1, RFC 6026 §7.1); fields are named after its timers.
 #[derive(Debug)]
 pub enum ServerInvite {
-    /// `trying` is the 100 that is due unless a response comes first.
+    /// A 100 is due unless a response comes first.
     Proceeding {
-        /// The 100, and the time when it is due: 200 ms after the INVITE (§17.2.1).
-        trying: Option<(Bytes, Instant)>,
+        /// The time when a 100 is due: 200 ms after the INVITE (§17.2.1).
+        trying: Option<Instant>,
         /// The last provisional response, for repetitions of the INVITE.
         last: Option<Bytes>,
         /// The transport is reliable: timers G and I do not run.
@@ -51,9 +51,9 @@ pub enum ServerInvite {
 }
 
 impl ServerInvite {
-    /// Starts the transaction; `trying` is sent unless a response comes first.
-    pub fn start(now: Instant, trying: Bytes, reliable: bool) -> Self {
-        ServerInvite::Proceeding { trying: Some((trying, now + TRYING_DELAY)), last: None, reliable }
+    /// Starts the transaction.
+    pub fn start(now: Instant, reliable: bool) -> Self {
+        ServerInvite::Proceeding { trying: Some(now + TRYING_DELAY), last: None, reliable }
     }
 
     /// True if nothing was sent yet, so that the client goes on repeating its request.
@@ -92,14 +92,9 @@ impl ServerInvite {
     /// The INVITE came again.
     pub fn handle_retransmission(&mut self) -> TransactionOutput {
         match self {
-            ServerInvite::Proceeding { trying: Some((bytes, _)), last: None, .. } => {
-                let bytes = bytes.clone();
-                let ServerInvite::Proceeding { trying, last, .. } = self else {
-                    return TransactionOutput::nothing();
-                };
+            ServerInvite::Proceeding { trying, last: None, .. } if trying.is_some() => {
                 *trying = None;
-                *last = Some(bytes.clone());
-                TransactionOutput::send(bytes)
+                TransactionOutput::tell(TransactionEvent::Slow)
             }
             ServerInvite::Proceeding { last: Some(response), .. }
             | ServerInvite::Completed { response, .. } => TransactionOutput::send(response.clone()),
@@ -119,14 +114,9 @@ impl ServerInvite {
     /// Handles the timers that are due at `now`.
     pub fn handle_timer(&mut self, now: Instant) -> TransactionOutput {
         match self {
-            ServerInvite::Proceeding { trying: Some((bytes, due)), last, .. } if *due <= now => {
-                let bytes = bytes.clone();
-                *last = Some(bytes.clone());
-                let ServerInvite::Proceeding { trying, .. } = self else {
-                    return TransactionOutput::nothing();
-                };
+            ServerInvite::Proceeding { trying, .. } if trying.is_some_and(|due| due <= now) => {
                 *trying = None;
-                TransactionOutput::send(bytes)
+                TransactionOutput::tell(TransactionEvent::Slow)
             }
             ServerInvite::Completed { timer_h, .. } if *timer_h <= now => {
                 *self = ServerInvite::Terminated;
@@ -151,7 +141,7 @@ impl ServerInvite {
     /// The time of the next timer; [`Instant::FAR_FUTURE`] without one.
     pub fn deadline(&self) -> Instant {
         match self {
-            ServerInvite::Proceeding { trying: Some((_, due)), .. } => *due,
+            ServerInvite::Proceeding { trying: Some(due), .. } => *due,
             ServerInvite::Completed { timer_g, timer_h, .. } => (*timer_g).min(*timer_h),
             ServerInvite::Confirmed { timer_i } => *timer_i,
             ServerInvite::Accepted { timer_l } => *timer_l,

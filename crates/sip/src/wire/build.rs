@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::header::Header;
 use super::message::Message;
-use super::scan::{defuse, write_uri};
+use super::scan::{defuse, write_number, write_uri};
 use super::values::Values;
 use super::via::Via;
 
@@ -30,7 +30,9 @@ impl Reply {
         to_tag: Option<&str>,
     ) -> Self {
         let mut out = Vec::with_capacity(512);
-        let _ = write!(out, "SIP/2.0 {status} ");
+        out.extend_from_slice(b"SIP/2.0 ");
+        write_number(&mut out, status.into());
+        out.push(b' ');
         write_value(&mut out, reason.as_bytes());
         copy_vias(&mut out, request, source);
         copy_line(&mut out, request, Header::From, "From");
@@ -220,7 +222,9 @@ fn finish_with_body(mut out: Vec<u8>, content_type: &str, body: &[u8]) -> Bytes 
     if !content_type.is_empty() {
         write_line(&mut out, "Content-Type", content_type.as_bytes());
     }
-    let _ = write!(out, "Content-Length: {}\r\n\r\n", body.len());
+    out.extend_from_slice(b"Content-Length: ");
+    write_number(&mut out, body.len());
+    out.extend_from_slice(b"\r\n\r\n");
     out.extend_from_slice(body);
     // To size: replies lie in their transactions until the last timer.
     Bytes::from(out.into_boxed_slice())

@@ -2,6 +2,7 @@
 
 use super::header::Header;
 use super::message::Message;
+use super::scan::position;
 use super::uri::Scheme;
 use super::values::Values;
 use super::via::Via;
@@ -40,8 +41,7 @@ pub fn check_response(message: &Message) -> Result<(), Fault> {
 }
 
 fn check_request_line(message: &Message) -> Result<(), Fault> {
-    let line = message.start_line();
-    let version = memchr::memrchr(b' ', line).map_or(&b""[..], |at| &line[at + 1..]);
+    let version = message.start_line().get(message.uri_span().end + 1..).unwrap_or_default();
     // RFC 3261 §7.1: compared without regard to case.
     if !version.eq_ignore_ascii_case(b"SIP/2.0") {
         // Trailing white space puts an empty version here (trws of RFC 4475 §3.1.2.10).
@@ -49,7 +49,7 @@ fn check_request_line(message: &Message) -> Result<(), Fault> {
         return Err(if version.is_empty() { bad("Bad Request Line") } else { fault });
     }
     // Exactly two single spaces: lwsruri and lwsstart of RFC 4475 §3.1.2.8 and §3.1.2.9.
-    if memchr::memchr_iter(b' ', line).count() != 2 {
+    if position(b' ', message.uri()).is_some() {
         return Err(bad("Bad Request Line"));
     }
     Ok(())
@@ -76,11 +76,10 @@ fn check_common(message: &Message) -> Result<(), Fault> {
 /// belong to no hop (badinv01 of RFC 4475 §3.1.2.1).
 fn check_via(message: &Message) -> Result<(), Fault> {
     let line = message.header(Header::Via).ok_or(bad("Missing Via"))?;
-    let mut values = Values::new(line);
-    if values.next().is_some()
-        && message.top_via().is_some()
-        && values.all(|value| Via::parse(value).is_some())
-    {
+    let top = message.top_via_value().ok_or(bad("Bad Via"))?;
+    // Most lines have one value, and the message knows that it is well formed.
+    let is_only = top.len() == line.len();
+    if is_only || Values::new(line).all(|value| Via::parse(value).is_some()) {
         Ok(())
     } else {
         Err(bad("Bad Via"))

@@ -1,11 +1,9 @@
 //! Date (RFC 3261 §20.17): the fixed form of RFC 1123, always GMT.
 
-use std::io::Write;
-
 use stdx::Instant;
 use stdx::calendar::Date;
 
-use super::scan::{eq_ignore_case, is_lws, parse_number};
+use super::scan::{eq_ignore_case, is_lws, parse_number, write_number};
 
 /// Names of RFC 3261 §20.17; 1 January 1970 was a Thursday.
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
@@ -53,7 +51,23 @@ pub fn write_date(out: &mut Vec<u8>, at: Instant) {
     let day_name = DAYS[(days % 7) as usize];
     let month_name = MONTHS[(month - 1) as usize];
     let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    let _ = write!(out, "{day_name}, {day:02} {month_name} {year:04} {hour:02}:{minute:02}:{second:02} GMT");
+    out.extend_from_slice(day_name.as_bytes());
+    out.extend_from_slice(b", ");
+    write_two_digits(out, day as u64);
+    out.push(b' ');
+    out.extend_from_slice(month_name.as_bytes());
+    out.push(b' ');
+    // Four digits: it is 1970 or later.
+    write_number(out, year as usize);
+    for (separator, number) in [(b' ', hour), (b':', minute), (b':', second)] {
+        out.push(separator);
+        write_two_digits(out, number);
+    }
+    out.extend_from_slice(b" GMT");
+}
+
+fn write_two_digits(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(&[b'0' + (number / 10) as u8, b'0' + (number % 10) as u8]);
 }
 
 #[cfg(test)]

@@ -63,9 +63,10 @@ struct StartLine {
 }
 
 impl StartLine {
-    fn of(line: &[u8]) -> StartLine {
-        let uri_start = memchr::memchr(b' ', line).map_or(line.len(), |at| at + 1);
-        let uri_end = memchr::memrchr(b' ', line).unwrap_or(line.len()).max(uri_start);
+    /// `spaces`: the first and the last one.
+    fn of(line: &[u8], spaces: Option<(usize, usize)>) -> StartLine {
+        let uri_start = spaces.map_or(line.len(), |(first, _)| first + 1);
+        let uri_end = spaces.map_or(line.len(), |(_, last)| last).max(uri_start);
         StartLine { length: offset(line.len()), uri_start: offset(uri_start), uri_end: offset(uri_end) }
     }
 }
@@ -121,7 +122,8 @@ impl Message {
         }
         let first_end = memchr::memchr(b'\n', &bytes).ok_or(ParseError::Unfinished)?;
         let start_line = trim_line(&bytes[..first_end]);
-        let kind = parse_start(start_line).ok_or(ParseError::NotSip)?;
+        let spaces = memchr::memchr(b' ', start_line).zip(memchr::memrchr(b' ', start_line));
+        let kind = parse_start(start_line, spaces).ok_or(ParseError::NotSip)?;
         // A folded start line: that line would be a header to one reader and none to another.
         if matches!(bytes.get(first_end + 1), Some(b' ' | b'\t')) {
             return Err(ParseError::NotSip);
@@ -133,7 +135,7 @@ impl Message {
         let blemished = index.nameless || has_stray_cr;
         let (body, present, repeated) = (offset(index.body), index.present, index.repeated);
         let lines = index.lines;
-        let start = StartLine::of(start_line);
+        let start = StartLine::of(start_line, spaces);
         let uri = Err(UriError::Malformed);
         let (top_via, from, to, cseq) = (None, None, None, None);
         let mut message = Message {
@@ -329,12 +331,12 @@ impl Message {
 
     /// The topmost Via, parsed.
     pub fn top_via(&self) -> Option<Via<'_>> {
-        self.top_via.map(|places| places.via(&self.bytes).1)
+        self.top_via.map(|places| places.via(&self.bytes))
     }
 
     /// The topmost Via as written, if it is well formed.
     pub fn top_via_value(&self) -> Option<&[u8]> {
-        self.top_via.map(|places| places.via(&self.bytes).0)
+        self.top_via.map(|places| places.value(&self.bytes))
     }
 
     /// Every Via that is well formed, the topmost first.
@@ -396,6 +398,11 @@ impl Message {
     }
 }
 
+/// The `branch` parameter of the topmost Via.
+pub(crate) fn top_branch(message: &Message) -> Option<&[u8]> {
+    message.top_via?.branch(&message.bytes)
+}
+
 fn parse_cseq(value: &[u8]) -> Option<(u32, &[u8])> {
     let space = value.iter().position(|&b| is_lws(b))?;
     // RFC 3261 §8.1.1.5: less than 2**31.
@@ -410,7 +417,7 @@ fn trim_line(line: &[u8]) -> &[u8] {
 /// RFC 3261 §7.1.
 const VERSION: &[u8] = b"SIP/2.0";
 
-fn parse_start(line: &[u8]) -> Option<MessageKind> {
+fn parse_start(line: &[u8], spaces: Option<(usize, usize)>) -> Option<MessageKind> {
     // RFC 3261 §7.1: the version is compared without regard to case.
     if line.len() > VERSION.len() && line[..VERSION.len()].eq_ignore_ascii_case(VERSION) {
         let rest = line[VERSION.len()..].strip_prefix(b" ")?;
@@ -418,8 +425,7 @@ fn parse_start(line: &[u8]) -> Option<MessageKind> {
         let well_formed = matches!(rest.get(3), None | Some(b' ')) && (100..=699).contains(&status);
         return well_formed.then_some(MessageKind::Response { status });
     }
-    let space = memchr::memchr(b' ', line)?;
-    let last = memchr::memrchr(b' ', line)?;
+    let (space, last) = spaces?;
     let version = &line[last + 1..];
     if space == last {
         return None;

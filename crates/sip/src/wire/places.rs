@@ -53,12 +53,19 @@ impl ViaPlaces {
         })
     }
 
-    /// The value as written, and its parts.
-    pub(super) fn via(self, bytes: &[u8]) -> (&[u8], Via<'_>) {
+    pub(super) fn via(self, bytes: &[u8]) -> Via<'_> {
         let params = Params(self.params.part(bytes));
-        let branch = self.branch.map(|place| place.part(bytes));
         let (transport, host) = (self.transport.part(bytes), self.host.part(bytes));
-        (self.value.part(bytes), Via { transport, host, port: self.port, params, branch })
+        Via { transport, host, port: self.port, params, branch: self.branch(bytes) }
+    }
+
+    pub(super) fn branch(self, bytes: &[u8]) -> Option<&[u8]> {
+        self.branch.map(|place| place.part(bytes))
+    }
+
+    /// The value as written.
+    pub(super) fn value(self, bytes: &[u8]) -> &[u8] {
+        self.value.part(bytes)
     }
 }
 

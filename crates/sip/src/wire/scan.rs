@@ -88,8 +88,16 @@ pub(crate) fn early_position<const N: usize>(bytes: [u8; N], text: &[u8]) -> Opt
             return Some(8 * index + found.trailing_zeros() as usize / 8);
         }
     }
-    let at = rest.iter().position(|byte| bytes.contains(byte))?;
-    Some(text.len() - rest.len() + at)
+    match text.last_chunk() {
+        // The last eight bytes begin in the word before, which has none of those that are looked for.
+        Some(last) if !rest.is_empty() => {
+            let word = u64::from_le_bytes(*last);
+            let found = bytes.iter().fold(0, |found, &byte| found | marks_of(byte, word));
+            (found != 0).then(|| text.len() - 8 + found.trailing_zeros() as usize / 8)
+        }
+        Some(_) => None,
+        None => rest.iter().position(|byte| bytes.contains(byte)),
+    }
 }
 
 /// The highest bit of the first byte of `word` that is `byte`; bytes behind it may have theirs too.
@@ -154,14 +162,13 @@ pub(crate) fn write_number(out: &mut Vec<u8>, number: usize) {
 /// The end of a quoted string that starts at `bytes[0] == '"'`: index after the closing quote.
 pub(crate) fn quoted_end(bytes: &[u8]) -> Option<usize> {
     let mut at = 1;
-    while at < bytes.len() {
-        match bytes[at] {
-            b'\\' => at += 2,
-            b'"' => return Some(at + 1),
-            _ => at += 1,
+    loop {
+        at += early_position([b'"', b'\\'], bytes.get(at..)?)?;
+        if bytes[at] == b'"' {
+            return Some(at + 1);
         }
+        at += 2;
     }
-    None
 }
 
 /// The first `needle` outside quotes and angle brackets.

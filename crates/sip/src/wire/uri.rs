@@ -199,6 +199,10 @@ pub fn parse_ip(host: &[u8]) -> Option<std::net::IpAddr> {
 /// Four numbers up to 255 without leading zeros, as the standard library reads them, at a third of its instructions: a call has
 /// some twenty addresses looked at.
 fn parse_ipv4(text: &[u8]) -> Option<std::net::Ipv4Addr> {
+    // A name mostly shows by its first letter.
+    if !text.first()?.is_ascii_digit() {
+        return None;
+    }
     let (mut address, mut dots, mut octet) = (0u32, 0, None);
     for &byte in text {
         octet = match (byte, octet) {
@@ -241,6 +245,9 @@ pub fn escape_user(user: &str) -> String {
 
 /// Undoes `%xx`, once (RFC 3986 §2.4); other bytes stay as they are.
 pub fn unescape(text: &[u8]) -> Vec<u8> {
+    if !text.contains(&b'%') {
+        return text.to_vec();
+    }
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
     while at < text.len() {

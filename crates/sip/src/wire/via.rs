@@ -24,11 +24,8 @@ pub const MAGIC_COOKIE: &[u8] = b"z9hG4bK";
 impl<'a> Via<'a> {
     /// `None` when it is not `SIP/2.0/transport host[:port]*(;param)`.
     pub fn parse(value: &'a [u8]) -> Option<Via<'a>> {
-        let (name, rest) = split_slash(value)?;
-        let (version, rest) = split_slash(rest)?;
-        if !eq_ignore_case(name, "SIP") || version != b"2.0" {
-            return None;
-        }
+        // Nearly all write the protocol so.
+        let rest = value.strip_prefix(b"SIP/2.0/").or_else(|| without_protocol(value))?;
         let rest = trim(rest);
         let space = rest.iter().position(|&b| is_lws(b))?;
         let (transport, rest) = (&rest[..space], trim(&rest[space..]));
@@ -59,6 +56,13 @@ impl<'a> Via<'a> {
         let value = self.params.get("rport")?;
         Some(parse_number(value).and_then(|port| u16::try_from(port).ok()))
     }
+}
+
+/// The text after `SIP / 2.0 /` in any case and with any white space.
+fn without_protocol(value: &[u8]) -> Option<&[u8]> {
+    let (name, rest) = split_slash(value)?;
+    let (version, rest) = split_slash(rest)?;
+    (eq_ignore_case(name, "SIP") && version == b"2.0").then_some(rest)
 }
 
 fn split_slash(bytes: &[u8]) -> Option<(&[u8], &[u8])> {

@@ -22,6 +22,8 @@ pub(crate) struct ListenerText {
     /// A Via value after its branch.
     pub(crate) via_end: Vec<u8>,
     pub(crate) uri: Vec<u8>,
+    /// Its address, when it is an IPv4 address: there is one way to write one.
+    ipv4: Option<Vec<u8>>,
     /// Its advertised name and port.
     name: Vec<u8>,
     port: u16,
@@ -36,6 +38,7 @@ impl Listeners {
                 via_start: format!("{};branch=", listener.sent_protocol()).into_bytes(),
                 via_end: via_end(listener, edge).into_bytes(),
                 uri: listener.uri().into_bytes(),
+                ipv4: listener.addr.is_ipv4().then(|| listener.addr.ip().to_string().into_bytes()),
                 name: name.as_bytes().to_vec(),
                 port,
             }
@@ -63,10 +66,13 @@ impl Listeners {
     }
 
     pub(crate) fn is_own_host(&self, host: &[u8], port: u16) -> bool {
-        let ip = parse_ip(host);
         self.all.iter().zip(&self.texts).any(|(listener, text)| {
-            let by_address = ip == Some(listener.addr.ip()) && listener.addr.port() == port;
-            by_address || text.port == port && text.name.eq_ignore_ascii_case(host)
+            let is_address = || match &text.ipv4 {
+                Some(address) => address == host,
+                None => parse_ip(host) == Some(listener.addr.ip()),
+            };
+            listener.addr.port() == port && is_address()
+                || text.port == port && text.name.eq_ignore_ascii_case(host)
         })
     }
 

@@ -7,7 +7,7 @@ use super::dialog_route::RequestToken;
 use super::route_token::FlowText;
 use crate::token;
 use crate::transport::{Source, address_bytes};
-use crate::wire::{Address, Header, MAGIC_COOKIE, Message, Rewrite, Values, Via};
+use crate::wire::{Address, Header, MAGIC_COOKIE, Message, Rewrite, Values, Via, top_branch};
 
 /// A branch parameter of ours: the magic cookie and two tokens, 33 bytes.
 pub(crate) type Branch = SmallVec<[u8; 36]>;
@@ -130,11 +130,21 @@ impl Environment {
     /// The To tag of our own responses: the same for every retransmission of a request, on any shard, and known
     /// only at the address that they go to.
     pub(crate) fn tag_of(&self, request: &Message, source: &Source) -> String {
-        let branch = request.top_via().and_then(|via| via.branch()).unwrap_or_default();
-        let call_id = request.call_id().unwrap_or_default();
-        let address = address_bytes(source.remote.ip());
-        token::to_string(self.keys.branch.mac(&[b"tag", branch, call_id, &address]))
+        token::to_string(tag_number_of(self, request, source))
     }
+}
+
+/// True if its To tag is the one that we gave our own response to this request.
+pub(crate) fn is_own_tag(env: &Environment, request: &Message, source: &Source) -> bool {
+    let number = request.to_tag().and_then(token::parse);
+    number.is_some_and(|number| number == tag_number_of(env, request, source))
+}
+
+fn tag_number_of(env: &Environment, request: &Message, source: &Source) -> u64 {
+    let branch = top_branch(request).unwrap_or_default();
+    let call_id = request.call_id().unwrap_or_default();
+    let address = address_bytes(source.remote.ip());
+    env.keys.branch.mac(&[b"tag", branch, call_id, &address])
 }
 
 /// The next hop after our own Route values are off: the first other Route, else nothing.

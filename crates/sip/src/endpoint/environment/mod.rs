@@ -48,6 +48,7 @@ pub(crate) struct Keys {
 }
 
 /// An address the request claims as its sender's.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ClaimedSender {
     pub(crate) user: Box<str>,
     /// One of our domains: the realm.

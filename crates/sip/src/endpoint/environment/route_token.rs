@@ -177,12 +177,16 @@ fn push_part(out: &mut Canonical, part: &[u8]) {
 }
 
 fn push_lower(out: &mut Canonical, part: &[u8]) {
-    push_length(out, part.len());
-    out.extend(part.iter().map(u8::to_ascii_lowercase));
+    let start = out.len();
+    push_part(out, part);
+    out[start + 4..].make_ascii_lowercase();
 }
 
 /// Escapes undone: some user agents write them anew.
 fn push_user(out: &mut Canonical, user: &[u8]) {
+    if !user.contains(&b'%') {
+        return push_part(out, user);
+    }
     let start = out.len();
     push_length(out, 0);
     let mut at = 0;

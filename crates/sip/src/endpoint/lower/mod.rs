@@ -29,7 +29,7 @@ use crate::transaction::{
     ServerInvite, ServerOther, TransactionEvent, TransactionMachine, TransactionOutput,
 };
 use crate::transport::{Source, Target, TransmitId, is_reliable};
-use crate::wire::{Header, Message, Method, Reply, Rewrite};
+use crate::wire::{Header, Message, Method, Rewrite};
 
 /// The state of the lower layers.
 pub(crate) struct LowerLayers {
@@ -143,8 +143,7 @@ impl LowerView<'_> {
         let credit = self.transactions.credit(self.now, &request, &source, target.remote);
         let machine = if request.method() == Method::Invite {
             self.counters.invites += 1;
-            let trying = Reply::new(&request, source.remote, 100, "Trying", None).finish();
-            TransactionMachine::ServerInvite(ServerInvite::start(self.now, trying, reliable))
+            TransactionMachine::ServerInvite(ServerInvite::start(self.now, reliable))
         } else {
             TransactionMachine::ServerOther(ServerOther::start(self.now, reliable))
         };

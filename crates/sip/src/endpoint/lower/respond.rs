@@ -122,7 +122,8 @@ impl LowerView<'_> {
         self.respond(server, status, reply);
     }
 
-    /// RFC 4320 §4.1: a 100 once the client of a non-INVITE request repeats it only every T2.
+    /// The 100 that a transaction asks for: RFC 3261 §17.2.1 to an INVITE, RFC 4320 §4.1 to another request once its client
+    /// repeats it only every T2.
     pub(crate) fn send_trying(&mut self, server: Key) {
         let Some(TransactionUser::Context(context)) = self.transactions.table.get(server).map(|tx| tx.user)
         else {

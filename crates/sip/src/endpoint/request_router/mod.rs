@@ -262,7 +262,7 @@ impl RequestRouter {
             return lower.finish_with(key, 503, "Service Unavailable", retry);
         };
         match context.stage {
-            RequestStage::Authenticating { own_routes } => {
+            RequestStage::Authenticating { own_routes, .. } => {
                 if let Some(account) = self.authentication.verify(lower, key, account) {
                     self.accepted(lower, key, own_routes, account);
                 }
@@ -431,12 +431,12 @@ impl RequestRouter {
             return;
         }
         let Some(context) = lower.contexts.get(key) else { return };
-        let known = lower.env.is_for_us(&context.request) && lower.env.claim(&context.request).is_some();
-        if !known {
+        let is_for_us = lower.env.is_for_us(&context.request);
+        let Some(claim) = lower.env.claim(&context.request).filter(|_| is_for_us) else {
             // §10.3 step 1 would have us proxy it; we are no open relay.
             return lower.finish(key, 404, "Domain Not Served");
-        }
-        self.authentication.authenticate(lower, key, 0);
+        };
+        self.authentication.authenticate_claim(lower, key, 0, claim);
     }
 
     fn accepted(&mut self, lower: &mut LowerView<'_>, key: Key, own_routes: usize, account: Account) {

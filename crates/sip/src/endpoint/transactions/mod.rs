@@ -90,7 +90,7 @@ impl Transactions {
             return;
         };
         // RFC 3261 §9.1: its branch is the INVITE's.
-        let Some(branch) = invite.top_via().and_then(|via| via.branch()) else { return };
+        let Some(branch) = wire::top_branch(&invite) else { return };
         let to = invite.header(Header::To).unwrap_or_default();
         let bytes = RequestBuilder::from_invite("CANCEL", &invite, to);
         let cancel = self.ready(bytes, branch, Method::Cancel.as_str().as_bytes());
