@@ -12,7 +12,7 @@ use muc::{Retraction, Room, RoomEffect, Tombstone};
 use stdx::Instant;
 use stdx::rng::Rng;
 use xmpp::stanza::{self, Condition, StanzaError};
-use xmpp::{Bare, Element, Jid, ns};
+use xmpp::{Bare, Element, Jid};
 
 use super::directory::{Directories, DirectoryPage, DirectoryRequest, StoredRooms};
 use crate::HostSettings;
@@ -497,8 +497,8 @@ impl Rooms {
         if result.is_ok() {
             slot.is_stored = !handled.is_removal;
         }
-        let has_ended = |room: &Box<Room>| room.is_empty() && !room.is_persistent();
-        if handled.is_removal && handled.before.is_none() && slot.room.as_ref().is_none_or(has_ended) {
+        let has_ended = |room: &Room| room.is_empty() && !room.is_persistent();
+        if handled.is_removal && handled.before.is_none() && slot.room.as_deref().is_none_or(has_ended) {
             // Its last occupant has left, whatever the store says: it looks at the room again when the address is used.
             slot.room = None;
             return Some(RoomsEffect::Perform(handled));

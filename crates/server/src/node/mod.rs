@@ -106,9 +106,7 @@ impl Node {
         let database = database::place(&config).open_with(options)?;
         chat_store::database::tell_of_later_schema(&database);
         let shared = Shared::read(config, &database, clock, listeners)?;
-        // From here on each writer has the life's fence. `Shared::read` above has drawn that life, and so had
-        // to use the database without it.
-        let database = shared.fenced(database);
+        let database = shared.fenced(database); // By the life that `Shared::read` has drawn.
         xmpp::warn(&shared);
         let tls = build::certificates(&shared)?;
         let shards = usize::from(shared.config.server.shards);

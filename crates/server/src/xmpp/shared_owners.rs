@@ -1,8 +1,6 @@
 //! The owners of chat addresses in a farm whose nodes share a database: buckets move between shards of all nodes. A message
 //! for an address whose owner is not known, or does not serve the bucket yet, waits here, in the order of its bucket, until the owner
-//! is there or its patience ends.
-//!
-//! [`ShardQueues`](super::shard_queues::ShardQueues) asks it for the way of each message; `super::farm` performs the rest.
+//! is there or its patience ends. [`ShardQueues`](super::shard_queues::ShardQueues) asks it for the way of each message; `super::farm` performs the rest.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
