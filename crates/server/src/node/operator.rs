@@ -220,12 +220,8 @@ impl Operator {
         }
         let answer = {
             let node = self.node.borrow();
-            let (ticket, answer) = node.desk.expect_write();
             // A database that is too busy to be tried is being written.
-            if node.store.write(Write::Probe { at: now }, ticket).is_err() {
-                return None;
-            }
-            answer
+            node.desk.begin_write(|ticket| node.store.write(Write::Probe { at: now }, ticket)).ok()?
         };
         match answer.await {
             Ok(Err(error)) => Some(self.node.borrow().desk.unwritable(&error)),
@@ -537,9 +533,8 @@ impl Control for Operator {
         }
         let answer = {
             let node = self.node.borrow();
-            let (ticket, answer) = node.desk.expect_read();
-            node.store.read(read, ticket).map_err(|store::Busy| StoreError::Closed)?;
-            answer
+            let begun = node.desk.begin_read(|ticket| node.store.read(read, ticket));
+            begun.map_err(|store::Busy| StoreError::Closed)?
         };
         answer.await.unwrap_or(Err(StoreError::Closed))
     }
@@ -549,9 +544,8 @@ impl Control for Operator {
         let (notice, aliases) = (Notice::of(&write), self.aliases_of(&write).await);
         let answer = {
             let node = self.node.borrow();
-            let (ticket, answer) = node.desk.expect_write();
-            node.store.write(write, ticket).map_err(|store::Busy| StoreError::Closed)?;
-            answer
+            let begun = node.desk.begin_write(|ticket| node.store.write(write, ticket));
+            begun.map_err(|store::Busy| StoreError::Closed)?
         };
         let done = answer.await.unwrap_or(Err(StoreError::Closed))?;
         if let Some(notice) = &notice {
