@@ -411,8 +411,11 @@ impl Control for Operator {
         let old = node.shared.config.clone();
         let new = old.reload().map_err(|error| error.to_string())?;
         let needs_restart = old.needs_restart(&new).into_iter().map(Box::from).collect();
-        self.logging.reload(&new.log).map_err(|error| error.to_string())?;
+        // All is checked before any of it changes: a reload that fails changes nothing.
+        logging::check(&new.log).map_err(|error| error.to_string())?;
+        let log = new.log.clone();
         node.reconfigure(new).map_err(|error| format!("{error:#}"))?;
+        self.logging.reload(&log).map_err(|error| error.to_string())?;
         self.certificates.handle_config(&node.shared.config);
         self.console.reconfigure(&node.shared.config);
         Ok(Reloaded { needs_restart })
