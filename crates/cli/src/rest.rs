@@ -92,7 +92,9 @@ fn renew(config: &Config, repository: &admin::Blocking, sid: &str) -> Result<(),
     first_account::show(&made, &mut io::stdout().lock())?;
     // The node keeps accounts and signing keys in memory.
     if let Err(error) = tell_node(config) {
-        eprintln!("belfry: warning: the node has not heard of the new token and goes on with the old one: {error}; restart it, or renew the token again");
+        eprintln!(
+            "belfry: warning: the node has not heard of the new token and goes on with the old one: {error}; restart it, or renew the token again"
+        );
     }
     Ok(())
 }
