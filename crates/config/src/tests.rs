@@ -300,6 +300,19 @@ fn every_kind_of_value_is_taken_over() {
 }
 
 #[test]
+fn a_restart_is_named_for_the_key_of_http_that_differs() {
+    let old = Config::default();
+    let (new, ..) = read_all("[http]\ntrusted_proxies = [\"10.0.0.0/8\"]\n", None);
+    assert_eq!(old.needs_restart(&new), ["http.trusted_proxies"]);
+}
+
+#[test]
+fn times_of_registrations_are_whole_seconds() {
+    let told = mistakes("[sip]\nmin_expires = \"1500ms\"\n").join("\n");
+    assert!(told.contains("`min_expires` is \"1500ms\"; expected whole seconds"), "{told}");
+}
+
+#[test]
 fn a_reload_knows_what_needs_a_restart() {
     let old = Config::default();
     let text = "[server]\nshards = 77\n[sip]\ndomains = [\"a.test\"]\n[log]\nlevel = \"debug\"\n[limits]\nconnections = 1\n";
