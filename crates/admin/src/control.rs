@@ -38,7 +38,10 @@ pub trait ControlPlane: Source {
     /// Applies all of the change or nothing.
     fn modify_conference(&self, sid: &str, change: ConferenceChange) -> Result<(), ControlError>;
     /// In the order they came. Empty when the conference is over.
-    fn participants(&self, conference: &str) -> Vec<Participant>;
+    ///
+    /// # Errors
+    /// `Busy`: this node does not know them at the moment. Another node of a farm that does not answer is left out.
+    fn participants(&self, conference: &str) -> Result<Vec<Participant>, ControlError>;
     /// Changes one participant: all of the change or nothing.
     fn modify_participant(
         &self,
@@ -48,7 +51,15 @@ pub trait ControlPlane: Source {
     ) -> Result<(), ControlError>;
 
     /// The waiting calls, the first in line first.
-    fn queue_members(&self, queue: &str) -> Vec<QueueMember>;
+    ///
+    /// # Errors
+    /// As [`participants`](Self::participants).
+    fn queue_members(&self, queue: &str) -> Result<Vec<QueueMember>, ControlError>;
+    /// The same, for decisions about the whole queue: is it empty, which call is the first?
+    ///
+    /// # Errors
+    /// `Busy`, too, if another node of the farm does not answer: calls may wait there.
+    fn all_queue_members(&self, queue: &str) -> Result<Vec<QueueMember>, ControlError>;
     /// Takes a call out of the queue and goes on with the document. `None`: the first in line.
     fn dequeue(&self, queue: &str, call: Option<&str>, to: Document) -> Result<QueueMember, ControlError>;
 

@@ -88,9 +88,15 @@ fn renew(config: &Config, repository: &admin::Blocking, sid: &str) -> Result<(),
     if let Err(error) = first_account::renewed(&config.server.data, &made) {
         eprintln!("belfry: warning: the file with the first account's token is out of date now: {error}");
     }
+    // Before the node is told, which may fail: the database has a proof of the token only, so it could not be shown again.
+    first_account::show(&made, &mut io::stdout().lock())?;
     // The node keeps accounts and signing keys in memory.
-    tell_node(config)?;
-    Ok(first_account::show(&made, &mut io::stdout().lock())?)
+    if let Err(error) = tell_node(config) {
+        eprintln!(
+            "belfry: warning: the node has not heard of the new token and goes on with the old one: {error}; restart it, or renew the token again"
+        );
+    }
+    Ok(())
 }
 
 /// It signs requests by what it has read.

@@ -175,7 +175,7 @@ async fn keep_running(
         let status = loop {
             tokio::select! {
                 status = child.wait() => break status?,
-                Ok(order) = orders.recv() => {
+                Some(order) = next_order(&mut orders) => {
                     is_leaving |= order == Signal::TERM;
                     pass_on(child.id(), order);
                 }
@@ -198,10 +198,22 @@ async fn keep_running(
         loop {
             tokio::select! {
                 () = &mut end => break,
-                Ok(order) = orders.recv() => if order == Signal::TERM { return Ok(()) },
+                Some(order) = next_order(&mut orders) => if order == Signal::TERM { return Ok(()) },
             }
         }
         pause = (pause * 2).min(PAUSE.1);
+    }
+}
+
+/// The next signal for the process; `None`: there will be no more. Signals that came faster than they were taken are left out, and the
+/// oldest that is left is the next: `Lagged` as an answer would end the waiting of the caller's `select!`.
+async fn next_order(orders: &mut broadcast::Receiver<Signal>) -> Option<Signal> {
+    loop {
+        match orders.recv().await {
+            Ok(order) => return Some(order),
+            Err(broadcast::error::RecvError::Lagged(_)) => {}
+            Err(broadcast::error::RecvError::Closed) => return None,
+        }
     }
 }
 
@@ -269,5 +281,18 @@ mod tests {
         assert_eq!(Next::after(exit(DEAD), false, true), Next::Start, "its name was still taken");
         assert_eq!(Next::after(exit(1), false, true), Next::Fail(1), "it has never served");
         assert_eq!(Next::after(exit(78), false, false), Next::Fail(78), "the configuration was changed");
+    }
+
+    /// A burst of signals must not make the supervisor deaf until its process ends.
+    #[tokio::test]
+    async fn signals_after_a_burst_arrive() {
+        let (sender, mut orders) = broadcast::channel(2);
+        for order in [Signal::HUP, Signal::HUP, Signal::HUP, Signal::TERM] {
+            sender.send(order).unwrap();
+        }
+        assert_eq!(next_order(&mut orders).await, Some(Signal::HUP));
+        assert_eq!(next_order(&mut orders).await, Some(Signal::TERM));
+        drop(sender);
+        assert_eq!(next_order(&mut orders).await, None);
     }
 }

@@ -34,8 +34,7 @@ impl Hep {
             "A capture server, as Homer, that is sent a copy of each SIP message in HEP version 3: `udp:` and its address, usually port 9060. Off without it. The copies are whole and in the clear, those of TLS connections, too.",
         );
         // `Secret` has a `Debug` that hides it, as this configuration is compared and may be shown.
-        let password: Option<Box<str>> =
-            section.optional("password", "The password that the capture server expects.");
+        let password = section.secret("password", "The password that the capture server expects.");
         let hep = Hep {
             server: server.map(|server| server.address),
             capture_id: section.key_in(

@@ -243,7 +243,7 @@ impl Config {
     /// Keys that differ and need a restart; all others are taken over by a reload.
     /// Each entry has its counterpart in [`keeping`](Config::keeping): a key in one of the two alone would be
     /// reported and yet change, or be ignored in silence. A whole section is named where all of it needs a
-    /// restart; `http.listen` stands for the proxies of `[http]`, too.
+    /// restart.
     pub fn needs_restart(&self, new: &Config) -> Vec<&'static str> {
         let differ = [
             ("server.data", self.server.data != new.server.data),
@@ -259,7 +259,9 @@ impl Config {
             ("sip.websocket_proxies", self.sip.websocket_proxies != new.sip.websocket_proxies),
             ("tls", self.tls != new.tls),
             ("acme", self.acme != new.acme),
-            ("http.listen", self.http != new.http),
+            ("http.listen", self.http.listen != new.http.listen),
+            ("http.trusted_proxies", self.http.trusted_proxies != new.http.trusted_proxies),
+            ("http.forwarded_header", self.http.forwarded != new.http.forwarded),
             ("rest.listen", self.rest != new.rest),
             ("console.listen", self.console.listen != new.console.listen),
             ("log.format", self.log.format != new.log.format),

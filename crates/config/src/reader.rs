@@ -162,6 +162,18 @@ impl<'a> Section<'_, 'a> {
         self.take(name)
     }
 
+    /// A text that is a secret: as [`optional`](Self::optional), but no mistake shows its value.
+    pub(super) fn secret(&mut self, name: &'static str, doc: &'static str) -> Option<Box<str>> {
+        let expected = <Box<str> as Value>::EXPECTED;
+        self.document(name, expected.into(), None, doc);
+        let value = self.remove(name)?;
+        let read = Value::read(value.get_ref());
+        if read.is_none() {
+            self.mistake(name, format!("`{name}` is of another kind"), expected);
+        }
+        read
+    }
+
     /// An array; each entry's mistake has its own place.
     pub(super) fn list<T: Value>(
         &mut self,
@@ -276,14 +288,28 @@ impl<'a> Section<'_, 'a> {
         read
     }
 
-    /// The mistake of a value of another kind, with the first 60 characters of it.
-    /// Not for keys of tables ([`tables`](Self::tables)); a secret that is the value of a simple key and no
-    /// text is shown.
+    /// The mistake of a value of another kind, with the first 60 characters of it, without the user information of URLs.
+    /// Not for keys of tables ([`tables`](Self::tables)) nor for secrets ([`secret`](Self::secret)).
     fn not(&mut self, name: &str, value: &Spanned<DeValue<'_>>, expected: &str) {
-        let written: String = self.reader.text[value.span()].chars().take(60).collect();
+        // Before it is cut: the `@` may stand beyond the end.
+        let written: String = without_user_info(&self.reader.text[value.span()]).chars().take(60).collect();
         let what = format!("`{name}` is {written}");
         self.reader.mistakes.push(Mistake::at(self.reader.text, &value.span(), what, expected.into()));
     }
+}
+
+/// The text with `***` in the place of what stands between the scheme and the host of its URLs, which may be a password (RFC 3986 §3.2.1).
+fn without_user_info(text: &str) -> String {
+    let mut parts = text.split("://");
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for rest in parts {
+        // An `@` in a path hides more than it must. A password may hold any other character by mistake.
+        let end = rest.find(['"', '\'', '\n']).unwrap_or(rest.len());
+        let from = rest[..end].rfind('@').unwrap_or(0);
+        shown += if from > 0 { "://***" } else { "://" };
+        shown += &rest[from..];
+    }
+    shown
 }
 
 /// The parser's error as a mistake.

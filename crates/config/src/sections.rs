@@ -83,8 +83,8 @@ pub struct Sip {
     pub authenticate_calls: bool,
     /// `None`: `contacts` where chat is on, else `accounts`.
     pub watching: Option<WatchPolicy>,
-    /// The shortest registration. `min_expires` ≤ `default_expires` ≤ `max_expires`; parts of a second are
-    /// dropped where they are used, as SIP counts in seconds.
+    /// The shortest registration. `min_expires` ≤ `default_expires` ≤ `max_expires`, all of whole seconds, as SIP
+    /// counts in them.
     pub min_expires: Duration,
     /// The longest registration; longer ones are cut to it.
     pub max_expires: Duration,
@@ -337,6 +337,12 @@ fn read_expires(section: &mut Section<'_, '_>) -> (Duration, Duration, Duration)
     } else if !(min..=max).contains(&default) {
         let expected = format!("{} to {}, as `min_expires` and `max_expires` say", min.show(), max.show());
         section.mistake("default_expires", format!("`default_expires` is {}", default.show()), expected);
+    }
+    for (name, value) in [("min_expires", min), ("default_expires", default), ("max_expires", max)] {
+        // SIP counts in seconds (RFC 3261 §20.19): the rest would be dropped.
+        if value.subsec_nanos() != 0 {
+            section.mistake(name, format!("`{name}` is {}", value.show()), "whole seconds");
+        }
     }
     (min, default, max)
 }

@@ -49,7 +49,9 @@ impl Value for Address {
         // Schemes differ by purpose (mailto, xmpp, https, tel), so any will do; the rest stands in XML as it
         // is, without a space or control character.
         let (scheme, rest) = text.split_once(':')?;
-        let is_scheme = !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        // RFC 3986 §3.1.
+        let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
         let is_plain = !rest.is_empty() && rest.chars().all(|c| !c.is_control() && !c.is_whitespace());
         (is_scheme && is_plain).then(|| Address(text.into()))
     }
@@ -135,7 +137,7 @@ mod tests {
 
     #[test]
     fn services_and_contacts_are_read() {
-        let text = "[xmpp.contacts]\nabuse = [\"mailto:abuse@example.net\", \"xmpp:abuse@example.net\"]\n\
+        let text = "[xmpp.contacts]\nabuse = [\"mailto:abuse@example.net\", \"web+abuse:abuse@example.net\"]\n\
                     [[xmpp.services]]\ntype = \"turn\"\nhost = \"turn.example.net\"\nport = 3478\nsecret = \"s\"\n\
                     [[xmpp.services]]\ntype = \"stun\"\nhost = \"2001:db8::1\"\ntransport = \"udp\"\n";
         let xmpp = parse(text).unwrap().xmpp;

@@ -300,6 +300,19 @@ fn every_kind_of_value_is_taken_over() {
 }
 
 #[test]
+fn a_restart_is_named_for_the_key_of_http_that_differs() {
+    let old = Config::default();
+    let (new, ..) = read_all("[http]\ntrusted_proxies = [\"10.0.0.0/8\"]\n", None);
+    assert_eq!(old.needs_restart(&new), ["http.trusted_proxies"]);
+}
+
+#[test]
+fn times_of_registrations_are_whole_seconds() {
+    let told = mistakes("[sip]\nmin_expires = \"1500ms\"\n").join("\n");
+    assert!(told.contains("`min_expires` is \"1500ms\"; expected whole seconds"), "{told}");
+}
+
+#[test]
 fn a_reload_knows_what_needs_a_restart() {
     let old = Config::default();
     let text = "[server]\nshards = 77\n[sip]\ndomains = [\"a.test\"]\n[log]\nlevel = \"debug\"\n[limits]\nconnections = 1\n";
@@ -451,4 +464,28 @@ fn a_capture_server_is_reached_by_udp_and_its_password_is_not_shown() {
     assert!(warning.contains("192.0.2.9:9060 in the clear"), "{warning}");
     let expected = "belfry.toml:2:10: `server` is \"tcp:192.0.2.9:9060\"; expected udp: and an address";
     assert_eq!(mistakes("[hep]\nserver = \"tcp:192.0.2.9:9060\"\n"), [expected]);
+}
+
+/// Mistakes reach the terminal and the log.
+#[test]
+fn mistakes_show_no_password() {
+    let base = "[sip]\ndefault_domain = \"a.test\"\n";
+    for (wrong, shown) in [
+        ("[voice]\nauth_token = 4711\n", "`auth_token` is of another kind"),
+        ("[voice]\nmail_password = [\"4711\"]\n", "`mail_password` is of another kind"),
+        ("[hep]\npassword = 4711\n", "`password` is of another kind"),
+        ("[store]\nurl = [\"postgres://a:4711@db.test/x\"]\n", "[\"postgres://***@db.test/x\"]"),
+        (
+            "[voice]\nnumbers = [{ number = 1, url = \"http://a:47@11@b.test/\" }]\n",
+            "{ number = 1, url = \"http://***@b.test/\" }",
+        ),
+        (
+            "[voice]\nnumbers = [{ number = 1, note = \"a long text before it\", url = \"http://user:4711@b.test/\" }]\n",
+            "url = ",
+        ),
+    ] {
+        let told = mistakes(&format!("{base}{wrong}")).join("\n");
+        assert!(told.contains(shown), "{told}");
+        assert!(!told.contains("4711") && !told.contains("47@"), "{told}");
+    }
 }

@@ -180,7 +180,7 @@ impl Voice {
                 .optional("public_url", "Where applications find this node's HTTP: `RecordingUrl` begins with it. `http://` and `http.listen` when not given.")
                 .map(|Base(url)| url),
             account: section.key("account", ACCOUNT.into(), "`AccountSid` of requests to applications, and the first account of the REST interface."),
-            auth_token: section.optional(
+            auth_token: section.secret(
                 "auth_token",
                 "That account's token, and the secret that signs requests to applications (`X-Twilio-Signature`). Without it the token is made at the first start of the REST interface, and signs them.",
             ),
@@ -283,7 +283,7 @@ fn read_mail(section: &mut Section<'_, '_>) -> Option<MailRelay> {
         "How the relay is spoken with: `tls` from the first byte (port 465), `starttls` (port 587), or `none`.",
     );
     let user: Option<Box<str>> = section.optional("mail_user", "Name by which the relay knows this server.");
-    let password: Option<Box<str>> = section.optional("mail_password", "Password of `mail_user`.");
+    let password = section.secret("mail_password", "Password of `mail_user`.");
     // A wrapper around an option, so that a default of "none" has the same kind as a value.
     let MailAddress(sender) = section
         .optional(

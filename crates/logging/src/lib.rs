@@ -45,6 +45,15 @@ pub fn init(log: &Log) -> anyhow::Result<Logging> {
     Ok(Logging { level })
 }
 
+/// Checks what [`Logging::reload`] would apply.
+///
+/// # Errors
+/// A level that is none.
+pub fn check(log: &Log) -> anyhow::Result<()> {
+    filter(&log.level)?;
+    Ok(())
+}
+
 impl Logging {
     /// The format stays what it was.
     pub fn reload(&self, log: &Log) -> anyhow::Result<()> {

@@ -37,7 +37,9 @@ use crate::limits;
 /// Connections the kernel may hold until we accept them; it takes `net.core.somaxconn` if that is less.
 const BACKLOG: i32 = 4096;
 
-/// A vanished host is noticed after silence of the first and then six probes of the second.
+/// A host that has vanished is noticed after silence of the first, a probe, and the second: after 135 seconds. Linux ends a connection whose
+/// peer has been silent for longer than `UNACKNOWLEDGED` when the first probe has had no answer (tcp(7), `TCP_USER_TIMEOUT`); the number
+/// of probes counts where that option is missing.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(120);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(15);
 

@@ -57,6 +57,10 @@ struct Current {
     stamps: Stamps,
 }
 
+/// The certificate and keys as [`Tls::read_again`] has read them.
+#[derive(Debug)]
+pub struct FreshTls(Current);
+
 /// When each file was last changed, and its length.
 type Stamps = [Option<(SystemTime, u64)>; 3];
 
@@ -90,9 +94,20 @@ impl Tls {
 
     /// Reads the files again; on any problem everything stays as it was.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let fresh = read(&self.files(), &self.tickets)?;
+        self.read_again().map(|fresh| self.apply(fresh))
+    }
+
+    /// Reads the files again for [`apply`](Self::apply), and changes nothing yet.
+    ///
+    /// # Errors
+    /// A file that cannot be used.
+    pub fn read_again(&self) -> Result<FreshTls, TlsError> {
+        read(&self.files(), &self.tickets).map(FreshTls)
+    }
+
+    /// Shows on new connections what was read.
+    pub fn apply(&self, FreshTls(fresh): FreshTls) {
         *self.current.write().expect("nothing panics while it holds this lock") = fresh;
-        Ok(())
     }
 
     /// Shows another certificate on new connections from now on; on any problem everything stays as it was.

@@ -10,6 +10,7 @@ use stdx::wheel::Wheel;
 
 use crate::interface::{Aor, KeepRefused, Push, ShardAddress, WaitingMessage};
 use crate::limits;
+use crate::owned_buckets::ReadFailed;
 use crate::router::{Effect, Router};
 
 pub(crate) struct MessageQueue {
@@ -171,12 +172,13 @@ impl Router {
         }
     }
 
-    /// The answer to `Effect::LoadKept`: all that is kept, oldest first.
+    /// The answer to `Effect::LoadKept`: all that is kept, oldest first. A read that failed says nothing about what is kept: the count
+    /// stays, so that the next REGISTER asks again.
     pub fn handle_kept(
         &mut self,
         now: Instant,
         aor: &str,
-        messages: Vec<WaitingMessage>,
+        messages: Result<Vec<WaitingMessage>, ReadFailed>,
         out: &mut Vec<Effect>,
     ) {
         let hash = self.kept.hash(aor);
@@ -185,6 +187,10 @@ impl Router {
             return;
         };
         let (edge, written) = (*edge, *written);
+        let Ok(messages) = messages else {
+            self.kept.deliveries.remove(&hash);
+            return;
+        };
         let oldest = now - limits::LONGEST_KEPT;
         let (fresh, stale): (Vec<_>, Vec<_>) =
             messages.into_iter().partition(|message| message.sent_at >= oldest);

@@ -132,7 +132,7 @@ fn list(context: &Context<'_>) -> Result<Answer, Fault> {
     let conference = conference(context)?;
     let wanted = |flag: Option<bool>, is: bool| flag.is_none_or(|wanted| wanted == is);
     let (muted, hold, coaching) = (context.flag("Muted"), context.flag("Hold"), context.flag("Coaching"));
-    let mut all = context.state.control.participants(&conference.common.sid);
+    let mut all = context.state.control.participants(&conference.common.sid)?;
     all.retain(|one| wanted(muted, one.muted) && wanted(hold, one.hold) && wanted(coaching, one.coaching));
     let render = |_, one: &Participant| render(Some(context), &conference, one);
     Ok(paging::slice(context, &all, ("participants", "Participant"), render))
@@ -197,7 +197,7 @@ fn kick(context: &Context<'_>) -> Result<Answer, Fault> {
 
 /// Twilio: a label may stand in the place of the call's sid.
 fn find(context: &Context<'_>, conference: &Conference, name: &str) -> Result<Participant, Fault> {
-    let all = context.state.control.participants(&conference.common.sid);
+    let all = context.state.control.participants(&conference.common.sid)?;
     let is = |one: &Participant| one.call_sid == name || (!one.label.is_empty() && one.label == name);
     all.into_iter().find(is).ok_or_else(|| Fault::not_found(name))
 }

@@ -119,8 +119,8 @@ fn update(context: &Context<'_>) -> Result<Answer, Fault> {
 fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
     let queue: Queue = own(context, last(context))?;
     // The calls at the nodes are asked for, as the row has no count of them.
-    if !context.state.control.queue_members(&queue.common.sid).is_empty() {
-        return Err(Fault::new(409, 20409, "Somebody waits in the queue"));
+    if !context.state.control.all_queue_members(&queue.common.sid)?.is_empty() {
+        return Err(Fault::new(409, 20409, "Calls wait in the queue"));
     }
     context.state.remove(Kind::Queue, &queue.common.sid)?;
     Ok(Answer::Nothing)
@@ -129,7 +129,7 @@ fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
 /// The calls in the order of the line.
 fn members(context: &Context<'_>) -> Result<Answer, Fault> {
     let queue: Queue = own(context, last(context))?;
-    let all = context.state.control.queue_members(&queue.common.sid);
+    let all = context.state.control.queue_members(&queue.common.sid)?;
     let render = |index, one: &QueueMember| render_member(Some(context), &queue.common.sid, index, one);
     Ok(paging::slice(context, &all, ("queue_members", "QueueMember"), render))
 }
@@ -138,12 +138,15 @@ fn members(context: &Context<'_>) -> Result<Answer, Fault> {
 fn member(context: &Context<'_>) -> Result<Answer, Fault> {
     let queue: Queue = own(context, context.variables[1])?;
     let name = last(context);
-    let all = context.state.control.queue_members(&queue.common.sid);
-    let index = if name == "Front" {
-        0
+    let control = &context.state.control;
+    let is_front = name == "Front";
+    let all = if is_front {
+        control.all_queue_members(&queue.common.sid)?
     } else {
-        all.iter().position(|one| one.call_sid == name).unwrap_or(all.len())
+        control.queue_members(&queue.common.sid)?
     };
+    let index =
+        if is_front { 0 } else { all.iter().position(|one| one.call_sid == name).unwrap_or(all.len()) };
     // An empty queue has no front either.
     let one = all.get(index).ok_or_else(|| Fault::not_found(name))?;
     Ok(Answer::Item(200, "QueueMember", render_member(Some(context), &queue.common.sid, index, one)))
@@ -172,9 +175,11 @@ fn item(context: &Context<'_>, status: u16, queue: &Queue) -> Answer {
 /// Size and waiting time are those of the moment.
 fn render(context: Option<&Context<'_>>, queue: &Queue) -> Value {
     let path = format!("/Queues/{}", queue.common.sid);
-    // One question to the nodes for each queue of a list: pages are short.
-    let members =
-        context.map_or(Vec::new(), |context| context.state.control.queue_members(&queue.common.sid));
+    // One question to the nodes for each queue of a list: pages are short. The figures are for display: a node that is busy does not
+    // fail the request, which may have made the queue already.
+    let members = context
+        .and_then(|context| context.state.control.queue_members(&queue.common.sid).ok())
+        .unwrap_or_default();
     let now = context.map_or(stdx::Instant::default(), |context| context.state.now());
     let waited: u64 = members.iter().map(|one| now.since(one.enqueued_at).as_secs()).sum();
     let average = waited.checked_div(members.len() as u64).unwrap_or(0);

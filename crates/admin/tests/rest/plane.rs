@@ -68,8 +68,8 @@ impl ControlPlane for Plane {
         self.note(format!("{change:?}"))
     }
 
-    fn participants(&self, _: &str) -> Vec<Participant> {
-        self.participants.lock().unwrap().clone()
+    fn participants(&self, _: &str) -> Result<Vec<Participant>, ControlError> {
+        Ok(self.participants.lock().unwrap().clone())
     }
 
     fn modify_participant(&self, _: &str, call: &str, change: ParticipantChange) -> Result<(), ControlError> {
@@ -84,8 +84,14 @@ impl ControlPlane for Plane {
         self.note(format!("{change:?}"))
     }
 
-    fn queue_members(&self, _: &str) -> Vec<QueueMember> {
-        self.members.lock().unwrap().clone()
+    fn queue_members(&self, _: &str) -> Result<Vec<QueueMember>, ControlError> {
+        self.note("queue members".into())?;
+        Ok(self.members.lock().unwrap().clone())
+    }
+
+    fn all_queue_members(&self, _: &str) -> Result<Vec<QueueMember>, ControlError> {
+        self.note("all queue members".into())?;
+        Ok(self.members.lock().unwrap().clone())
     }
 
     fn dequeue(&self, _: &str, call: Option<&str>, to: Document) -> Result<QueueMember, ControlError> {

@@ -256,6 +256,15 @@ fn queues_show_who_waits_and_let_them_out() {
     let front = world.get(&format!("/Queues/{sid}/Members/Front.json")).json();
     assert_eq!((front["call_sid"].as_str(), front["wait_time"].as_u64()), (Some("CA1"), Some(40)));
     assert_eq!(world.delete(&format!("/Queues/{sid}.json")).fault(), (409, 20409));
+    // A node that cannot say whether calls wait: the queue stays, and no call is called the first.
+    *world.plane.members.lock().unwrap() = Vec::new();
+    for refused in ["", "/Members/Front", "/Members"] {
+        *world.plane.refuses.lock().unwrap() = Some(admin::ControlError::Busy);
+        let path = format!("/Queues/{sid}{refused}.json");
+        let answer = if refused.is_empty() { world.delete(&path) } else { world.get(&path) };
+        assert_eq!(answer.fault(), (429, 20429), "{path}");
+    }
+    *world.plane.members.lock().unwrap() = vec![waits("CA1", 0), waits("CA2", 20)];
     let out = world.post(&format!("/Queues/{sid}/Members/CA2.json"), "Url=http://a/");
     assert_eq!((out.status, out.json()["call_sid"].as_str()), (200, Some("CA2")));
     assert_eq!(world.post(&format!("/Queues/{sid}/Members/Front.json"), "").fault(), (400, 21205));

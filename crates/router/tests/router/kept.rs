@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use router::{Answer, Change, Effect, KeepRefused, Push, Query, WaitingMessage, WriteFailed, limits};
+use router::{
+    Answer, Change, Effect, KeepRefused, Push, Query, ReadFailed, WaitingMessage, WriteFailed, limits,
+};
 
 use crate::support::{World, alice, message, pushes, register, update};
 
@@ -32,7 +34,7 @@ impl World {
 
     fn load(&mut self, messages: Vec<WaitingMessage>) -> Vec<Effect> {
         let mut out = Vec::new();
-        self.router.handle_kept(self.now, A, messages, &mut out);
+        self.router.handle_kept(self.now, A, Ok(messages), &mut out);
         out
     }
 
@@ -95,6 +97,20 @@ fn a_delivery_that_hangs_starts_again_with_a_later_register() {
     world.pass(limits::DELIVERY_PATIENCE.as_secs() + 1);
     assert!(world.come(2));
     assert!(delivered_body(world.load(kept)).is_some());
+}
+
+/// A message is acknowledged when it is on disk, so a database that cannot be read for a moment must not hide it.
+#[test]
+fn messages_that_could_not_be_read_are_asked_for_again_with_the_next_register() {
+    let mut world = World::new();
+    let kept = vec![world.keep("one").unwrap()];
+    assert!(world.come(1));
+    let mut out = Vec::new();
+    world.router.handle_kept(world.now, A, Err(ReadFailed), &mut out);
+    assert_eq!(out, [], "no phone hears that nothing waits");
+    assert_eq!(world.router.counts().kept_messages, 1);
+    assert!(world.come(2));
+    assert_eq!(delivered_body(world.load(kept)).as_deref(), Some("one"));
 }
 
 #[test]

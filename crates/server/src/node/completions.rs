@@ -15,7 +15,7 @@ use control::StoreStatus;
 use farm::agent::FarmEnd;
 use net::clock::Clock;
 use stdx::Instant;
-use store::{Completions, Loaded, StoreError, Ticket, WriteDone};
+use store::{Busy, Completions, Loaded, StoreError, Ticket, WriteDone};
 use tokio::sync::oneshot;
 
 use crate::farm::end_process;
@@ -57,12 +57,22 @@ pub(super) struct Unwritable {
     since: Instant,
 }
 
-/// The requests of parts outside the shards. One that is never answered ends with the node.
+/// The requests of parts outside the shards that the store has taken. One that is never answered ends with the node.
 #[derive(Default)]
 struct Waiting {
     last: u64,
     writes: HashMap<u64, oneshot::Sender<Result<WriteDone, StoreError>>>,
     reads: HashMap<u64, oneshot::Sender<Result<Loaded, StoreError>>>,
+}
+
+impl Waiting {
+    /// Puts the asker into one of the tables, under a new number.
+    fn insert<T>(&mut self, table: impl FnOnce(&mut Self) -> &mut HashMap<u64, T>, asker: T) -> u64 {
+        self.last += 1;
+        let id = self.last;
+        table(self).insert(id, asker);
+        id
+    }
 }
 
 impl StoreCompletions {
@@ -86,25 +96,30 @@ impl StoreCompletions {
         Unwritable { reason: reason.into(), is_of_server: false, since: self.clock.now() }
     }
 
-    /// A ticket for a write, and where its answer will be.
-    /// The entry is taken out by the answer only: a ticket that the store has refused stays until the node
-    /// ends.
-    pub(crate) fn expect_write(&self) -> (Ticket, oneshot::Receiver<Result<WriteDone, StoreError>>) {
+    /// Begins a write: `begin` gives it to the store with the ticket. Returns where its answer will be.
+    ///
+    /// # Errors
+    /// The store's refusal. No answer to the ticket will come, so nothing waits for it.
+    pub(crate) fn begin_write(
+        &self,
+        begin: impl FnOnce(Ticket) -> Result<(), Busy>,
+    ) -> Result<oneshot::Receiver<Result<WriteDone, StoreError>>, Busy> {
         let (sender, receiver) = oneshot::channel();
-        let mut waiting = self.lock();
-        waiting.last += 1;
-        let id = waiting.last;
-        waiting.writes.insert(id, sender);
-        (Ticket { sink: CONTROL, id }, receiver)
+        // Before the store has the ticket: its threads may answer at once.
+        let id = self.lock().insert(|waiting| &mut waiting.writes, sender);
+        begin(Ticket { sink: CONTROL, id }).inspect_err(|Busy| drop(self.lock().writes.remove(&id)))?;
+        Ok(receiver)
     }
 
-    pub(crate) fn expect_read(&self) -> (Ticket, oneshot::Receiver<Result<Loaded, StoreError>>) {
+    /// Begins a read: as [`begin_write`](Self::begin_write).
+    pub(crate) fn begin_read(
+        &self,
+        begin: impl FnOnce(Ticket) -> Result<(), Busy>,
+    ) -> Result<oneshot::Receiver<Result<Loaded, StoreError>>, Busy> {
         let (sender, receiver) = oneshot::channel();
-        let mut waiting = self.lock();
-        waiting.last += 1;
-        let id = waiting.last;
-        waiting.reads.insert(id, sender);
-        (Ticket { sink: CONTROL, id }, receiver)
+        let id = self.lock().insert(|waiting| &mut waiting.reads, sender);
+        begin(Ticket { sink: CONTROL, id }).inspect_err(|Busy| drop(self.lock().reads.remove(&id)))?;
+        Ok(receiver)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
@@ -207,5 +222,32 @@ impl Completions for StoreCompletions {
         // store need.
         drop(failures);
         tracing::error!(%error, "the database could not be written; registrations are answered 503, calls go on");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_the_store_refuses_leaves_nothing_behind() {
+        let completions = StoreCompletions::new(Vec::new(), Clock::new(), false);
+        assert!(completions.begin_write(|_| Err(Busy)).is_err());
+        assert!(completions.begin_read(|_| Err(Busy)).is_err());
+        let waiting = completions.lock();
+        assert_eq!((waiting.writes.len(), waiting.reads.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_request_that_the_store_takes_is_answered_once() {
+        let completions = StoreCompletions::new(Vec::new(), Clock::new(), false);
+        let mut answer = completions
+            .begin_write(|ticket| {
+                completions.complete(ticket.sink, vec![(ticket.id, Ok(WriteDone::Changed { rows: 1 }))]);
+                Ok(())
+            })
+            .expect("it was taken");
+        assert_eq!(answer.try_recv(), Ok(Ok(WriteDone::Changed { rows: 1 })));
+        assert!(completions.lock().writes.is_empty());
     }
 }

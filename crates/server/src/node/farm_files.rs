@@ -71,14 +71,13 @@ impl FarmFiles for UploadRows {
         let now = self.clock.now();
         let common = Common { sid: sid(id), account: owner.to_owned(), created_at: now, updated_at: now };
         let row = UploadedFile { common, node: self.files.node.to_string() }.row();
-        let (ticket, answer) = self.completions.expect_write();
-        let queued = row.map_err(|_| RegisterFault::Database).and_then(|row| {
+        let begun = row.map_err(|_| RegisterFault::Database).and_then(|row| {
             let write = Write::Rest(RestWrite::Insert(Box::new(row)));
-            self.store.write(write, ticket).map_err(|store::Busy| RegisterFault::Database)
+            let begun = self.completions.begin_write(|ticket| self.store.write(write, ticket));
+            begun.map_err(|store::Busy| RegisterFault::Database)
         });
         Box::pin(async move {
-            queued?;
-            match answer.await {
+            match begun?.await {
                 Ok(Ok(_)) => Ok(()),
                 Ok(Err(StoreError::Exists { .. })) => Err(RegisterFault::Taken),
                 Ok(Err(_)) | Err(_) => Err(RegisterFault::Database),
@@ -87,13 +86,11 @@ impl FarmFiles for UploadRows {
     }
 
     fn find(&self, id: &str) -> FarmAnswer<Result<Option<Box<str>>, ReadFault>> {
-        let (ticket, answer) = self.completions.expect_read();
         let read = Read::Rest(RestRead::Sid { kind: UploadedFile::KIND, sid: sid(id).into() });
-        let queued = self.store.read(read, ticket).map_err(|store::Busy| ReadFault::Away);
+        let begun = self.completions.begin_read(|ticket| self.store.read(read, ticket));
         let own = self.files.node.clone();
         Box::pin(async move {
-            queued?;
-            match answer.await {
+            match begun.map_err(|store::Busy| ReadFault::Away)?.await {
                 Ok(Ok(Loaded::Rest(RestLoaded::Row(Some(row))))) => {
                     let file = UploadedFile::from_row(&row).map_err(|_| ReadFault::Broken)?;
                     // "None" for a file of this node, too: its folder is read without a question.

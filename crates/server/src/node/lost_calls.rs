@@ -187,17 +187,16 @@ impl LostCalls {
     }
 
     async fn read(&self, read: Read) -> Result<Loaded, StoreError> {
-        let (ticket, answer) = self.desk.expect_read();
-        self.store.read(read, ticket).map_err(|store::Busy| StoreError::Closed)?;
+        let begun = self.desk.begin_read(|ticket| self.store.read(read, ticket));
+        let answer = begun.map_err(|store::Busy| StoreError::Closed)?;
         answer.await.unwrap_or(Err(StoreError::Closed))
     }
 
     /// The outcome is waited for by [`written`], so that a page is one commit.
     fn write(&self, row: Row) -> Result<Written, StoreError> {
-        let (ticket, answer) = self.desk.expect_write();
         let write = Write::Rest(RestWrite::Replace(Box::new(row)));
-        self.store.write(write, ticket).map_err(|store::Busy| StoreError::Closed)?;
-        Ok(answer)
+        let begun = self.desk.begin_write(|ticket| self.store.write(write, ticket));
+        begun.map_err(|store::Busy| StoreError::Closed)
     }
 }
 

@@ -216,18 +216,25 @@ impl Node {
         self.board.shards().iter().all(|shard| shard.contexts == 0)
     }
 
-    /// A new configuration file: what can change while running does.
+    /// A new configuration file: what can change while running does, or nothing.
     ///
     /// # Errors
-    /// As [`replan`](Self::replan), or a certificate that cannot be read.
+    /// As [`replan`](Self::replan), or a certificate that cannot be read; all stays as it was then.
     pub fn reconfigure(&mut self, config: Config) -> Result<()> {
+        let certificate = self.tls.as_ref().map(|tls| tls.read_again()).transpose()?;
         // Parts that need a restart stay as they are, so that every later use of `config` is of what really
         // runs.
-        self.shared.config = config.keeping(&self.shared.config);
-        if let Some(tls) = &self.tls {
-            tls.reload()?;
+        let new = config.keeping(&self.shared.config);
+        // The plan is made of it. It fails before a shard has heard of anything.
+        let old = std::mem::replace(&mut self.shared.config, new);
+        if let Err(error) = self.replan() {
+            self.shared.config = old;
+            return Err(error);
         }
-        self.replan()
+        if let (Some(tls), Some(certificate)) = (&self.tls, certificate) {
+            tls.apply(certificate);
+        }
+        Ok(())
     }
 
     /// Deletes old rows, writes down failures that are counted, and reads a certificate that has changed.

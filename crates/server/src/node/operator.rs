@@ -220,12 +220,8 @@ impl Operator {
         }
         let answer = {
             let node = self.node.borrow();
-            let (ticket, answer) = node.desk.expect_write();
             // A database that is too busy to be tried is being written.
-            if node.store.write(Write::Probe { at: now }, ticket).is_err() {
-                return None;
-            }
-            answer
+            node.desk.begin_write(|ticket| node.store.write(Write::Probe { at: now }, ticket)).ok()?
         };
         match answer.await {
             Ok(Err(error)) => Some(self.node.borrow().desk.unwritable(&error)),
@@ -415,8 +411,11 @@ impl Control for Operator {
         let old = node.shared.config.clone();
         let new = old.reload().map_err(|error| error.to_string())?;
         let needs_restart = old.needs_restart(&new).into_iter().map(Box::from).collect();
-        self.logging.reload(&new.log).map_err(|error| error.to_string())?;
+        // All is checked before any of it changes: a reload that fails changes nothing.
+        logging::check(&new.log).map_err(|error| error.to_string())?;
+        let log = new.log.clone();
         node.reconfigure(new).map_err(|error| format!("{error:#}"))?;
+        self.logging.reload(&log).map_err(|error| error.to_string())?;
         self.certificates.handle_config(&node.shared.config);
         self.console.reconfigure(&node.shared.config);
         Ok(Reloaded { needs_restart })
@@ -537,9 +536,8 @@ impl Control for Operator {
         }
         let answer = {
             let node = self.node.borrow();
-            let (ticket, answer) = node.desk.expect_read();
-            node.store.read(read, ticket).map_err(|store::Busy| StoreError::Closed)?;
-            answer
+            let begun = node.desk.begin_read(|ticket| node.store.read(read, ticket));
+            begun.map_err(|store::Busy| StoreError::Closed)?
         };
         answer.await.unwrap_or(Err(StoreError::Closed))
     }
@@ -549,9 +547,8 @@ impl Control for Operator {
         let (notice, aliases) = (Notice::of(&write), self.aliases_of(&write).await);
         let answer = {
             let node = self.node.borrow();
-            let (ticket, answer) = node.desk.expect_write();
-            node.store.write(write, ticket).map_err(|store::Busy| StoreError::Closed)?;
-            answer
+            let begun = node.desk.begin_write(|ticket| node.store.write(write, ticket));
+            begun.map_err(|store::Busy| StoreError::Closed)?
         };
         let done = answer.await.unwrap_or(Err(StoreError::Closed))?;
         if let Some(notice) = &notice {

@@ -71,7 +71,13 @@ impl Plane {
     }
 
     /// The answer of the node that has the object: this one or another of the farm. Lists are joined of all nodes' parts.
+    /// A node that does not answer is left out of a list.
     fn ask(&self, request: LiveRequest) -> Result<LiveAnswer, ControlError> {
+        self.ask_nodes(request, false)
+    }
+
+    /// As [`ask`](Self::ask); with `needs_all` a list without a node's part is `Busy`.
+    fn ask_nodes(&self, request: LiveRequest, needs_all: bool) -> Result<LiveAnswer, ControlError> {
         let is_list = request.is_list();
         let own = self.live.perform(request.clone());
         match (&self.farm, own) {
@@ -79,7 +85,7 @@ impl Plane {
             // An object is at one node only: its answer is complete.
             (Some(_), Ok(answer)) if !is_list => Ok(answer),
             (Some(farm), own @ (Ok(_) | Err(ControlError::NotFound | ControlError::Unsupported(_)))) => {
-                self.ask_farm(farm, request, own)
+                self.ask_farm(farm, request, own, needs_all)
             }
             // A refusal by the object itself (`Invalid`, `NotLive`, …), or a busy shard here: other nodes could
             // not say more.
@@ -94,6 +100,7 @@ impl Plane {
         farm: &FarmRequester,
         request: LiveRequest,
         own: Result<LiveAnswer, ControlError>,
+        needs_all: bool,
     ) -> Result<LiveAnswer, ControlError> {
         let request = control::Request::Live(Box::new(request));
         // On a thread of the blocking pool, where a handler of REST waits.
@@ -115,7 +122,16 @@ impl Plane {
         }
         match all {
             Err(ControlError::NotFound) if !is_complete => Err(ControlError::Busy),
+            Ok(_) if needs_all && !is_complete => Err(ControlError::Busy),
             all => all,
+        }
+    }
+
+    /// The calls of a queue; with `needs_all` of every node or none.
+    fn members(&self, queue: &str, needs_all: bool) -> Result<Vec<QueueMember>, ControlError> {
+        match self.ask_nodes(LiveRequest::QueueMembers { queue: queue.to_owned() }, needs_all) {
+            Ok(LiveAnswer::Members(all)) => Ok(all),
+            answer => none_unless_busy(answer),
         }
     }
 
@@ -132,6 +148,15 @@ impl Plane {
             attributes.iter().map(|(name, value)| format!(" {name}=\"{}\"", escape(value))).collect();
         let dial = format!("<Response><Dial><Conference{attributes}>{name}</Conference></Dial></Response>");
         Ok(Document::Inline(dial))
+    }
+}
+
+/// The list that stands for another answer. A conference or queue that no node has in memory, or a node without voice, has no members; a
+/// node that is too busy to say may have some.
+fn none_unless_busy<T>(answer: Result<LiveAnswer, ControlError>) -> Result<Vec<T>, ControlError> {
+    match answer {
+        Err(ControlError::Busy) => Err(ControlError::Busy),
+        _ => Ok(Vec::new()),
     }
 }
 
@@ -214,10 +239,10 @@ impl ControlPlane for Plane {
         self.ask(LiveRequest::ChangeConference { conference: sid.to_owned(), change }).map(drop)
     }
 
-    fn participants(&self, conference: &str) -> Vec<Participant> {
+    fn participants(&self, conference: &str) -> Result<Vec<Participant>, ControlError> {
         match self.ask(LiveRequest::Participants { conference: conference.to_owned() }) {
-            Ok(LiveAnswer::Participants(all)) => all,
-            _ => Vec::new(),
+            Ok(LiveAnswer::Participants(all)) => Ok(all),
+            answer => none_unless_busy(answer),
         }
     }
 
@@ -231,19 +256,25 @@ impl ControlPlane for Plane {
         self.ask(LiveRequest::ChangeParticipant { conference, call, change }).map(drop)
     }
 
-    fn queue_members(&self, queue: &str) -> Vec<QueueMember> {
-        match self.ask(LiveRequest::QueueMembers { queue: queue.to_owned() }) {
-            Ok(LiveAnswer::Members(all)) => all,
-            _ => Vec::new(),
-        }
+    fn queue_members(&self, queue: &str) -> Result<Vec<QueueMember>, ControlError> {
+        self.members(queue, false)
+    }
+
+    fn all_queue_members(&self, queue: &str) -> Result<Vec<QueueMember>, ControlError> {
+        self.members(queue, true)
     }
 
     fn dequeue(&self, queue: &str, call: Option<&str>, to: Document) -> Result<QueueMember, ControlError> {
         // Of the callers at all nodes one is the first.
         // The lists of all nodes are one, in the order of waiting; between the list and the request the caller
         // may have left, then the answer is `NotFound`.
-        let first = || self.queue_members(queue).into_iter().next().map(|member| member.call_sid);
-        let call = call.map(str::to_owned).or_else(first).ok_or(ControlError::NotFound)?;
+        let call = match call {
+            Some(call) => call.to_owned(),
+            None => {
+                let first = self.all_queue_members(queue)?.into_iter().next();
+                first.ok_or(ControlError::NotFound)?.call_sid
+            }
+        };
         let request = LiveRequest::Dequeue { queue: queue.to_owned(), call: Some(call), to };
         match self.ask(request)? {
             LiveAnswer::Members(all) => all.into_iter().next().ok_or(ControlError::NotFound),

@@ -60,8 +60,8 @@ impl Record {
     /// Writes and waits. A store that takes nothing now counts as closed.
     /// Waiting blocks the thread; handlers of REST run on the blocking pool.
     fn put(&self, write: Write) -> Result<WriteDone, StoreError> {
-        let (ticket, answer) = self.desk.expect_write();
-        self.store.write(write, ticket).map_err(|store::Busy| StoreError::Closed)?;
+        let begun = self.desk.begin_write(|ticket| self.store.write(write, ticket));
+        let answer = begun.map_err(|store::Busy| StoreError::Closed)?;
         answer.blocking_recv().unwrap_or(Err(StoreError::Closed))
     }
 
@@ -78,8 +78,8 @@ impl Record {
 
 impl Repository for Record {
     fn read(&self, read: Read) -> Result<Loaded, StoreError> {
-        let (ticket, answer) = self.desk.expect_read();
-        self.store.read(read, ticket).map_err(|store::Busy| StoreError::Closed)?;
+        let begun = self.desk.begin_read(|ticket| self.store.read(read, ticket));
+        let answer = begun.map_err(|store::Busy| StoreError::Closed)?;
         answer.blocking_recv().unwrap_or(Err(StoreError::Closed))
     }
 

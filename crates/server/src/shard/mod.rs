@@ -352,7 +352,10 @@ impl Shard {
                 note_certified(&mut self.parts.endpoint, &mut certified);
             }
             ShardMessage::Transmit { mut transmit, from } => {
-                transmit.report = transmit.report.and_then(|report| self.reports.mark(report, from));
+                let (map, view) = (&self.parts.map, self.farm.as_ref().and_then(farm::FarmAdapter::view));
+                let is_reachable = |shard| map.has(shard) || view.is_some_and(|view| view.has(shard));
+                transmit.report =
+                    transmit.report.and_then(|report| self.reports.mark(report, from, is_reachable));
                 self.io.send(transmit);
             }
             ShardMessage::SendFailed(report) => self.parts.endpoint.handle_send_failed(now, report, effects),

@@ -6,7 +6,7 @@
 
 use cluster::{Bucket, Epoch};
 use logging::sign_in_failures::{Failure, Service};
-use router::{AskId, Push, Query, ShardAddress};
+use router::{AskId, Push, Query, ReadFailed, ShardAddress};
 use sip::endpoint::{Endpoint, EndpointEffect, EndpointOutbox, StoreUnavailable};
 use sip::transport::Transmit;
 use stdx::Instant;
@@ -199,8 +199,14 @@ impl Shard {
             let Some(result) = buckets::take_loaded(self, now, ticket, result) else { continue };
             if let Some(aor) = self.reads.take_kept(ticket) {
                 let messages = match result {
-                    Ok(Loaded::KeptMessages(messages)) => messages.into_iter().map(kept_for_router).collect(),
-                    _ => Vec::new(),
+                    Ok(Loaded::KeptMessages(messages)) => {
+                        Ok(messages.into_iter().map(kept_for_router).collect())
+                    }
+                    Ok(_) => Err(ReadFailed),
+                    Err(error) => {
+                        tracing::error!(%error, "kept messages could not be read; the next REGISTER of their address tries again");
+                        Err(ReadFailed)
+                    }
                 };
                 self.parts.router.handle_kept(now, &aor, messages, &mut self.scratch.router_effects);
                 continue;
@@ -271,8 +277,11 @@ impl Shard {
             }
             router::Effect::LoadKept { aor } => {
                 if let Err(aor) = self.reads.read_kept(aor) {
+                    tracing::warn!(
+                        "the database is too busy to read kept messages; the next REGISTER of their address tries again"
+                    );
                     let effects = &mut self.scratch.router_effects;
-                    self.parts.router.handle_kept(now, &aor, Vec::new(), effects);
+                    self.parts.router.handle_kept(now, &aor, Err(ReadFailed), effects);
                 }
             }
         }

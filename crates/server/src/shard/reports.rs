@@ -20,29 +20,41 @@ const SHARDS: usize = (MARK >> PLACE_BITS) as usize;
 #[derive(Default)]
 pub(super) struct ReportMarks {
     shards: Vec<ShardAddress>,
+    /// The place at which the search for one of a life that is over begins. It goes round, so that a place is given away long after
+    /// the last report of its old shard.
+    next: usize,
 }
 
 impl ReportMarks {
-    /// The report of a message that another shard sends for shard `from`.
-    pub(super) fn mark(&mut self, report: TransmitId, from: ShardAddress) -> Option<TransmitId> {
+    /// The report of a message that another shard sends for shard `from`. `is_reachable` is false for shards of lives that are over: new
+    /// shards get their places once all are taken.
+    pub(super) fn mark(
+        &mut self,
+        report: TransmitId,
+        from: ShardAddress,
+        is_reachable: impl Fn(ShardAddress) -> bool,
+    ) -> Option<TransmitId> {
         // The place needs the bits itself; a report without a mark would end another transaction.
         if report.0 & MARK != 0 {
             return None;
         }
         // A short list: shards for which this one has a connection.
         let known = self.shards.iter().position(|shard| *shard == from);
-        let place = known.or_else(|| self.insert(from))?;
+        let place = known.or_else(|| self.insert(from, is_reachable))?;
         Some(TransmitId(report.0 | (place as u64 + 1) << PLACE_BITS))
     }
 
-    fn insert(&mut self, from: ShardAddress) -> Option<usize> {
-        // Entries are never removed, as reports under way may name them; so lives that are over use up places,
-        // too.
-        if self.shards.len() == SHARDS {
-            return None;
+    fn insert(&mut self, from: ShardAddress, is_reachable: impl Fn(ShardAddress) -> bool) -> Option<usize> {
+        // Entries stay while there is room, as reports under way may name them.
+        if self.shards.len() < SHARDS {
+            self.shards.push(from);
+            return Some(self.shards.len() - 1);
         }
-        self.shards.push(from);
-        Some(self.shards.len() - 1)
+        let mut places = (self.next..SHARDS).chain(0..self.next);
+        let place = places.find(|place| !is_reachable(self.shards[*place]))?;
+        self.shards[place] = from;
+        self.next = (place + 1) % SHARDS;
+        Some(place)
     }
 
     /// The shard whose report it is, `None` for one's own, and the report as that shard knows it.
@@ -66,10 +78,10 @@ mod tests {
         let report = TransmitId(0xdead_beef_0000_1234);
         for (life, shard) in [(0, 0), (0, 1), (70_000, 1), (0, 255)] {
             let shard = ShardAddress::new(Life(life), shard);
-            let marked = marks.mark(report, shard).expect("a small place");
+            let marked = marks.mark(report, shard, |_| true).expect("a small place");
             assert_ne!(marked, report);
             assert_eq!(marks.unmark(marked), (Some(shard), report));
-            assert_eq!(marks.mark(report, shard), Some(marked));
+            assert_eq!(marks.mark(report, shard, |_| true), Some(marked));
         }
         assert_eq!(marks.unmark(report), (None, report));
     }
@@ -77,11 +89,26 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_not_reported() {
         let mut marks = ReportMarks::default();
-        assert_eq!(marks.mark(TransmitId(1 << 23), ShardAddress::default()), None);
+        assert_eq!(marks.mark(TransmitId(1 << 23), ShardAddress::default(), |_| true), None);
         for life in 0..511 {
-            let marked = marks.mark(TransmitId(1), ShardAddress::new(Life(life), 0)).expect("room");
+            let marked = marks.mark(TransmitId(1), ShardAddress::new(Life(life), 0), |_| true).expect("room");
             assert_eq!(marks.unmark(marked).1, TransmitId(1));
         }
-        assert_eq!(marks.mark(TransmitId(1), ShardAddress::new(Life(511), 0)), None);
+        assert_eq!(marks.mark(TransmitId(1), ShardAddress::new(Life(511), 0), |_| true), None);
+    }
+
+    /// A node that runs for months sees more lives of its neighbours than there are places.
+    #[test]
+    fn places_of_lives_that_are_over_are_used_again() {
+        let mut marks = ReportMarks::default();
+        for life in 0..2_000 {
+            let shard = ShardAddress::new(Life(life), 0);
+            // One neighbour has never ended.
+            let is_reachable = |shard: ShardAddress| shard.life == Life(7) || shard.life.0 + 2 > life;
+            let marked = marks.mark(TransmitId(1), shard, is_reachable).expect("a place");
+            assert_eq!(marks.unmark(marked), (Some(shard), TransmitId(1)));
+        }
+        assert!(marks.shards.contains(&ShardAddress::new(Life(7), 0)));
+        assert_eq!(marks.shards.len(), SHARDS);
     }
 }

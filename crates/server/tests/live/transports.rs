@@ -158,6 +158,27 @@ fn a_new_certificate_is_shown_after_a_reload_and_old_connections_stay() {
     node.stop();
 }
 
+/// A reload either takes the whole file over or changes nothing, as its message says.
+#[test]
+fn a_reload_whose_certificate_cannot_be_read_changes_nothing() {
+    let place = Place::new("").with_accounts(&["alice"]);
+    let made = net::tls::self_signed(&place.path("own"), &["localhost"]).unwrap();
+    let file = place.path("belfry.toml");
+    let tls = "[tls]\ncertificate = \"own/cert.pem\"\nkey = \"own/key.pem\"\n";
+    let text = std::fs::read_to_string(&file).unwrap() + tls;
+    std::fs::write(&file, &text).unwrap();
+    let mut node = place.start();
+    let mut config = place.config();
+    // Every REGISTER would be answered 423.
+    config.sip.min_expires = std::time::Duration::from_secs(7_200);
+    std::fs::write(&made.certificate, "broken").unwrap();
+    node.reconfigure(config).unwrap_err();
+    // Domains and routes change from time to time: their reload must not bring the refused configuration.
+    node.replan().unwrap();
+    place.udp("alice").register();
+    node.stop();
+}
+
 #[test]
 fn a_retransmission_from_another_port_finds_the_same_transaction() {
     let (place, mut node, mut alice, mut bob) = pair(Udp, Udp);

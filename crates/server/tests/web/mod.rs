@@ -223,7 +223,7 @@ impl ControlPlane for Nothing {
         unreachable!("not signed in")
     }
 
-    fn participants(&self, _: &str) -> Vec<Participant> {
+    fn participants(&self, _: &str) -> Refused<Vec<Participant>> {
         unreachable!("not signed in")
     }
 
@@ -231,7 +231,11 @@ impl ControlPlane for Nothing {
         unreachable!("not signed in")
     }
 
-    fn queue_members(&self, _: &str) -> Vec<QueueMember> {
+    fn queue_members(&self, _: &str) -> Refused<Vec<QueueMember>> {
+        unreachable!("not signed in")
+    }
+
+    fn all_queue_members(&self, _: &str) -> Refused<Vec<QueueMember>> {
         unreachable!("not signed in")
     }
 

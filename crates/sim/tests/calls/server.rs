@@ -229,7 +229,7 @@ impl Server {
                 router::Effect::Presence { .. } => {}
                 router::Effect::ForgetMessage { id, .. } => self.store.retain(|message| message.id != id),
                 router::Effect::LoadKept { aor } => {
-                    self.router.handle_kept(now, &aor, self.store.clone(), &mut more);
+                    self.router.handle_kept(now, &aor, Ok(self.store.clone()), &mut more);
                 }
             }
             self.settle_router(now, more, out);

@@ -424,7 +424,7 @@ impl Nodes {
                 }
                 router::Effect::LoadKept { aor } => {
                     let mut more = Vec::new();
-                    self.members[place].router.handle_kept(self.now, &aor, Vec::new(), &mut more);
+                    self.members[place].router.handle_kept(self.now, &aor, Ok(Vec::new()), &mut more);
                     self.perform_router(place, more);
                 }
                 router::Effect::ForgetBinding { .. } | router::Effect::Presence { .. } => {}

@@ -75,8 +75,8 @@ impl Operator {
             _ => return Err(StoreFailure::Unavailable),
         };
         let notice = Notice::of(&write);
-        let (ticket, answer) = self.desk.expect_write();
-        self.store.write(write, ticket).map_err(|store::Busy| StoreFailure::Unavailable)?;
+        let begun = self.desk.begin_write(|ticket| self.store.write(write, ticket));
+        let answer = begun.map_err(|store::Busy| StoreFailure::Unavailable)?;
         let done = match answer.await {
             Ok(Ok(done)) => done,
             Ok(Err(StoreError::Exists { .. })) => return Ok(Err(AccountRefusal::Exists)),

@@ -165,8 +165,8 @@ impl Operator {
     }
 
     async fn read(&self, read: Read) -> Result<Loaded, ControlError> {
-        let (ticket, answer) = self.desk.expect_read();
-        self.store.read(read, ticket).map_err(|store::Busy| ControlError::Busy)?;
+        let begun = self.desk.begin_read(|ticket| self.store.read(read, ticket));
+        let answer = begun.map_err(|store::Busy| ControlError::Busy)?;
         answer.await.ok().and_then(Result::ok).ok_or(ControlError::Busy)
     }
 
@@ -178,8 +178,8 @@ impl Operator {
     }
 
     async fn write(&self, write: XmppWrite) -> Result<(), ControlError> {
-        let (ticket, answer) = self.desk.expect_write();
-        self.store.write(Write::Xmpp(write), ticket).map_err(|store::Busy| ControlError::Busy)?;
+        let begun = self.desk.begin_write(|ticket| self.store.write(Write::Xmpp(write), ticket));
+        let answer = begun.map_err(|store::Busy| ControlError::Busy)?;
         match answer.await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(store::StoreError::NotFound { .. })) => Err(ControlError::NotFound),

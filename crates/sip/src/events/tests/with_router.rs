@@ -81,7 +81,7 @@ impl Pair {
                 // Chat's, which is not here.
                 router::Effect::Presence { .. } => {}
                 router::Effect::LoadKept { aor } => {
-                    self.router.handle_kept(now, &aor, self.store.clone(), &mut more);
+                    self.router.handle_kept(now, &aor, Ok(self.store.clone()), &mut more);
                 }
             }
             text.push_str(&self.show(out));
