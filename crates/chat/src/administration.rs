@@ -4,6 +4,8 @@
 //! The table [`COMMANDS`] has a function for each; `commands` has the forms and runs the function with the submitted one.
 //! A function checks the form and returns the first step, whose continuation gets the store's reply.
 
+use std::collections::HashSet;
+
 use stdx::Instant;
 use xmpp::sasl::Secret;
 use xmpp::stanza::{Condition, StanzaError};
@@ -89,8 +91,9 @@ fn one(form: &Form) -> Result<Bare, StanzaError> {
 fn many(form: &Form) -> Result<Vec<Bare>, StanzaError> {
     let mut accounts =
         form.of("accountjids").iter().map(|text| account(form, text)).collect::<Result<Vec<_>, _>>()?;
-    // An account that is named twice in a row would fail the second time.
-    accounts.dedup();
+    // An account that is named twice would fail the second time.
+    let mut named = HashSet::new();
+    accounts.retain(|user| named.insert(user.clone()));
     if accounts.len() > limits::ACCOUNTS_AT_ONCE {
         return Err(StanzaError::new(Condition::PolicyViolation, "too many accounts at once"));
     }
