@@ -4,6 +4,7 @@ mod sent;
 mod steps;
 mod text;
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use crate::calls::RecordedCall;
@@ -106,7 +107,9 @@ pub fn scenarios(call: &RecordedCall, file: &[u8], options: &RecordOptions) -> R
     };
     let (caller, callee) = (write(true), write(false));
     notes.extend(notes_of(call));
-    notes.dedup();
+    // Several messages, or both ends, may have the same note.
+    let mut seen = HashSet::new();
+    notes.retain(|note| seen.insert(note.clone()));
     RecordedScenarios { caller, callee, media, notes }
 }
 
