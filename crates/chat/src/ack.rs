@@ -82,6 +82,11 @@ impl PendingAcks {
         AckGuard(self.current)
     }
 
+    /// Goes on with the message of a guard: writes until [`Acks::end`] delay its acknowledgement, too.
+    pub(super) fn resume(&mut self, guard: &AckGuard) {
+        self.current = guard.0;
+    }
+
     /// Returns the message if nothing of it is left to do.
     fn release(&mut self, AckGuard(held): AckGuard) -> Option<HandledMessage> {
         let number = held?;

@@ -6,6 +6,8 @@
 //! reply. The right to run commands was checked before (`HostSettings::admins`); that the accounts are of the
 //! command's domain is checked here, in every function by way of [`account`].
 
+use std::collections::HashSet;
+
 use stdx::Instant;
 use xmpp::sasl::Secret;
 use xmpp::stanza::{Condition, StanzaError};
@@ -95,8 +97,9 @@ fn one(form: &Form) -> Result<Bare, StanzaError> {
 fn many(form: &Form) -> Result<Vec<Bare>, StanzaError> {
     let mut accounts =
         form.of("accountjids").iter().map(|text| account(form, text)).collect::<Result<Vec<_>, _>>()?;
-    // An account that is named twice in a row would fail the second time.
-    accounts.dedup();
+    // An account that is named twice would fail the second time.
+    let mut named = HashSet::new();
+    accounts.retain(|user| named.insert(user.clone()));
     if accounts.len() > limits::ACCOUNTS_AT_ONCE {
         return Err(StanzaError::new(Condition::PolicyViolation, "too many accounts at once"));
     }

@@ -192,7 +192,7 @@ fn ask(iq: &IqRequest<'_>) -> Element {
     let complete = Element::new("complete", ns::COMMANDS);
     let form = Element::new("x", ns::DATA)
         .with("type", "form")
-        .child(Element::new("title", ns::DATA).text("Invite somebody to make an account"))
+        .child(Element::new("title", ns::DATA).text("Invite a person to make an account"))
         .child(field("username", "text-single").with("label", "Username, or any when empty"))
         .child(field("roster-subscription", "boolean").with("label", "Becomes a contact of yours"));
     reply(iq, "executing")
@@ -277,7 +277,7 @@ fn write_invitation(
             host.answer(&iq, Ok(Some(done(command, &token, &invitation, pages.as_deref()))), out);
         }
         Err(_) => {
-            let text = "too many invitations that nobody has used, or they cannot be stored now";
+            let text = "too many unused invitations, or they cannot be stored now";
             host.refuse(&iq, &StanzaError::new(Condition::ResourceConstraint, text), out);
         }
     });

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
-use xmpp::{Bare, Element, Jid, Level, Specification, ns};
+use xmpp::{Bare, Element, Level, Specification, ns};
 
 use super::change_queue::not_written;
 use super::effect::{Change, Load};
@@ -209,15 +209,29 @@ pub(super) struct BookmarksChange {
 
 impl BookmarksChange {
     fn new(wanted: LegacyBookmarks, known: &[KnownRoom]) -> BookmarksChange {
-        let gone = known.iter().map(|(room, _, _)| room).filter(|room| !wanted.contains_key(*room));
-        let gone: Vec<Box<str>> = gone.cloned().collect();
+        // A client may have written a room's address in another form. Items that old clients do not see stay as they are.
+        let rooms = known.iter().filter_map(|(id, _, item)| {
+            let native = item.first()?;
+            to_old(id, native)?;
+            Some((room_of(id)?, id, native))
+        });
+        let mut by_room: BTreeMap<Box<str>, (&Box<str>, &Element)> = BTreeMap::new();
+        let mut gone = Vec::new();
+        for (room, id, native) in rooms {
+            let is_first = wanted.contains_key(&room) && !by_room.contains_key(&room);
+            if is_first {
+                by_room.insert(room, (id, native));
+            } else {
+                gone.push(id.clone());
+            }
+        }
         let changed = wanted.into_iter().filter_map(|(room, old)| {
-            let before = known.iter().find(|(known, _, _)| *known == room);
-            let before = before.and_then(|(_, _, item)| item.first());
-            let payload = to_native(&old, before);
+            let before = by_room.get(&room);
+            let payload = to_native(&old, before.map(|(_, native)| *native));
             // A room that has not changed is not published again: each publication notifies all clients of the account.
-            let is_new = before != Some(&payload);
-            is_new.then_some(Publication { node: ns::BOOKMARKS, id: room, payload, options: BOOKMARKS_NODE })
+            let is_new = before.is_none_or(|(_, native)| **native != payload);
+            let id = before.map_or(room, |(id, _)| (*id).clone());
+            is_new.then_some(Publication { node: ns::BOOKMARKS, id, payload, options: BOOKMARKS_NODE })
         });
         BookmarksChange { changed: changed.collect(), gone }
     }
@@ -442,10 +456,10 @@ fn old_bookmarks_published(
         let all = WriteGroup::new(then);
         if is_new {
             let before = wanted.len();
-            for (room, _, item) in &known {
-                let old = item.first().and_then(|native| to_old(room, native));
-                if let Some(old) = old.filter(|_| !wanted.contains_key(room)) {
-                    wanted.insert(room.clone(), old);
+            for (id, _, item) in &known {
+                let old = item.first().and_then(|native| to_old(id, native));
+                if let (Some(old), Some(room)) = (old, room_of(id)) {
+                    wanted.entry(room).or_insert(old);
                 }
             }
             if wanted.len() > before {
@@ -475,9 +489,14 @@ fn to_native(old: &Element, before: Option<&Element>) -> Element {
         .children(extensions)
 }
 
+/// The address of the room that the item with this id is about, in its normal form. `None`: it is no room's.
+fn room_of(id: &str) -> Option<Box<str>> {
+    Some(Bare::parse(id).ok()?.as_str().into())
+}
+
 /// XEP-0048 from XEP-0402; `None`: the item is no bookmark of a room.
 fn to_old(room: &str, native: &Element) -> Option<Element> {
-    if !native.is("conference", ns::BOOKMARKS) || Jid::parse(room).is_err() {
+    if !native.is("conference", ns::BOOKMARKS) || Bare::parse(room).is_err() {
         return None;
     }
     let is_auto = matches!(native.attr("autojoin"), Some("1" | "true"));

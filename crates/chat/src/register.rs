@@ -125,7 +125,7 @@ fn check(view: &IqView<'_>, iq: &IqRequest<'_>) -> Result<IqReply, StanzaError> 
         return refused(Condition::BadRequest, "username and password are needed");
     };
     if *username != *local {
-        return refused(Condition::NotAllowed, "this is somebody else's username");
+        return refused(Condition::NotAllowed, "this username belongs to another account");
     }
     if password.len() < view.settings.accounts.min_password {
         return refused(Condition::NotAcceptable, "the password is too short");

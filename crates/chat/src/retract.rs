@@ -66,8 +66,8 @@ pub(super) fn retract_archived(
         let Ok(StoreReply::Page(page)) = loaded else { return };
         // §5: only the sender of a message may retract it.
         let is_it = |old: &Element| {
-            let is_his = offline::sender(old).is_some_and(|from| from.bare() == sender);
-            is_his && is_called(old, &id) && !is_stone(old) && retracts(old).is_none()
+            let is_of_sender = offline::sender(old).is_some_and(|from| from.bare() == sender);
+            is_of_sender && is_called(old, &id) && !is_stone(old) && retracts(old).is_none()
         };
         let found = page.stanzas.into_iter().rev().find(|(_, _, old)| is_it(old));
         let Some((id, at, old)) = found else { return };

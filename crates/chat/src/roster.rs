@@ -153,7 +153,7 @@ fn read(iq: &IqRequest<'_>) -> Result<(Bare, RosterAction), StanzaError> {
     };
     let contact = Jid::parse(jid).map_err(|_| StanzaError::from(Condition::JidMalformed))?.bare();
     if contact == iq.from.bare() {
-        return Err(StanzaError::new(Condition::NotAllowed, "nobody is a contact of oneself"));
+        return Err(StanzaError::new(Condition::NotAllowed, "an account cannot be its own contact"));
     }
     // All other values of `subscription` are the server's to set.
     if item.attr("subscription") == Some("remove") {

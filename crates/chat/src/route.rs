@@ -18,16 +18,16 @@ use stdx::slab::Key;
 use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::ack;
+use super::ack::{self, AckGuard};
 use super::archive::ArchiveWriter;
 use super::caps::CapsEffect;
 use super::feature::{IqHandlerFn, IqReply, IqRequest, IqTarget, IqView, find};
 use super::pubsub::{Approval, PubSubEvent};
-use super::user::{AccountState, QueuedWork, too_much_waits, wait_for_account_data};
+use super::user::{AccountState, QueuedWork, refuse_waiting, too_much_waits, wait_for_account_data};
 use super::{Host, Outbox, push};
 use crate::{
     blocking, carbons, connection, iq_effect, last, message_writes, no_account, offline, phones, presence,
-    read_queues, resume, subaddress, user,
+    read_queues, resume, subaddress,
 };
 
 impl Host {
@@ -92,7 +92,7 @@ pub(super) fn handle_element_of_session(
     if let AccountState::Loading(_) = host.user(now, &bare, out).state {
         let work = QueuedWork::FromSession(key, Box::new(element));
         let queued = wait_for_account_data(&mut host.accounts, &bare, work);
-        return queued.unwrap_or_else(|work| user::refuse_waiting(host, now, work, &too_much_waits(), out));
+        return queued.unwrap_or_else(|work| refuse_waiting(host, now, work, &too_much_waits(), out));
     }
     let Ok(to) = stanza::to(&element) else {
         // RFC 6120 §8.3.3.8: the answer goes to the sender, without the address that cannot be one.
@@ -209,7 +209,7 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
     let bare = to.bare();
     if let AccountState::Loading(_) = host.user(now, &bare, out).state {
         let queued = wait_for_account_data(&mut host.accounts, &bare, QueuedWork::Routed(Box::new(element)));
-        return queued.unwrap_or_else(|work| user::refuse_waiting(host, now, work, &too_much_waits(), out));
+        return queued.unwrap_or_else(|work| refuse_waiting(host, now, work, &too_much_waits(), out));
     }
     to_account(host, now, element, out);
 }
@@ -318,6 +318,39 @@ fn message_to(host: &mut Host, now: Instant, from: &Jid, to: &Jid, mut element: 
         return host.refuse(&element, &Condition::ServiceUnavailable.into(), out);
     }
     message_to_account(host, now, &bare, element, out);
+}
+
+/// A message that no phone took goes to the account after all. It is handled when the account has it or it is refused.
+pub(super) fn return_to_account(
+    host: &mut Host,
+    now: Instant,
+    bare: &Bare,
+    message: Element,
+    guard: AckGuard,
+    out: &mut Outbox,
+) {
+    if !matches!(host.user(now, bare, out).state, AccountState::Loading(_)) {
+        returned_to_account(host, now, bare, message, guard, out);
+        return host.forget_user(now, bare);
+    }
+    let work = QueuedWork::Returned(Box::new(message), guard);
+    if let Err(work) = wait_for_account_data(&mut host.accounts, bare, work) {
+        refuse_waiting(host, now, work, &too_much_waits(), out);
+    }
+}
+
+/// The account's data were read.
+pub(super) fn returned_to_account(
+    host: &mut Host,
+    now: Instant,
+    bare: &Bare,
+    message: Element,
+    guard: AckGuard,
+    out: &mut Outbox,
+) {
+    host.pending_acks.resume(&guard);
+    message_to_account(host, now, bare, message, out);
+    host.acks().end(guard, out);
 }
 
 /// A message for the bare address, or a chat message for a resource that is not there (RFC 6121 §8.5.2): to each session whose priority is

@@ -30,8 +30,8 @@ pub(super) fn redirect_detail(
     let is_message = stanza::kind_of(&stanza) == Some(StanzaKind::Message) && stanza::may_be_refused(&stanza);
     let Some(to) = stanza::to(&stanza).ok().flatten().filter(|_| is_message) else { return Some(stanza) };
     // An account whose name has the separator in it goes before.
-    let is_nobody = accounts.is_absent(&to.bare());
-    let Some(whole) = whole(&to).filter(|_| is_nobody) else { return Some(stanza) };
+    let is_absent = accounts.is_absent(&to.bare());
+    let Some(whole) = whole(&to).filter(|_| is_absent) else { return Some(stanza) };
     stanza.set("to", whole.as_str());
     let address = Element::new("address", ADDRESS)
         .with("type", "to")

@@ -10,6 +10,7 @@ use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, ns};
 
 use super::account_memory::AccountMemory;
+use super::ack::AckGuard;
 use super::archive::Archive;
 use super::effect::{AccountData, Effect, Load, StoreReply};
 use super::phones::Phones;
@@ -51,6 +52,8 @@ pub(super) enum QueuedWork {
     FromSession(Key, Box<Element>),
     /// A stanza of another sender.
     Routed(Box<Element>),
+    /// A message for the account that no phone took; it is handled when the guard is released.
+    Returned(Box<Element>, AckGuard),
     /// Something of a feature or of a session that has ended, that is not done when the store cannot be read.
     Job(AccountJob),
 }
@@ -90,7 +93,8 @@ impl Host {
         user
     }
 
-    /// Does the job once the account's data are in memory, now if they are.
+    /// Does the job once the account's data are in memory, now if they are. A job that cannot wait, or whose account cannot
+    /// be read, is dropped: it owns nothing that has to be answered or given back.
     pub(super) fn with_account_data(
         &mut self,
         now: Instant,
@@ -183,6 +187,9 @@ fn account_loaded(host: &mut Host, now: Instant, bare: &Bare, loaded: Option<Sto
                     route::to_account(host, now, *stanza, out);
                 });
             }
+            QueuedWork::Returned(message, guard) => {
+                route::returned_to_account(host, now, bare, *message, guard, out);
+            }
             QueuedWork::Job(job) => job(host, now, out),
         }
     }
@@ -246,6 +253,14 @@ pub(super) fn wait_for_account_data(
     Ok(())
 }
 
+/// True if too much waits for the account's data: further work would be refused.
+pub(super) fn is_waiting_full(accounts: &AccountMemory, bare: &Bare) -> bool {
+    accounts.users.get(bare).is_some_and(|user| match &user.state {
+        AccountState::Loading(waiting) => waiting.len() >= limits::USER_WAITING,
+        AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => false,
+    })
+}
+
 /// The error of work that [`wait_for_account_data`] returned.
 pub(super) fn too_much_waits() -> StanzaError {
     StanzaError::new(Condition::ResourceConstraint, "too much waits for this account: try again later")
@@ -270,6 +285,10 @@ pub(super) fn refuse_waiting(
             Some(_) => presence::refuse(&stanza, error, out),
             None => host.refuse(&stanza, error, out),
         },
+        QueuedWork::Returned(message, guard) => {
+            host.refuse(&message, error, out);
+            host.acks().release(guard, out);
+        }
         QueuedWork::Job(_) => {}
     }
 }

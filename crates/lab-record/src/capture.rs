@@ -81,7 +81,7 @@ pub fn read_capture(file: &[u8]) -> Result<CapturedSip, CaptureError> {
     }
     for (count, what) in [
         (gathered.left_out, "SIP messages beyond the bounds are left out"),
-        (packets.incomplete, "datagrams lack a fragment and are left out"),
+        (packets.incomplete(), "datagrams lack a fragment and are left out"),
         (streams.gaps, "gaps in TCP streams: the messages there are left out"),
         (streams.left_out, "segments of further TCP connections are left out"),
     ] {

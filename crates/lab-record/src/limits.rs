@@ -23,3 +23,6 @@ pub const MAX_STEPS: usize = 2_000;
 pub const MAX_RTP_PACKETS: usize = 90_000;
 /// A pause before a message that is shorter is the time of the machine that was recorded, not the user's (milliseconds).
 pub const MIN_PAUSE: u128 = 50;
+/// Media counts as a call's for that time after the last message of a call with a BYE (milliseconds): what is on its way then.
+/// Later packets to the same addresses are another call's.
+pub const MEDIA_AFTER_BYE: u64 = 1_000;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use media::pcap::Writer;
 
 use crate::calls::RecordedCall;
-use crate::limits::MAX_RTP_PACKETS;
+use crate::limits::{MAX_RTP_PACKETS, MEDIA_AFTER_BYE};
 use crate::message::SipMessage;
 use crate::packets::{PacketReader, Payload};
 use crate::pcap::ip_packets;
@@ -55,13 +55,14 @@ pub(crate) fn streams(call: &RecordedCall, file: &[u8]) -> (Vec<RecordedStream>,
         notes.push("encrypted media (SRTP) is not played: its keys belong to the recorded call".to_owned());
     }
     let mut streams: Vec<(RecordedStream, Writer, usize)> = Vec::new();
-    // Packets before the call are of another one with the same ports. Those after it are not told apart.
+    // Packets before and after the call are of another one with the same ports.
     let from = call.messages.first().map_or(Duration::ZERO, |first| first.at);
+    let until = end_of_media(call);
     let mut reader = PacketReader::default();
     let mut each = |at: Duration, packet: &[u8]| {
         reader.read(packet, &mut |packet| {
             let Payload::Udp(payload) = packet.payload else { return };
-            if at < from || !is_rtp(payload) {
+            if at < from || at > until || !is_rtp(payload) {
                 return;
             }
             let end = |is_of_caller: bool| if is_of_caller { call.caller.ip() } else { call.callee.ip() };
@@ -84,6 +85,13 @@ pub(crate) fn streams(call: &RecordedCall, file: &[u8]) -> (Vec<RecordedStream>,
     let streams =
         streams.into_iter().map(|(stream, writer, _)| RecordedStream { pcap: writer.finish(), ..stream });
     (streams.collect(), notes)
+}
+
+/// The end of the call's media. Of a call whose end is not in the capture, all that follows may be its media.
+fn end_of_media(call: &RecordedCall) -> Duration {
+    let is_over = call.messages.iter().any(|recorded| recorded.message.method() == "BYE");
+    let last = call.messages.last().filter(|_| is_over);
+    last.map_or(Duration::MAX, |last| last.at.saturating_add(Duration::from_millis(MEDIA_AFTER_BYE)))
 }
 
 /// Adds a packet to the stream of its sender and kind, which the first packet begins.

@@ -57,8 +57,8 @@ pub(crate) struct PacketReader {
     fragmented: BTreeMap<FragmentKey, FragmentedDatagram>,
     /// In the order of their first fragments.
     order: VecDeque<FragmentKey>,
-    /// Datagrams of which a part is missing.
-    pub(crate) incomplete: usize,
+    /// Datagrams that were dropped while a part of them was missing.
+    dropped: usize,
 }
 
 /// One fragment, or a whole packet.
@@ -95,7 +95,7 @@ impl PacketReader {
                 && let Some(oldest) = self.order.pop_front()
             {
                 self.fragmented.remove(&oldest);
-                self.incomplete += 1;
+                self.dropped += 1;
             }
             self.order.push_back(fragment.key);
         }
@@ -113,6 +113,11 @@ impl PacketReader {
         }
         self.order.retain(|key| *key != fragment.key);
         self.fragmented.remove(&fragment.key).map(|datagram| datagram.begin)
+    }
+
+    /// The number of datagrams of which a part is missing, at the end of the capture.
+    pub(crate) fn incomplete(&self) -> usize {
+        self.dropped + self.fragmented.len()
     }
 }
 
@@ -309,7 +314,8 @@ mod tests {
         let mut reader = PacketReader::default();
         let heads: Vec<Vec<u8>> = (0..200).map(|number| v4(&whole[..40], number, 0x2000)).collect();
         assert!(payloads(&mut reader, &heads).is_empty());
-        assert_eq!((reader.fragmented.len(), reader.incomplete), (MAX_FRAGMENTED, 200 - MAX_FRAGMENTED));
+        assert_eq!((reader.fragmented.len(), reader.dropped), (MAX_FRAGMENTED, 200 - MAX_FRAGMENTED));
+        assert_eq!(reader.incomplete(), 200, "those that wait at the end are incomplete, too");
     }
 
     #[test]

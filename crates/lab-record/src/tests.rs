@@ -136,6 +136,48 @@ fn media_is_extracted_and_the_silent_end_sends_it_back() {
 }
 
 #[test]
+fn a_note_is_given_once() {
+    let message =
+        format!("MESSAGE sip:b@h SIP/2.0\n{HEAD}To: <sip:b@h>\nCSeq: 1 MESSAGE\nContent-Length: 0\n\n");
+    let [first, second, third] = [("200 OK", "7 INFO"), ("404 Not Found", "8 INFO"), ("200 OK", "9 INFO")]
+        .map(|(line, cseq)| response(line, cseq, ""));
+    let file = capture(&[(true, &message), (false, &first), (false, &second), (false, &third)]);
+    let calls = recorded_calls(&read_capture(&file).expect("a capture"));
+    let notes = scenarios(&calls[0], &file, &options()).notes;
+    let left_out = notes.iter().filter(|note| note.contains("that the capture does not have"));
+    assert_eq!(left_out.count(), 2, "{notes:?}");
+}
+
+/// Ports are used again: media of a later call to the same addresses is not the first call's.
+#[test]
+fn media_after_the_end_of_a_call_is_another_calls() {
+    let sdp = "v=0\r\nc=IN IP4 127.0.0.1\r\nm=audio 4000 RTP/AVP 0\r\n";
+    let invite = format!(
+        "INVITE sip:b@h SIP/2.0\n{HEAD}To: <sip:b@h>\nCSeq: 1 INVITE\nContent-Type: application/sdp\nContent-Length: {}\n\n",
+        sdp.len()
+    );
+    let bye = format!("BYE sip:b@h SIP/2.0\n{HEAD}To: <sip:b@h>;tag=2\nCSeq: 2 BYE\nContent-Length: 0\n\n");
+    for (end, count) in [(Some(bye), 2), (None, 3)] {
+        let mut writer = Writer::new();
+        let invite = invite.replace('\n', "\r\n") + sdp;
+        writer.udp(Duration::ZERO, 5_062, 5_060, invite.as_bytes());
+        let rtp = [&[0x80, 0, 0, 1][..], &[0; 20]].concat();
+        writer.udp(Duration::from_millis(50), 4_100, 4_000, &rtp);
+        if let Some(bye) = end {
+            writer.udp(Duration::from_secs(10), 5_062, 5_060, bye.replace('\n', "\r\n").as_bytes());
+        }
+        for seconds in [10, 30] {
+            writer.udp(Duration::from_millis(seconds * 1_000 + 90), 4_100, 4_000, &rtp);
+        }
+        let file = writer.finish();
+        let calls = recorded_calls(&read_capture(&file).expect("a capture"));
+        let recorded = scenarios(&calls[0], &file, &options());
+        let played = media::pcap::Capture::parse(&recorded.media[0].bytes).expect("a capture");
+        assert_eq!(played.packets.len(), count);
+    }
+}
+
+#[test]
 fn only_responses_are_no_call_and_other_hops_are_left_out() {
     let only = capture(&[(false, &response("200 OK", "1 INVITE", ""))]);
     assert!(recorded_calls(&read_capture(&only).expect("a capture")).is_empty());

@@ -442,7 +442,7 @@ fn a_check_of_a_password_keeps_its_permit_and_counts_when_its_client_leaves() {
     // The one thread for checks is taken, so that none of them ends before the test lets it.
     let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).enable_all().build();
     runtime.unwrap().block_on(async {
-        let (release, held) = std::sync::mpsc::channel::<()>();
+        let (release, held) = std::sync::mpsc::sync_channel::<()>(1);
         tokio::task::spawn_blocking(move || held.recv());
         let mut world = world();
         for _ in 0..crate::limits::CHECKS_AT_WORK {

@@ -7,6 +7,7 @@ use xmpp::Bare;
 use super::super::Outbox;
 use super::super::account_memory::AccountMemory;
 use super::super::effect::Effect;
+use super::super::user::is_waiting_full;
 use crate::{blocking, limits};
 
 /// Queries that wait for the data of their account.
@@ -14,9 +15,9 @@ use crate::{blocking, limits};
 pub(super) struct PendingConsents(HashMap<u64, Bare>);
 
 impl PendingConsents {
-    /// Begins a query; its watcher gets its answer once the account's data are in memory. False: too many wait.
-    pub(super) fn begin(&mut self, id: u64, user: &Bare) -> bool {
-        if self.0.len() >= limits::PHONE_MESSAGES {
+    /// Begins a query; its watcher gets its answer once the account's data are in memory. False: too many wait, or too much for the account.
+    pub(super) fn begin(&mut self, accounts: &AccountMemory, id: u64, user: &Bare) -> bool {
+        if self.0.len() >= limits::PHONE_MESSAGES || is_waiting_full(accounts, user) {
             return false;
         }
         self.0.insert(id, user.clone());

@@ -15,7 +15,7 @@ use super::super::account_memory::AccountMemory;
 use super::super::archive::ArchiveWriter;
 use super::super::effect::Effect;
 use super::super::offline::MessageOrigin;
-use super::super::user::AccountState;
+use super::super::user::{AccountState, is_waiting_full};
 use super::super::{Host, Outbox, ack};
 use super::body::MessageBody;
 use crate::{blocking, carbons, connection, limits, message_writes, offline, route, token};
@@ -71,11 +71,7 @@ impl PendingPhoneMessages {
     /// Begins a message: [`hear`] goes on with it once its account is in memory. False: too much waits already, and a read whose
     /// result could not be used is not begun.
     pub(super) fn begin(&mut self, accounts: &AccountMemory, heard: &PhoneMessage) -> bool {
-        let waits = accounts.users.get(&heard.to).map_or(0, |user| match &user.state {
-            AccountState::Loading(waiting) => waiting.len(),
-            AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => 0,
-        });
-        if self.0.len() >= limits::PHONE_MESSAGES || waits >= limits::USER_WAITING {
+        if self.0.len() >= limits::PHONE_MESSAGES || is_waiting_full(accounts, &heard.to) {
             return false;
         }
         self.0.insert(heard.id, (heard.to.clone(), PhoneMessageOutcome::Busy));

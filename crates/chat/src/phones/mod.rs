@@ -366,7 +366,7 @@ impl Host {
             }
             PhoneEvent::Sent { from, to, words } => messages::handle_sent(self, now, from, to, words, out),
             PhoneEvent::Watch { id, user, watcher } => {
-                if !self.phones.consents.begin(id, &user) {
+                if !self.phones.consents.begin(&self.accounts, id, &user) {
                     return out.push(Effect::Consent { id, is_given: false });
                 }
                 self.with_account_data(now, &user.clone(), out, move |host, _, out| {

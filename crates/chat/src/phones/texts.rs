@@ -330,11 +330,7 @@ pub(crate) fn perform(
         TextEffect::Continue => texts_due(host, now, user, out),
         TextEffect::Return(text) => {
             let AddressedText { message, guard, .. } = text;
-            let of = user.clone();
-            host.with_account_data(now, user, out, move |host, now, out| {
-                route::message_to_account(host, now, &of, message, out);
-                host.acks().release(guard, out);
-            });
+            route::return_to_account(host, now, user, message, guard, out);
         }
         TextEffect::Release(guard) => host.acks().release(guard, out),
     }

@@ -369,13 +369,13 @@ fn direct(accounts: &mut AccountMemory, key: Key, to: Jid, presence: &Element) -
 fn undirect(accounts: &mut AccountMemory, to: &Jid, from: &Jid, presence: &Element) {
     // Other errors may be of an earlier presence than the one that was taken: a room whose nickname was not free has an
     // occupant a moment later, and must learn that it goes.
-    const NOBODY: [Condition; 3] =
+    const NO_ACCOUNT: [Condition; 3] =
         [Condition::Gone, Condition::JidMalformed, Condition::RemoteServerNotFound];
     let error = presence.get("error", ns::CLIENT);
-    let is_nobody = |error: &Element| {
-        NOBODY.iter().any(|condition| error.get(condition.as_str(), ns::STANZA_ERRORS).is_some())
+    let is_no_account = |error: &Element| {
+        NO_ACCOUNT.iter().any(|condition| error.get(condition.as_str(), ns::STANZA_ERRORS).is_some())
     };
-    if !error.is_some_and(is_nobody) {
+    if !error.is_some_and(is_no_account) {
         return;
     }
     let session = accounts.session_of(to).and_then(|key| accounts.sessions.get_mut(key));

@@ -414,8 +414,8 @@ impl Node {
 
     /// True if any address of this account is subscribed.
     pub(super) fn is_subscribed(&self, who: &Bare) -> bool {
-        let mut his = self.subscriptions.iter().filter(|(jid, _)| jid.bare() == *who);
-        his.any(|(_, state)| *state == NodeSubscription::Subscribed)
+        let mut of_user = self.subscriptions.iter().filter(|(jid, _)| jid.bare() == *who);
+        of_user.any(|(_, state)| *state == NodeSubscription::Subscribed)
     }
 
     /// §6.1.3 and §6.5.9: checks that this account may subscribe. In the `Authorize` model the owner decides.

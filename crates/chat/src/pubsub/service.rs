@@ -47,11 +47,11 @@ pub(super) fn is_possible(config: &NodeConfig) -> Result<(), StanzaError> {
 /// Checks that an account that owns so many nodes may create one more: each account has a limit, and so has
 /// the service.
 pub(super) fn there_is_room(nodes: &Nodes, who: &Bare) -> Result<(), StanzaError> {
-    let is_his = |node: &&Rc<Node>| {
+    let is_of_owner = |node: &&Rc<Node>| {
         node.affiliations.iter().any(|(known, is)| known == who && *is == NodeAffiliation::Owner)
     };
-    let his = nodes.values().filter(is_his).count();
-    if nodes.len() < limits::SERVICE_NODES && his < limits::NODES {
+    let of_owner = nodes.values().filter(is_of_owner).count();
+    if nodes.len() < limits::SERVICE_NODES && of_owner < limits::NODES {
         return Ok(());
     }
     Err(StanzaError::new(Condition::ResourceConstraint, "too many nodes: delete some"))

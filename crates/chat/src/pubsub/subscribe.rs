@@ -185,11 +185,11 @@ pub(super) fn own_subscriptions(asked: &Rc<PendingRequest>, part: &Element, node
         node_of(nodes, name)?;
     }
     let wanted = nodes.iter().filter(|(name, _)| of.is_none_or(|of| of == &***name));
-    let his = wanted.flat_map(|(name, node)| {
-        let his = node.subscriptions.iter().filter(|(jid, _)| jid.bare() == asked.by.who);
-        his.map(move |(jid, state)| subscription(name, jid, *state))
+    let of_user = wanted.flat_map(|(name, node)| {
+        let of_user = node.subscriptions.iter().filter(|(jid, _)| jid.bare() == asked.by.who);
+        of_user.map(move |(jid, state)| subscription(name, jid, *state))
     });
-    let list = Element::new("subscriptions", ns::PUBSUB).with_opt("node", of).children(his);
+    let list = Element::new("subscriptions", ns::PUBSUB).with_opt("node", of).children(of_user);
     asked.reply(Some(Element::new("pubsub", ns::PUBSUB).child(list)))
 }
 
@@ -200,7 +200,7 @@ pub(super) fn own_affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes
         node_of(nodes, name)?;
     }
     let wanted = nodes.iter().filter(|(name, _)| of.is_none_or(|of| of == &***name));
-    let his = wanted.filter_map(|(name, node)| {
+    let of_user = wanted.filter_map(|(name, node)| {
         let affiliation = node.affiliation(&asked.by.who, &asked.by.relation);
         (affiliation != NodeAffiliation::None).then(|| {
             Element::new("affiliation", ns::PUBSUB)
@@ -208,6 +208,6 @@ pub(super) fn own_affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes
                 .with("affiliation", affiliation.as_str())
         })
     });
-    let list = Element::new("affiliations", ns::PUBSUB).with_opt("node", of).children(his);
+    let list = Element::new("affiliations", ns::PUBSUB).with_opt("node", of).children(of_user);
     asked.reply(Some(Element::new("pubsub", ns::PUBSUB).child(list)))
 }

@@ -241,6 +241,20 @@ fn accounts_are_added_changed_and_removed() {
 }
 
 #[test]
+fn an_account_that_is_named_twice_is_removed_once() {
+    let (mut world, admin, _) = world();
+    let users = ["bob@example.org", "carol@example.org", "bob@example.org"];
+    let values: String = users.iter().map(|user| format!("<value>{user}</value>")).collect();
+    let form =
+        format!("<x xmlns='jabber:x:data' type='submit'><field var='accountjids'>{values}</field></x>");
+    let id = session(&send(&mut world, admin, "delete-user", "", ""));
+    let complete = format!(" sessionid='{id}' action='complete'");
+    assert!(send(&mut world, admin, "delete-user", &complete, &form).contains("completed"));
+    let removed = ["bob@example.org", "carol@example.org"].map(|user| Bare::parse(user).unwrap());
+    assert_eq!(world.store.administered, removed.map(|user| Accounts::Remove { user }));
+}
+
+#[test]
 fn accounts_are_counted_listed_and_looked_at() {
     let (mut world, admin, bob) = world();
     let registered = send(&mut world, admin, "get-registered-users-num", "", "");

@@ -118,6 +118,12 @@ fn contacts_may_watch_an_account_from_their_phones_as_its_roster_says() {
         assert_eq!(watch(&mut world, ALICE, BOB), Some((7, expected)), "{subscription:?}");
     }
     let mut world = self::world();
+    world.reads_slowly = true;
+    for _ in 0..crate::limits::USER_WAITING {
+        world.arrive("<message from='eve@x.org/1' to='alice@example.org'><body>x</body></message>");
+    }
+    assert_eq!(watch(&mut world, ALICE, BOB), Some((7, false)), "too much waits for her account");
+    let mut world = self::world();
     world.store.users.get_mut(&bare(ALICE)).unwrap().blocked.push(Jid::parse(BOB).unwrap());
     assert_eq!(watch(&mut world, ALICE, BOB), Some((7, false)), "blocked");
 }
@@ -269,6 +275,43 @@ mod words_to_phones {
         world.say(alice, "<r xmlns='urn:xmpp:sm:3'/>");
         assert!(world.hear(alice).concat().contains("h='1'"));
         assert_eq!(kept(&world), 1);
+    }
+
+    /// XEP-0198 §4: a message counts as handled once it is delivered, stored or refused, never before and always some time.
+    #[test]
+    fn a_text_that_no_phone_takes_is_handled_when_the_account_has_it_or_it_is_refused() {
+        const ASK: &str = "<r xmlns='urn:xmpp:sm:3'/>";
+        for (is_broken, waiting) in [(true, 0), (false, crate::limits::USER_WAITING), (false, 0)] {
+            let mut world = world();
+            world.phone_is(BOB, there());
+            world.phones.is_slow = true;
+            let alice = world.available("alice@example.org/desk");
+            world.say(alice, "<enable xmlns='urn:xmpp:sm:3'/>");
+            world.chat(alice, "bob@example.org/sip-phone", "slow");
+            world.hear(alice);
+            // Bob's account has left memory when the phone answers.
+            world.tell(|host, _, _| host.forget_accounts(Some(&bare(BOB))));
+            (world.reads_slowly, world.is_slow) = (true, true);
+            for _ in 0..waiting {
+                world.arrive("<message from='eve@x.org/1' to='bob@example.org'><body>x</body></message>");
+            }
+            world.phone_answers(Err(StoreFailure::NotFound));
+            world.store.is_broken = is_broken;
+            while !world.unread.is_empty() {
+                world.read();
+                world.store.is_broken = false;
+            }
+            let is_refused = is_broken || waiting > 0;
+            world.say(alice, ASK);
+            let heard = world.hear(alice).concat();
+            assert_eq!(heard.contains("resource-constraint"), is_refused, "{heard}");
+            assert_eq!(heard.contains("h='1'"), is_refused, "not before it is on disk: {heard}");
+            while !world.unwritten.is_empty() {
+                world.write();
+            }
+            world.say(alice, ASK);
+            assert!(world.hear(alice).concat().contains("h='1'"));
+        }
     }
 
     #[test]

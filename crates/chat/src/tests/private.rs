@@ -128,6 +128,47 @@ fn bookmarks_of_new_clients_are_there_for_old_ones() {
     assert!(get(&mut world, bob, ALICE, "<items node='urn:xmpp:bookmarks:1'/>").contains("closed-node"));
 }
 
+/// XEP-0402 §3: an item's id is the room's address, in the form in which its client wrote it.
+#[test]
+fn old_clients_take_back_only_what_they_see() {
+    let mut world = HostWorld::new(&[ALICE]);
+    let alice = world.sign_in("alice@example.org/desk");
+    private(
+        &mut world,
+        alice,
+        "set",
+        &storage("<conference jid='a@rooms.x.org'/><conference jid='b@rooms.x.org'/>"),
+    );
+    let native = "<conference xmlns='urn:xmpp:bookmarks:1' name='N'><extensions><e xmlns='urn:e'/></extensions></conference>";
+    for (id, payload) in [
+        ("C@Rooms.x.org", native),
+        ("note", "<note xmlns='urn:n'/>"),
+        ("d@rooms.x.org", "<x xmlns='urn:n'/>"),
+    ] {
+        let item = format!("<item id='{id}'>{payload}</item>");
+        let answer =
+            set(&mut world, alice, ALICE, &format!("<publish node='urn:xmpp:bookmarks:1'>{item}</publish>"));
+        assert!(answer.contains("result"), "{answer}");
+    }
+    private(
+        &mut world,
+        alice,
+        "set",
+        &storage("<conference jid='b@rooms.x.org'/><conference jid='c@rooms.x.org' name='M'/>"),
+    );
+    let items = get(&mut world, alice, ALICE, "<items node='urn:xmpp:bookmarks:1'/>");
+    assert!(!items.contains("a@rooms"), "{items}");
+    assert!(
+        items.contains("<note ") && items.contains("id='d@rooms.x.org'"),
+        "no rooms of old clients: {items}"
+    );
+    assert_eq!(items.to_lowercase().matches("'c@rooms.x.org'").count(), 1, "{items}");
+    assert!(items.contains("name='M'") && items.contains("<extensions><e "), "{items}");
+    private(&mut world, alice, "set", &storage("<conference jid='b@rooms.x.org'/>"));
+    let items = get(&mut world, alice, ALICE, "<items node='urn:xmpp:bookmarks:1'/>");
+    assert!(!items.contains("C@Rooms") && items.contains("<note "), "{items}");
+}
+
 #[test]
 fn bookmarks_in_the_old_node_are_those_of_the_new_one() {
     let mut world = HostWorld::new(&[ALICE]);

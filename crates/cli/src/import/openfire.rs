@@ -80,7 +80,7 @@ impl Openfire {
                 }));
             }
             Some(Err(what)) => {
-                out.push_back(ForeignPiece::Bad { line, what: format!("user {user}: {what}") })
+                out.push_back(ForeignPiece::Bad { line, what: format!("user {user}: {what}") });
             }
             None if self.waiting.len() >= limits::IMPORT_WAITING => {
                 let limit = limits::IMPORT_WAITING;

@@ -10,6 +10,7 @@ mod sent;
 mod steps;
 mod text;
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use crate::calls::RecordedCall;
@@ -118,7 +119,9 @@ pub fn scenarios(call: &RecordedCall, file: &[u8], options: &RecordOptions) -> R
     let (caller, callee) = (write(true), write(false));
     // Both ends may have the same note, one after the other.
     notes.extend(notes_of(call));
-    notes.dedup();
+    // Several messages, or both ends, may have the same note.
+    let mut seen = HashSet::new();
+    notes.retain(|note| seen.insert(note.clone()));
     RecordedScenarios { caller, callee, media, notes }
 }
 

@@ -72,18 +72,21 @@ impl Dialog {
         if !uri.is_sip() || !from_is_sound {
             return None;
         }
-        // Headers of a URI and its method are not for a Request-URI (RFC 3261 §19.1.1, table 1).
-        let target = invite.target.split('?').next().unwrap_or_default();
-        let to = if invite.to.is_empty() { format!("<{target}>").into() } else { invite.to.clone() };
-        Address::parse(to.as_bytes())?;
+        let target = request_uri(invite.target.as_bytes());
+        let to = if invite.to.is_empty() {
+            [b"<", &*target, b">"].concat().into()
+        } else {
+            Box::from(invite.to.as_bytes())
+        };
+        Address::parse(&to)?;
         Some(Dialog {
             call_id,
             local_tag,
             remote_tag: Box::default(),
             local: invite.from.as_bytes().into(),
-            remote: to.as_bytes().into(),
+            remote: to,
             route_set: Values::new(invite.path.as_bytes()).map(Box::from).collect(),
-            remote_target: target.as_bytes().into(),
+            remote_target: target,
             received: invite.received,
             public_only: invite.public_only,
             // A Path is of a proxy that is trusted to register.
@@ -185,7 +188,7 @@ impl Dialog {
     /// As [`request`](Self::request); the ACK of a 2xx has its INVITE's number.
     pub(super) fn request_numbered(&self, method: &str, number: u32) -> (RequestBuilder, OutgoingRoute) {
         let (uri, routes) = self.route();
-        let mut request = RequestBuilder::new(method.as_bytes(), &uri);
+        let mut request = RequestBuilder::new(method.as_bytes(), &request_uri(&uri));
         for route in &routes {
             request.header("Route", route);
         }
@@ -221,4 +224,65 @@ fn contact_of(message: &Message) -> Option<&[u8]> {
     let uri = message.values(Header::Contact).next().and_then(Address::parse)?.uri;
     let is_sound = Uri::parse(uri).is_ok_and(|uri| uri.is_sip()) && uri.is_ascii();
     is_sound.then_some(uri)
+}
+
+/// The URI without the parts that a Request-URI may not have: its headers and its method (RFC 3261 §19.1.1, table 1).
+fn request_uri(uri: &[u8]) -> Box<[u8]> {
+    let Ok(Uri { params, headers, .. }) = Uri::parse(uri) else { return uri.into() };
+    let end = if headers.is_empty() { uri.len() } else { uri.len() - headers.len() - 1 };
+    let text = uri[..end].strip_suffix(b"?").unwrap_or(&uri[..end]);
+    if !params.has("method") {
+        return text.into();
+    }
+    let mut text = text[..text.len() - params.0.len() - 1].to_vec();
+    for param in params.iter().filter(|param| !param.name.eq_ignore_ascii_case(b"method")) {
+        text.push(b';');
+        text.extend_from_slice(param.name);
+        if let Some(value) = param.value {
+            text.push(b'=');
+            text.extend_from_slice(value);
+        }
+    }
+    text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_uri_has_neither_headers_nor_a_method() {
+        for (uri, expected) in [
+            ("sip:bob@example.org", "sip:bob@example.org"),
+            ("sip:bob@example.org?", "sip:bob@example.org"),
+            ("sip:bob@example.org?Subject=x;y", "sip:bob@example.org"),
+            ("sip:bob@example.org:5070;method=BYE", "sip:bob@example.org:5070"),
+            ("sip:bob@[::1];user=phone;Method=INVITE;lr?X=1", "sip:bob@[::1];user=phone;lr"),
+            ("sip:bob;method=x@example.org;transport=tcp", "sip:bob;method=x@example.org;transport=tcp"),
+            ("sip:why?;method=x@example.org", "sip:why?;method=x@example.org"),
+            ("tel:+1555;phone-context=a", "tel:+1555;phone-context=a"),
+        ] {
+            assert_eq!(request_uri(uri.as_bytes()).escape_ascii().to_string(), expected, "{uri}");
+            let invite =
+                crate::session::Invite { target: uri.into(), from: "<sip:a@b>".into(), ..Default::default() };
+            let Some(mut dialog) = Dialog::calling(&invite, Box::default(), Box::default()) else { continue };
+            let (request, _) = dialog.request("INVITE");
+            let bytes = request.finish().escape_ascii().to_string();
+            assert!(bytes.starts_with(&format!("INVITE {expected} SIP/2.0\\r\\n")), "{bytes}");
+        }
+    }
+
+    /// RFC 3261 §12.2.1.1: parameters that a Request-URI may not have are stripped of a strict router, too.
+    #[test]
+    fn a_strict_router_is_asked_without_its_method() {
+        let invite = crate::session::Invite {
+            target: "sip:bob@example.org".into(),
+            from: "<sip:a@b>".into(),
+            path: "<sip:p.example.org;method=INVITE>".into(),
+            ..Default::default()
+        };
+        let mut dialog = Dialog::calling(&invite, Box::default(), Box::default()).unwrap();
+        let bytes = dialog.request("INVITE").0.finish().escape_ascii().to_string();
+        assert!(bytes.starts_with("INVITE sip:p.example.org SIP/2.0"), "{bytes}");
+    }
 }

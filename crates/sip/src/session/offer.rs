@@ -30,8 +30,10 @@ pub(super) enum OfferExchange {
     Idle,
     /// The application decides about it.
     Peer(Box<PeerOffer>),
+    /// With the SDP of the offer, which describes the session once it is accepted. `None`: a refresh.
     Ours {
         request: u64,
+        sdp: Option<Bytes>,
     },
     /// Ours met theirs: nothing is sent before then.
     Crossed {
@@ -63,7 +65,7 @@ impl OfferExchange {
 
     /// Our offer was sent again under another number.
     pub(super) fn note_request(&mut self, id: u64) {
-        if let OfferExchange::Ours { request } = self {
+        if let OfferExchange::Ours { request, .. } = self {
             *request = id;
         }
     }
@@ -112,10 +114,16 @@ impl Sessions {
         let by_invite = pending.message.method() == Method::Invite;
         let Some(session) = self.sessions.get_mut(key) else { return };
         let wait = session.wait_after_glare(&mut self.rng);
-        if matches!(session.exchange, OfferExchange::Ours { request } if request == id) {
+        let success = end.response.filter(|_| (200..300).contains(&end.status));
+        if let OfferExchange::Ours { request, sdp } = &mut session.exchange
+            && *request == id
+        {
+            // RFC 3261 §14.1: a refused offer leaves the session as it was, and refreshes repeat what holds.
+            if let Some(sdp) = sdp.take().filter(|_| success.is_some()) {
+                session.local_sdp = sdp;
+            }
             session.exchange = OfferExchange::Idle;
         }
-        let success = end.response.filter(|_| (200..300).contains(&end.status));
         if let Some(response) = success {
             session.note_allow(response);
             session.dialog.refresh_target(response, None);
@@ -139,7 +147,8 @@ impl Sessions {
             }
             // RFC 4028 §7.3: the peer wants a longer interval.
             422 if refresh => session.refresh.lengthen(now, end.response),
-            401.. if refresh => {}
+            // The application has offered nothing.
+            _ if refresh => {}
             status => session.emit(|session| SessionEvent::OfferRefused { session, status }, out),
         }
     }
@@ -166,12 +175,10 @@ impl Session {
         if let Some(expires) = expires {
             request.header("Session-Expires", expires.as_bytes());
         }
-        // Kept even if the peer refuses it: a refresh by re-INVITE would repeat it.
-        self.local_sdp = sdp.clone();
         let bytes = request.finish_with(SDP, sdp);
         let purpose = RequestPurpose::Offer { refresh: false };
         let request = context.requests.send(self, purpose, bytes, onward, context.out);
-        self.exchange = OfferExchange::Ours { request };
+        self.exchange = OfferExchange::Ours { request, sdp: Some(sdp.clone()) };
         Ok(())
     }
 
@@ -362,6 +369,71 @@ impl Session {
                 self.emit(|session| SessionEvent::OfferCrossed { session }, out);
             }
             other => self.exchange = other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::{Invite, SessionEffect};
+
+    /// The last request among these effects, which are drained.
+    fn sent(out: &mut SessionEffects) -> (crate::events::RequestId, Message) {
+        let requests = out.drain(..).filter_map(|effect| match effect {
+            SessionEffect::Request { id, bytes, .. } => Some((id, Message::parse(bytes).unwrap())),
+            _ => None,
+        });
+        requests.last().expect("a request")
+    }
+
+    /// A peer without UPDATE answers.
+    fn answer(sessions: &mut Sessions, now: Instant, status: u16, out: &mut SessionEffects) -> Message {
+        let (id, request) = sent(out);
+        let peer = "192.0.2.1:5060".parse().unwrap();
+        let mut reply = Reply::new(&request, peer, status, "Answer", Some("their-tag"));
+        reply.header("Contact", b"<sip:bob@192.0.2.1>");
+        let response = Message::parse(reply.finish_with(SDP, b"v=0 answer")).unwrap();
+        sessions.handle_response(now, id, &response, out);
+        request
+    }
+
+    fn is_refusal(effect: &SessionEffect) -> bool {
+        matches!(effect, SessionEffect::Event(SessionEvent::OfferRefused { .. }))
+    }
+
+    /// RFC 3261 §14.1: a refused offer changes nothing, so the refresh of RFC 4028 §7.4 repeats the description that holds. An
+    /// application is told of refusals of its own offers only.
+    #[test]
+    fn a_refresh_repeats_the_last_offer_that_was_accepted() {
+        for refresh_status in [200, 302, 400, 488] {
+            let (mut now, mut out) = (Instant::from_unix_seconds(1_800_000_000), Vec::new());
+            let mut sessions = Sessions::new(Rng::seeded(1), now);
+            let invite = Invite {
+                target: "sip:bob@192.0.2.1".into(),
+                from: "<sip:alice@example.org>".into(),
+                offer: "v=0 first".into(),
+                ..Invite::default()
+            };
+            let session = sessions.invite(now, invite, &mut out).unwrap();
+            answer(&mut sessions, now, 200, &mut out);
+            for (sdp, status) in [("v=0 accepted", 200), ("v=0 refused", 488)] {
+                out.clear();
+                let offer = |session: &mut Session, context: &mut SessionContext<'_>| {
+                    session.offer(&Bytes::from_static(sdp.as_bytes()), context)
+                };
+                sessions.command(now, session, offer, &mut out).unwrap();
+                answer(&mut sessions, now, status, &mut out);
+                assert_eq!(out.iter().any(is_refusal), status == 488);
+            }
+            out.clear();
+            while !out.iter().any(|effect| matches!(effect, SessionEffect::Request { .. })) {
+                now = sessions.deadline().unwrap();
+                sessions.expire(now, &mut out);
+            }
+            let refresh = answer(&mut sessions, now, refresh_status, &mut out);
+            assert_eq!((refresh.method(), refresh.body()), (Method::Invite, &b"v=0 accepted"[..]));
+            assert!(!out.iter().any(is_refusal), "{refresh_status}");
         }
     }
 }

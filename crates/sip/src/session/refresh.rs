@@ -190,7 +190,7 @@ impl Session {
             if by_update || sdp.is_empty() { request.finish() } else { request.finish_with(SDP, &sdp) };
         let id = requests.send(self, purpose, bytes, onward, out);
         if !by_update {
-            self.exchange = OfferExchange::Ours { request: id };
+            self.exchange = OfferExchange::Ours { request: id, sdp: None };
         }
     }
 }

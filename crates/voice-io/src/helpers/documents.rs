@@ -34,8 +34,8 @@ pub(super) fn read(folder: Option<&Path>, wire: &Wire) -> Result<FetchResponse, 
         return Err(failed(code::URL, "files of other hosts are not read"));
     }
     let form = form_of(&url, wire.body.as_deref().unwrap_or_default());
-    let name = url.path().trim_start_matches('/');
-    for name in chosen(name, &form).into_iter().chain([name.to_owned()]) {
+    let name = name_of(url.path()).ok_or_else(|| failed(code::URL, "no name of a file in the folder"))?;
+    for name in chosen(&name, &form).into_iter().chain([name]) {
         let file = folder::read(folder, &name, ivr::limits::DOCUMENT_BYTES)
             .map_err(|text| failed(code::UNREACHABLE, &text))?;
         if let Some(file) = file {
@@ -46,15 +46,37 @@ pub(super) fn read(folder: Option<&Path>, wire: &Wire) -> Result<FetchResponse, 
             let content_type = Some("text/xml; charset=utf-8".to_owned());
             let body = body.into_bytes();
             // Relative URLs in the document are resolved against its own file.
-            return Ok(FetchResponse {
-                status: 200,
-                content_type,
-                body,
-                url: Some(format!("file:///{name}")),
-            });
+            return Ok(FetchResponse { status: 200, content_type, body, url: Some(url_of(&name)) });
         }
     }
     Err(failed(code::STATUS, "no such file in the folder of documents"))
+}
+
+/// The name of the file that a path names, `%xx` undone once (RFC 3986 §2.1). `None`: it is not UTF-8, or an escape stands for a
+/// byte that separates or ends names. `folder::read` looks at the name, so what the escapes stand for cannot lead out either.
+fn name_of(path: &str) -> Option<String> {
+    let path = path.trim_start_matches('/');
+    let mut name = Vec::with_capacity(path.len());
+    let mut bytes = path.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            name.push(byte);
+            continue;
+        }
+        match stdx::hex::decode([bytes.next()?, bytes.next()?])?.first()? {
+            b'/' | b'\\' | 0 => return None,
+            byte => name.push(*byte),
+        }
+    }
+    String::from_utf8(name).ok()
+}
+
+/// The URL of the file with this name: `Url` escapes the rest of what a path may not have (RFC 3986 §3.3).
+fn url_of(name: &str) -> String {
+    let name = name.replace('%', "%25");
+    let mut url = Url::parse("file:///").expect("a URL");
+    url.set_path(&name);
+    url.into()
 }
 
 /// The parameters of the query and the body; of two with one name, `value` takes the last.
@@ -134,7 +156,10 @@ fn escape(value: &str, to: &mut String) {
 mod tests {
     use super::*;
 
-    const FILES: [(&str, &str); 5] = [
+    const FILES: [(&str, &str); 8] = [
+        ("my menu.1.xml", "<Response><Say>one</Say></Response>"),
+        ("grüße.xml", "<Response><Say>hello</Say></Response>"),
+        ("100%25 #?.xml", "<Response><Say>all</Say></Response>"),
         ("menu.xml", "<Response><Say>menu</Say></Response>"),
         ("menu.1.xml", "<Response><Say>one of {{From}}</Say></Response>"),
         ("menu.star.xml", "<Response><Say>{{Missing}}{{no name}} {{</Say></Response>"),
@@ -171,6 +196,11 @@ mod tests {
             ("file:///menu.xml", "Digits=%2F..%2Fx", "file:///menu.xml"),
             ("file:///dialed.xml", "DialCallStatus=no-answer", "file:///dialed.no-answer.xml"),
             ("file:///sub/deep.xml", "Digits=1", "file:///sub/deep.xml"),
+            ("file:///my%20menu.xml", "Digits=1", "file:///my%20menu.1.xml"),
+            ("file:///my menu.xml", "Digits=1", "file:///my%20menu.1.xml"),
+            ("file:///grüße.xml", "", "file:///gr%C3%BC%C3%9Fe.xml"),
+            ("file:///gr%c3%bc%c3%9fe.xml", "", "file:///gr%C3%BC%C3%9Fe.xml"),
+            ("file:///100%2525%20%23%3f.xml", "", "file:///100%2525%20%23%3F.xml"),
         ] {
             assert_eq!(ask(url, body).unwrap().0, file, "{url} {body}");
         }
@@ -190,6 +220,16 @@ mod tests {
             "file:///../secret.xml",
             "file:///..%2fsecret.xml",
             "file:///%2e%2e/secret.xml",
+            "file:///%2e%2e%2fsecret.xml",
+            "file:///sub/%2e%2e/%2E%2e/secret.xml",
+            "file:///sub%2Fdeep.xml",
+            "file:///sub%5cdeep.xml",
+            "file:///%252e%252e/secret.xml",
+            "file:///menu.xml%00",
+            "file:///%00",
+            "file:///%ff.xml",
+            "file:///%zz.xml",
+            "file:///menu.xml%2",
             "file:///link.xml",
             "file:///sub",
             "file:///",

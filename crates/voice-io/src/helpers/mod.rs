@@ -245,7 +245,7 @@ impl Drop for Helpers {
 }
 
 /// The error of a request that needs `[voice] recogniser`.
-const NO_RECOGNISER: &str = "nobody is there to understand speech: set `recogniser` in [voice]";
+const NO_RECOGNISER: &str = "there is no recogniser for speech: set `recogniser` in [voice]";
 
 /// The ticket of a request, and its place among those that are open.
 type Waiter = (Ticket, OwnedSemaphorePermit);

@@ -1,5 +1,7 @@
 //! The machine of all rooms without a host: loading, waiting and failures of the store.
 
+use xmpp::ns;
+
 use super::*;
 
 const ROOM: &str = "coven@conference.example.org";

@@ -56,6 +56,9 @@ impl Section {
     }
 }
 
+/// Takes the lines of a file in turn, with the list of what is not taken.
+type EachLine<'a> = dyn FnMut(ConfigLine, &mut Vec<ForeignPiece>) -> Result<(), CliError> + 'a;
+
 /// A line of a file, without comments and with its place.
 pub(super) struct ConfigLine {
     pub(super) line: Line,
@@ -83,7 +86,7 @@ impl ConfigFiles {
         &mut self,
         name: &Path,
         input: Box<dyn Read + Send>,
-        each: &mut dyn FnMut(ConfigLine, &mut Vec<ForeignPiece>) -> Result<(), CliError>,
+        each: &mut EachLine<'_>,
     ) -> Result<(), CliError> {
         self.read_at(name, input, 0, each)
     }
@@ -93,7 +96,7 @@ impl ConfigFiles {
         name: &Path,
         input: Box<dyn Read + Send>,
         depth: usize,
-        each: &mut dyn FnMut(ConfigLine, &mut Vec<ForeignPiece>) -> Result<(), CliError>,
+        each: &mut EachLine<'_>,
     ) -> Result<(), CliError> {
         let mut bytes = Vec::new();
         let read = input.take(limits::IMPORT_CONFIG as u64 + 1).read_to_end(&mut bytes);
@@ -133,7 +136,7 @@ impl ConfigFiles {
         line: Line,
         (how, file): (&str, &str),
         depth: usize,
-        each: &mut dyn FnMut(ConfigLine, &mut Vec<ForeignPiece>) -> Result<(), CliError>,
+        each: &mut EachLine<'_>,
     ) -> Result<(), CliError> {
         let what = format!("{how} of {file:?}");
         let refused =
@@ -259,7 +262,7 @@ impl Sections {
                 "+" => match self.templates.remove(name) {
                     Some(at) => section = std::mem::take(&mut self.done[at]),
                     None => {
-                        faults.push(bad(line, format!("[{name}](+); expected a section [{name}] before")))
+                        faults.push(bad(line, format!("[{name}](+); expected a section [{name}] before")));
                     }
                 },
                 template => match self.templates.get(template) {

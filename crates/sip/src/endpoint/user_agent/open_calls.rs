@@ -1,7 +1,7 @@
 //! Calls to applications from UDP sources that have proved nothing. Two calls of a network are admitted at a time. Further
 //! calls wait with a 100 until the network has acknowledged a response, or their patience is over.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -20,6 +20,10 @@ pub(crate) struct OpenCalls {
     networks: HashMap<SourcePrefix, NetworkCalls>,
     sessions: HashMap<SessionId, SourcePrefix>,
     waiting: usize,
+    /// The networks with a waiting call and a free place of their own, in the order in which they get a place of the
+    /// shard. There are some only while the shard has no room.
+    turns: BTreeMap<u64, SourcePrefix>,
+    last_turn: u64,
 }
 
 #[derive(Default)]
@@ -28,6 +32,15 @@ struct NetworkCalls {
     sessions: u8,
     /// Contexts in the stage `Waiting`; those that were cancelled meanwhile are not found any more.
     waiting: VecDeque<Key>,
+    /// Its key in [`OpenCalls::turns`].
+    turn: Option<u64>,
+}
+
+/// A waiting call for which a place was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct NextCall {
+    network: SourcePrefix,
+    key: Key,
 }
 
 /// The decision on a call from an unproved source.
@@ -51,33 +64,57 @@ impl OpenCalls {
         if is_room && self.waiting < limits::WAITING_CALLS {
             calls.waiting.push_back(key);
             self.waiting += 1;
+            self.take_turn(network);
             return OpenCallDecision::Waits;
         }
         self.forget_if_empty(network);
         OpenCallDecision::Refused
     }
 
-    fn begun(&mut self, network: SourcePrefix, session: Option<SessionId>) {
-        match session {
-            Some(session) => drop(self.sessions.insert(session, network)),
-            // It was refused at once.
-            None => drop(self.end_one(network)),
-        }
+    /// A call for which a place was taken has begun, or was refused at once (`None`): then its place is the next call's.
+    fn begun(&mut self, network: SourcePrefix, session: Option<SessionId>) -> Option<NextCall> {
+        let Some(session) = session else { return self.end_one(network) };
+        self.sessions.insert(session, network);
+        None
     }
 
     /// A call is over; the one that takes its place, if there is one.
-    fn ended(&mut self, session: SessionId) -> Option<Key> {
+    fn ended(&mut self, session: SessionId) -> Option<NextCall> {
         let network = self.sessions.remove(&session)?;
         self.end_one(network)
     }
 
-    fn end_one(&mut self, network: SourcePrefix) -> Option<Key> {
-        let calls = self.networks.get_mut(&network)?;
-        calls.sessions = calls.sessions.saturating_sub(1);
-        let next = calls.waiting.pop_front();
-        self.waiting -= usize::from(next.is_some());
+    /// One place is free, of the network and of the shard.
+    fn end_one(&mut self, network: SourcePrefix) -> Option<NextCall> {
+        if let Some(calls) = self.networks.get_mut(&network) {
+            calls.sessions = calls.sessions.saturating_sub(1);
+        }
+        self.take_turn(network);
         self.forget_if_empty(network);
-        next
+        self.take_next()
+    }
+
+    /// Queues a network for a place of the shard, if it has a waiting call and a place of its own.
+    fn take_turn(&mut self, network: SourcePrefix) {
+        let Some(calls) = self.networks.get_mut(&network) else { return };
+        let may_begin = calls.sessions < limits::UNPROVED_CALLS_OF_NETWORK && !calls.waiting.is_empty();
+        if may_begin && calls.turn.is_none() {
+            self.last_turn += 1;
+            calls.turn = Some(self.last_turn);
+            self.turns.insert(self.last_turn, network);
+        }
+    }
+
+    /// Takes the free place of the shard for the first call of the network whose turn it is.
+    fn take_next(&mut self) -> Option<NextCall> {
+        let (_, network) = self.turns.pop_first()?;
+        let calls = self.networks.get_mut(&network)?;
+        calls.turn = None;
+        let key = calls.waiting.pop_front()?;
+        calls.sessions += 1;
+        self.waiting -= 1;
+        self.take_turn(network);
+        Some(NextCall { network, key })
     }
 
     /// The network has acknowledged something: nothing of it waits any more.
@@ -85,6 +122,7 @@ impl OpenCalls {
         let Some(calls) = self.networks.get_mut(&network) else { return VecDeque::new() };
         let waiting = std::mem::take(&mut calls.waiting);
         self.waiting -= waiting.len();
+        self.leave_turn(network);
         self.forget_if_empty(network);
         waiting
     }
@@ -95,7 +133,18 @@ impl OpenCalls {
         let before = calls.waiting.len();
         calls.waiting.retain(|waiting| *waiting != key);
         self.waiting -= before - calls.waiting.len();
+        if calls.waiting.is_empty() {
+            self.leave_turn(network);
+        }
         self.forget_if_empty(network);
+    }
+
+    /// The network has no waiting call any more.
+    fn leave_turn(&mut self, network: SourcePrefix) {
+        let turn = self.networks.get_mut(&network).and_then(|calls| calls.turn.take());
+        if let Some(turn) = turn {
+            self.turns.remove(&turn);
+        }
     }
 
     fn forget_if_empty(&mut self, network: SourcePrefix) {
@@ -122,8 +171,7 @@ impl UserAgent {
         let network = SourcePrefix::of(address);
         match self.open_calls.admit(network, key) {
             OpenCallDecision::Begins => {
-                let session = self.start_session(lower, key);
-                self.open_calls.begun(network, session);
+                self.begin_in_place(lower, NextCall { network, key });
             }
             OpenCallDecision::Waits => {
                 lower.set_stage(key, RequestStage::Waiting);
@@ -134,6 +182,15 @@ impl UserAgent {
                 lower.arm_context(key, lower.now + limits::WAITING_CALL_PATIENCE);
             }
             OpenCallDecision::Refused => self.refuse_open_call(lower, key),
+        }
+    }
+
+    /// Begins the call for which a place was taken, and in the places of calls that are refused at once those that wait.
+    fn begin_in_place(&mut self, lower: &mut LowerView<'_>, call: NextCall) {
+        let mut next = Some(call);
+        while let Some(NextCall { network, key }) = next {
+            let session = self.start_session(lower, key);
+            next = self.open_calls.begun(network, session);
         }
     }
 
@@ -166,7 +223,75 @@ impl UserAgent {
     /// longest takes its place.
     pub(crate) fn open_call_ended(&mut self, lower: &mut LowerView<'_>, session: SessionId) {
         if let Some(next) = self.open_calls.ended(session) {
-            self.begin_open_call(lower, next);
+            self.begin_in_place(lower, next);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn network(number: usize) -> SourcePrefix {
+        SourcePrefix::from(Ipv4Addr::from_bits(0x0800_0000 + u32::try_from(number).unwrap()))
+    }
+
+    fn key(number: u64) -> Key {
+        Key::from_u64(number)
+    }
+
+    /// Begins a call that must begin.
+    fn begin(calls: &mut OpenCalls, network: SourcePrefix, number: u64) {
+        assert!(matches!(calls.admit(network, key(number)), OpenCallDecision::Begins));
+        assert_eq!(calls.begun(network, Some(SessionId(number))), None);
+    }
+
+    fn wait(calls: &mut OpenCalls, network: SourcePrefix, number: u64) {
+        assert!(matches!(calls.admit(network, key(number)), OpenCallDecision::Waits));
+    }
+
+    #[test]
+    fn the_place_of_a_call_that_is_refused_at_once_is_the_next_ones() {
+        let (mut calls, here) = (OpenCalls::default(), network(1));
+        begin(&mut calls, here, 1);
+        begin(&mut calls, here, 2);
+        (3..=5).for_each(|number| wait(&mut calls, here, number));
+        let next = |number| Some(NextCall { network: here, key: key(number) });
+        assert_eq!(calls.ended(SessionId(1)), next(3));
+        assert_eq!(calls.begun(here, None), next(4), "the third was refused at once");
+        assert_eq!(calls.begun(here, Some(SessionId(4))), None);
+        wait(&mut calls, here, 6);
+        assert_eq!(calls.ended(SessionId(2)), next(5));
+        assert_eq!(calls.begun(here, None), next(6));
+        assert_eq!(calls.begun(here, None), None, "none waits");
+        assert_eq!(calls.ended(SessionId(4)), None);
+        assert!(calls.networks.is_empty() && calls.turns.is_empty() && calls.waiting == 0);
+    }
+
+    #[test]
+    fn a_call_that_waits_for_room_in_the_shard_begins_when_a_call_of_another_network_ends() {
+        let mut calls = OpenCalls::default();
+        for number in 0..limits::UNPROVED_CALLS {
+            begin(&mut calls, network(number), number as u64);
+        }
+        let [first, second, gone] = [20_000, 20_001, 20_002].map(network);
+        wait(&mut calls, gone, 20_002);
+        wait(&mut calls, first, 20_000);
+        wait(&mut calls, first, 20_003);
+        wait(&mut calls, second, 20_001);
+        calls.give_up(gone, key(20_002));
+        for (ended, network, number) in [(7, first, 20_000), (8, second, 20_001), (9, first, 20_003)] {
+            let next = calls.ended(SessionId(ended));
+            assert_eq!(next, Some(NextCall { network, key: key(number) }), "networks take turns");
+            assert_eq!(calls.begun(network, Some(SessionId(number))), None);
+        }
+        assert_eq!(calls.ended(SessionId(10)), None);
+        assert!(calls.turns.is_empty() && calls.waiting == 0);
+        begin(&mut calls, network(30_000), 30_000);
+        wait(&mut calls, network(30_001), 30_001);
+        assert_eq!(calls.release(network(30_001)), [key(30_001)]);
+        assert_eq!(calls.ended(SessionId(30_000)), None, "a released call waits for no place");
     }
 }
