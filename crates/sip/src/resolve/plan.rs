@@ -173,15 +173,13 @@ fn plan_services(settings: &ResolverSettings, job: &Resolution) -> Result<Vec<Se
     Ok(supported.iter().filter_map(|transport| srv_service(*transport, &target.host)).collect())
 }
 
-/// `None` when no service has a record. A look-up that failed has not found that there is none, so the addresses of the name
-/// (RFC 3263 §4.2: "if no SRV records were found") are no answer then: they may be of a host without SIP, and by another
-/// transport.
+/// `None` when no service has a record.
 fn srv_places(job: &Resolution, services: &[Service]) -> Result<Option<Vec<HostPort>>, PassEnd> {
     let queries: Vec<DnsQuery> = services.iter().map(|service| DnsQuery::Srv(service.name.clone())).collect();
     let answers = job.answers_to(&queries)?;
     let mut places = Vec::new();
     let mut found = false;
-    for (service, &answer) in services.iter().zip(&answers) {
+    for (service, answer) in services.iter().zip(answers) {
         let ordered = srv_in_order(records(answer), job.random);
         found |= !ordered.is_empty();
         let usable = ordered.into_iter().filter(|srv| srv.port != 0 && is_name(&srv.target));
@@ -190,9 +188,6 @@ fn srv_places(job: &Resolution, services: &[Service]) -> Result<Option<Vec<HostP
             host: srv.target,
             port: srv.port,
         }));
-    }
-    if !found && answers.iter().any(|answer| is_failed(answer)) {
-        return Err(PassEnd::Fault(worst_fault(&answers)));
     }
     places.truncate(limits::SRV_TARGETS);
     Ok(found.then_some(places))
@@ -229,11 +224,6 @@ fn address_queries(settings: &ResolverSettings, host: &str) -> impl Iterator<Ite
     let aaaa = settings.ipv6.then(|| DnsQuery::Aaaa(host.into()));
     let a = settings.ipv4.then(|| DnsQuery::A(host.into()));
     aaaa.into_iter().chain(a)
-}
-
-/// The look-up has neither records nor the certainty that there are none.
-fn is_failed(answer: &DnsAnswer) -> bool {
-    matches!(answer, Err(DnsFault::Failed | DnsFault::Busy))
 }
 
 /// A fault that may pass says more than "nothing there".

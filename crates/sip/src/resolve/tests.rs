@@ -215,35 +215,6 @@ fn without_srv_the_name_itself_is_used() {
     "#);
 }
 
-/// RFC 3263 §4.2: the name's own addresses are for names without SRV records, not for those whose records are not known.
-#[test]
-fn a_failed_srv_look_up_is_not_a_name_without_srv() {
-    let mut world = World::new(
-        settings(),
-        "_sip._tcp.d.test SRV !Failed
-         d.test A 192.0.2.4
-         _sip._udp.f.test SRV !Busy
-         _sip._tcp.f.test SRV 0 0 5070 d.test",
-    );
-    insta::assert_snapshot!(world.run(&target("d.test")), @r#"
-    ? Naptr("d.test")
-    ? Srv("_sip._udp.d.test")
-    ? Srv("_sip._tcp.d.test")
-    ? Srv("_sips._tcp.d.test")
-    ! Failed
-    "#);
-    // Another service that is known is used.
-    insta::assert_snapshot!(world.run(&target("f.test")), @r#"
-    ? Naptr("f.test")
-    ? Srv("_sip._udp.f.test")
-    ? Srv("_sip._tcp.f.test")
-    ? Srv("_sips._tcp.f.test")
-    ? Aaaa("d.test")
-    ? A("d.test")
-    = Tcp 192.0.2.4:5070 -
-    "#);
-}
-
 #[test]
 fn a_port_or_a_transport_skips_naptr_and_srv() {
     let zone = "d.test A 192.0.2.4\n_sip._tcp.d.test SRV 0 0 5099 d.test";

@@ -31,15 +31,9 @@ pub(super) enum OfferExchange {
     /// The application decides about it.
     Peer(Box<PeerOffer>),
     /// With the SDP of the offer, which describes the session once it is accepted. `None`: a refresh.
-    Ours {
-        request: u64,
-        sdp: Option<Bytes>,
-    },
+    Ours { request: u64, sdp: Option<Bytes> },
     /// Ours met theirs: nothing is sent before then.
-    Crossed {
-        until: Instant,
-        refresh: bool,
-    },
+    Crossed { until: Instant, refresh: bool },
 }
 
 /// An offer of the peer that waits for the application's answer (RFC 3264), with all that the response needs.
