@@ -131,7 +131,7 @@ impl Plane {
     fn members(&self, queue: &str, needs_all: bool) -> Result<Vec<QueueMember>, ControlError> {
         match self.ask_nodes(LiveRequest::QueueMembers { queue: queue.to_owned() }, needs_all) {
             Ok(LiveAnswer::Members(all)) => Ok(all),
-            answer => none_unless_busy(answer),
+            answer => none_unless_busy(&answer),
         }
     }
 
@@ -153,7 +153,7 @@ impl Plane {
 
 /// The list that stands for another answer. A conference or queue that no node has in memory, or a node without voice, has no members; a
 /// node that is too busy to say may have some.
-fn none_unless_busy<T>(answer: Result<LiveAnswer, ControlError>) -> Result<Vec<T>, ControlError> {
+fn none_unless_busy<T>(answer: &Result<LiveAnswer, ControlError>) -> Result<Vec<T>, ControlError> {
     match answer {
         Err(ControlError::Busy) => Err(ControlError::Busy),
         _ => Ok(Vec::new()),
@@ -242,7 +242,7 @@ impl ControlPlane for Plane {
     fn participants(&self, conference: &str) -> Result<Vec<Participant>, ControlError> {
         match self.ask(LiveRequest::Participants { conference: conference.to_owned() }) {
             Ok(LiveAnswer::Participants(all)) => Ok(all),
-            answer => none_unless_busy(answer),
+            answer => none_unless_busy(&answer),
         }
     }
 
