@@ -272,7 +272,7 @@ fn a_call_of_an_application_is_ended_from_any_node() {
     let (number, call) = found.expect("it was waited for");
     let (owner, other) = (&farm.nodes[number], &farm.nodes[1 - number]);
     let (_, error) = other.fails(&["calls", "end", "CA00000000000000000000000000000000"]);
-    assert!(error.contains("there is no such call"), "{error}");
+    assert!(error.contains("no open call of an application has the SID"), "{error}");
     // The other node lists it with its node and the name by which it is ended.
     let open = other.run(&["calls", "open", "--json"]);
     let open: serde_json::Value = serde_json::from_str(&open).expect("one call");
