@@ -163,7 +163,7 @@ fn allowance(section: &mut Section<'_, '_>) -> (u32, usize) {
 }
 
 /// A key with a list of domains.
-/// Whether a domain is in such a list is decided by [`Domains::has`].
+/// [`Domains::has`] decides whether a domain is in such a list.
 fn domains(section: &mut Section<'_, '_>, name: &'static str, doc: &'static str) -> Domains {
     let list = section.list::<Pattern>(name, Vec::new(), doc);
     Domains(list.into_iter().map(|pattern| pattern.0).collect())

@@ -55,7 +55,7 @@ const COMPACT: &[(&str, &str)] = &[
     ("x", "Session-Expires"),
 ];
 
-/// Whether bytes begin as a SIP message does: a status line, or a request line that ends in the version. Only
+/// True if bytes begin as a SIP message does: a status line, or a request line that ends in the version. Only
 /// the first line is read, as `tcp` asks this of a message that is not whole yet.
 pub(crate) fn is_sip(bytes: &[u8]) -> bool {
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();

@@ -138,7 +138,7 @@ impl FragmentedDatagram {
         }
     }
 
-    /// Where pieces overlap, the one that was joined before counts.
+    /// The piece that was joined before counts where two overlap.
     fn join(&mut self, offset: usize, data: &[u8]) {
         let fresh = data.get(self.begin.len() - offset..).unwrap_or_default();
         self.begin.extend_from_slice(fresh);

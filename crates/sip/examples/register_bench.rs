@@ -44,7 +44,7 @@ struct Shard {
     now: Instant,
     effects: Vec<EndpointEffect>,
     of_router: Vec<Effect>,
-    /// Of the password of all accounts; the store has it.
+    /// The digests of the password of all accounts, which the store has.
     ha1s: Ha1s,
     sent: Vec<Bytes>,
     rows: i64,

@@ -20,7 +20,7 @@ const RPID: &str = "urn:ietf:params:xml:ns:pidf:rpid";
 pub(super) struct PublishedPresence {
     /// It says that its user cannot be reached, in all of its tuples.
     pub(super) is_closed: bool,
-    /// Of the first known activity.
+    /// The time of the first known activity.
     pub(super) show: Show,
     /// A text of the user; empty without one. At most `limits::PHONE_STATUS` characters.
     pub(super) note: Box<str>,

@@ -35,7 +35,7 @@ struct Play {
     seen: SeenOccupants,
     clients: BTreeMap<u64, Client>,
     said: Vec<String>,
-    /// What the host sends is not delivered.
+    /// Stanzas that the host sends are not delivered.
     is_lossy: bool,
 }
 

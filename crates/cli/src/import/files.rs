@@ -22,7 +22,7 @@ type Input = Box<dyn Read + Send>;
 /// Gives the pieces of all files. Each file is read once, and none outside of the folder that the first is in.
 pub(super) struct Files {
     stop: Stop,
-    /// Of users whose file names no domain.
+    /// The domain of users whose file names none.
     domain: Box<str>,
     /// `None`: standard input, which includes nothing.
     folder: Option<PathBuf>,

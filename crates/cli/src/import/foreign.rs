@@ -40,7 +40,7 @@ impl Server {
     }
 }
 
-/// What the formats have in common: an input, and a source of accounts.
+/// The common parts of the formats: an input, and a source of accounts.
 struct Format {
     server: Server,
     /// Opens the input: a file, of which something may have been read already, or a folder.
@@ -98,7 +98,7 @@ pub(super) struct ForeignAccount {
     pub(super) credentials: ForeignCredentials,
 }
 
-/// What an account signs in by.
+/// The proof by which an account signs in.
 pub(super) enum ForeignCredentials {
     Password(Box<str>),
     /// The HA1 of MD5 whose realm is the domain as it is written in the input.

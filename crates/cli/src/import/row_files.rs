@@ -11,7 +11,7 @@ use super::foreign::{ForeignInput, ForeignPiece, ForeignSource};
 use super::rows::{Row, RowPiece, RowReader, RowsError};
 use crate::error::CliError;
 
-/// What a server's rows mean.
+/// The meaning of a server's rows.
 pub(super) trait RowFormat: Send {
     /// Adds what a row of one of its tables says. `domain`: of accounts whose row names none.
     fn row(&mut self, row: &Row, domain: &str, out: &mut VecDeque<ForeignPiece>);

@@ -1,4 +1,4 @@
-//! What there is to say at the end of an import: the counts of what came, and what was not taken, with the reasons.
+//! The end of an import in words: the counts of what came, and what was not taken, with the reasons.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -83,7 +83,7 @@ impl ImportSummary {
         self.md5_only.add(address, self.named);
     }
 
-    /// What came with the accounts, and necessary differences between them and the input.
+    /// The data that came with the accounts, and necessary differences between them and the input.
     pub(super) fn notes(&self) -> String {
         let mut notes = String::new();
         let (added, there) = self.aliases;

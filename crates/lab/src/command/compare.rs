@@ -93,7 +93,7 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
         .map_err(|error| format!("{}: {error}; nothing of it was kept", path.display()))
 }
 
-/// Of files with several runs: a figure that got worse in one pair counts more than another pair that is not comparable. A pair that is not
+/// In files with several runs a figure that got worse in one pair counts more than another pair that is not comparable. A pair that is not
 /// comparable has no figure that got worse.
 fn code(comparisons: &[&Comparison]) -> ExitCode {
     if comparisons.iter().any(|comparison| comparison.worse().next().is_some()) {

@@ -110,7 +110,7 @@ impl Control for Fake {
         control::OpenCallList::default()
     }
 
-    /// Of 1,500 addresses, user0000 and so on.
+    /// Registrations of 1,500 addresses, user0000 and so on.
     async fn registrations(&self, query: &control::RegistrationQuery) -> control::RegistrationPage {
         let all = (0..1_500).map(|number| format!("user{number:04}@example.test"));
         let found: Vec<String> = all.filter(|address| address.starts_with(&*query.prefix)).collect();

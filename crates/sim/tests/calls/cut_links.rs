@@ -29,7 +29,7 @@ const TCP: SocketAddr = SocketAddr::new(SERVER.ip(), 5062);
 enum Fault {
     /// There is no connection.
     Cut,
-    /// What the first of the two sends is lost from the beginning on. Their connection ends when the other has heard nothing for a while.
+    /// Messages of the first of the two are lost from the beginning on. Their connection ends when the other has heard nothing for a while.
     OneWay,
     /// The connection comes and goes: a message is lost with it, or comes back.
     Flaps,
@@ -325,7 +325,7 @@ fn a_call_has_one_answer_while_two_links_are_cut() {
     }
 }
 
-/// What one node sends to the other is lost, until the other has heard nothing for so long that it ends the connection.
+/// Messages of one node to the other are lost, until the other has heard nothing for so long that it ends the connection.
 #[test]
 fn a_call_has_one_answer_while_links_lead_one_way() {
     for (one, other) in pairs() {

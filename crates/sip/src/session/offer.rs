@@ -48,7 +48,7 @@ pub(super) struct PeerOffer {
 }
 
 impl OfferExchange {
-    /// When [`Session::wake_exchange`] has something to do.
+    /// The time at which [`Session::wake_exchange`] has something to do.
     pub(super) fn deadline(&self) -> Instant {
         match self {
             OfferExchange::Peer(peer_offer) => peer_offer.until,

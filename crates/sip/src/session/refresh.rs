@@ -42,7 +42,7 @@ impl SessionRefresh {
         SessionRefresh::ByPeer { interval, end: end_of(now, interval) }
     }
 
-    /// When [`Session::wake_refresh`] has something to do.
+    /// The time at which [`Session::wake_refresh`] has something to do.
     pub(super) fn deadline(&self) -> Instant {
         match self {
             SessionRefresh::Never => Instant::FAR_FUTURE,

@@ -39,7 +39,7 @@ pub(super) struct PendingRequest {
     /// The request as it was sent, but for its Via and Contact.
     pub(super) message: Message,
     pub(super) onward: OutgoingRoute,
-    /// How many challenges it has answered.
+    /// The number of challenges that it has answered.
     pub(super) challenges: u8,
 }
 

@@ -130,7 +130,7 @@ pub(super) struct QueuePosition {
     pub(super) size: usize,
     /// The mean wait of callers that were taken so far.
     pub(super) average_seconds: u64,
-    /// When the caller came.
+    /// The time at which the caller came.
     pub(super) since: Instant,
 }
 

@@ -17,7 +17,7 @@ use crate::limits::{ROOM_MISSING_COPIES, ROOM_MISSING_PAUSE, ROOM_RESTORE};
 #[derive(Default)]
 pub(super) struct RestoringRooms {
     rooms: HashMap<Bare, RestoringRoom>,
-    /// When each of them is looked at.
+    /// The times at which each of them is looked at.
     due: BTreeSet<(Instant, Bare)>,
 }
 

@@ -1,6 +1,6 @@
 //! Files of Asterisk: sections with values, templates, comments and includes.
 //!
-//! Of the values only those are kept that an account is made of.
+//! Only those values are kept that an account is made of.
 
 use std::collections::HashMap;
 use std::fs::File;

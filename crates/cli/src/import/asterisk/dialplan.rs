@@ -6,7 +6,7 @@ use super::Line;
 use super::config::{ConfigLine, setting};
 use crate::limits;
 
-/// What a number does.
+/// The effect of a number.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Extension {
     /// It calls one endpoint, and nothing besides.

@@ -5,7 +5,7 @@ use std::io::Read;
 use super::scanner::Scanner;
 use super::{Columns, Raw, RowsError, Values};
 
-/// How values are told from each other.
+/// The separation of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     /// Values may stand in quotes, and a quote in them is doubled.

@@ -1,6 +1,6 @@
 //! Rows of a dump in SQL, as mysqldump, pg_dump and the shell of SQLite write it.
 //!
-//! Of the statements only INSERT, COPY and the columns of CREATE TABLE are read; all others are passed over.
+//! Only INSERT, COPY and the columns of CREATE TABLE are read; all other statements are passed over.
 
 use std::collections::HashMap;
 use std::io::Read;
