@@ -27,15 +27,14 @@
 mod files;
 
 use std::collections::BTreeMap;
-use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::peer::Peer;
+use crate::ports::Ports;
 use crate::ringer::Tool;
 use crate::wait::{lines_in, wait_until};
 use files::{by_call, counts, normalise, without_mended};
@@ -176,7 +175,12 @@ struct Places {
     twin: u16,
     free: u16,
     media: BTreeMap<String, u16>,
+    /// Keeps the ports from other tests until the run has ended.
+    _reserved: Option<Ports>,
 }
+
+/// Ports from one port of a run to its next: room for the media above it.
+const ROOM: u16 = 20;
 
 impl Case {
     fn read(name: &str) -> Case {
@@ -243,8 +247,7 @@ impl Case {
     }
 
     fn run_once(&self, tools: &[Tool]) -> Option<Vec<Seen>> {
-        let ports = || self.ends.iter().map(|(name, _)| (name.clone(), own_port())).collect();
-        let places = Places { ports: ports(), twin: own_port(), free: own_port(), media: ports() };
+        let places = Places::reserve(&self.ends);
         let mut running: Vec<End> = Vec::new();
         for (index, (name, words)) in self.ends.iter().enumerate() {
             let end = End::start(self, tools[index], name, words, &places);
@@ -280,18 +283,18 @@ impl Case {
     }
 }
 
-/// A port for one end alone, with room above it for media: below the range of ephemeral ports.
-fn own_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    (0..500)
-        .map(|_| 20_000 + NEXT.fetch_add(1, Ordering::Relaxed) % 600 * 20)
-        .find(|port| {
-            UdpSocket::bind(("0.0.0.0", *port)).is_ok() && TcpListener::bind(("0.0.0.0", *port)).is_ok()
-        })
-        .expect("a port below 32000 is free")
-}
-
 impl Places {
+    /// Two ports for each end, and two for the run.
+    fn reserve(ends: &[(String, Vec<String>)]) -> Places {
+        let count = u16::try_from(2 * ends.len() + 2).expect("a run has few ends");
+        let reserved = Ports::reserve(count * ROOM);
+        let mut next = (0..count).map(|index| reserved.first() + index * ROOM);
+        let mut port = || next.next().expect("as many were reserved");
+        let mut of_each = || ends.iter().map(|(name, _)| (name.clone(), port())).collect();
+        let (ports, media) = (of_each(), of_each());
+        Places { ports, media, twin: port(), free: port(), _reserved: Some(reserved) }
+    }
+
     /// Ports that may stand in messages, and their names.
     fn names(&self) -> BTreeMap<String, String> {
         let mut names = BTreeMap::from([(self.twin.to_string(), "TWIN".to_owned())]);
@@ -448,6 +451,7 @@ mod tests {
             twin: 20_040,
             free: 20_060,
             media: BTreeMap::from([("client".to_owned(), 20_020)]),
+            _reserved: None,
         };
         let names = places.names();
         let taken = |number: u16| names.contains_key(&number.to_string());

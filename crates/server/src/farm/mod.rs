@@ -11,6 +11,7 @@ pub(crate) mod files;
 mod link_socket;
 pub(crate) mod plan;
 pub(crate) mod requests;
+mod seen_members;
 pub(crate) mod traces;
 pub(crate) mod traffic;
 
@@ -43,6 +44,7 @@ use crate::shard::StatusBoard;
 use crate::waiting::{StartListeners, StartWait};
 pub(crate) use board::FarmBoard;
 use link_socket::LinkSocket;
+use seen_members::SeenMembers;
 use traffic::Renewal;
 
 pub(crate) use ::farm::secret::Secret;
@@ -129,6 +131,7 @@ struct Listener {
     clock: Clock,
     /// The clock and the processor time of the process at the last renewal, in microseconds.
     measured: (u64, u64),
+    seen: SeenMembers,
 }
 
 impl FarmListener for Listener {
@@ -210,6 +213,9 @@ impl FarmListener for Listener {
     }
 
     fn member(&mut self, news: &MembershipEffect) {
+        if !self.seen.handle(news) {
+            return;
+        }
         match news {
             MembershipEffect::Joined(life) => tracing::info!(%life, "a node has joined the farm"),
             MembershipEffect::Left(life) => tracing::info!(%life, "a node has left the farm"),
@@ -285,7 +291,8 @@ impl FarmMembership {
             database: shares_database.then(|| database::open(database.clone(), node.clone())),
         };
         let measured = (clock.now().as_micros(), process_time());
-        let events = Listener { board: Arc::clone(&board), joined, is_member: false, clock, measured };
+        let seen = SeenMembers::default();
+        let events = Listener { board: Arc::clone(&board), joined, is_member: false, clock, measured, seen };
         let (agent, thread) = FarmAgent::start(args, Box::new(events)).context("the farm's thread")?;
         // Every later step needs the life: the fence, the addresses of shards, the keys of links.
         let life = wait(&receiver, config, &board, listeners)?;

@@ -67,7 +67,7 @@ fn receive(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, m
         repeated(call, ctx);
         return;
     }
-    if answered_before(call, ctx, hash) {
+    if answered_before(call, ctx, hash) || is_late_invite(call, ctx, message, hash) {
         return;
     }
     note_dialog(call, message);
@@ -138,6 +138,17 @@ fn answered_before(call: &mut Call, ctx: &mut CallContext<'_>, hash: u64) -> boo
         ctx.stats.count(Count::Retransmissions);
     }
     true
+}
+
+/// An INVITE that was answered comes once more after its ACK or after a later INVITE, as when a copy of it was under way
+/// through another server. Its transaction absorbs it (RFC 6026 §7.1). Only for the loose check: SIPp's default takes it
+/// for a new message. A step that waits for it gets it all the same.
+fn is_late_invite(call: &Call, ctx: &CallContext<'_>, message: &Incoming<'_>, hash: u64) -> bool {
+    hash != 0
+        && ctx.env.options.timers.retransmission_check == RetransmissionCheck::Loose
+        && message.method() == b"INVITE"
+        && message.cseq_number <= call.flow.invite_cseq
+        && place(call, &ctx.env.scenario, message, hash) == MessageMatch::Nowhere
 }
 
 /// RFC 3261 §17.1.1.3: the ACK has the CSeq number of its INVITE. Checked unless `-default_behaviors -cseq`.
