@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use sip::wire::{
+use sip_wire::{
     Address, Header, Message, Params, ParseError, Reply, RequestBuilder, Rewrite, Uri, Values, Via,
     check_request, check_response, eq_ignore_case, parse_date, parse_ip, unescape,
 };

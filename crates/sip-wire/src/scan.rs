@@ -79,7 +79,7 @@ pub(crate) fn position_of_two(a: u8, b: u8, text: &[u8]) -> Option<usize> {
 }
 
 /// The first place of any of these bytes, which is near the beginning of the text, or the text is short.
-pub(crate) fn early_position<const N: usize>(bytes: [u8; N], text: &[u8]) -> Option<usize> {
+pub fn early_position<const N: usize>(bytes: [u8; N], text: &[u8]) -> Option<usize> {
     let (words, rest) = text.as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {
         let word = u64::from_le_bytes(*word);
@@ -147,7 +147,7 @@ pub(crate) fn write_uri(out: &mut Vec<u8>, uri: &[u8]) {
 }
 
 /// Appends a number in decimal digits.
-pub(crate) fn write_number(out: &mut Vec<u8>, number: usize) {
+pub fn write_number(out: &mut Vec<u8>, number: usize) {
     let (mut digits, mut start, mut rest) = ([0; 20], 20, number);
     loop {
         start -= 1;
@@ -160,7 +160,7 @@ pub(crate) fn write_number(out: &mut Vec<u8>, number: usize) {
 }
 
 /// The end of a quoted string that starts at `bytes[0] == '"'`: index after the closing quote.
-pub(crate) fn quoted_end(bytes: &[u8]) -> Option<usize> {
+pub fn quoted_end(bytes: &[u8]) -> Option<usize> {
     let mut at = 1;
     loop {
         at += early_position([b'"', b'\\'], bytes.get(at..)?)?;

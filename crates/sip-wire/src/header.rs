@@ -197,7 +197,7 @@ impl Header {
     }
 
     /// Its bit in [`Message::has_any`](super::Message::has_any).
-    pub(crate) const fn bit(self) -> u64 {
+    pub const fn bit(self) -> u64 {
         1 << self as u8
     }
 

@@ -1,4 +1,4 @@
-//! Nanoseconds for a proxy's work on every request: `cargo run --release -p sip --example wire_bench`.
+//! Nanoseconds for a proxy's work on every request: `cargo run --release -p sip-wire --example wire_bench`.
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sip::wire::{Header, Message, Reply, Rewrite, Values, Via, check_request};
+use sip_wire::{Header, Message, Reply, Rewrite, Values, Via, check_request};
 
 const INVITE: &str = "INVITE sip:bob@192.0.2.20:5060;transport=udp SIP/2.0\r\n\
     Via: SIP/2.0/UDP 192.0.2.10:5060;rport;branch=z9hG4bK-524287-1---0f3eb40b11f97a9c\r\n\

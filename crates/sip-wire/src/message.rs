@@ -305,7 +305,7 @@ impl Message {
     }
 
     /// True if any of these headers stands in it; `bits` are [`Header::bit`]s. Costs no look at the lines.
-    pub(crate) fn has_any(&self, bits: u64) -> bool {
+    pub fn has_any(&self, bits: u64) -> bool {
         self.present & bits != 0
     }
 
@@ -340,7 +340,7 @@ impl Message {
     }
 
     /// Every Via that is well formed, the topmost first.
-    pub(crate) fn vias(&self) -> impl Iterator<Item = Via<'_>> {
+    pub fn vias(&self) -> impl Iterator<Item = Via<'_>> {
         let others = self.values(Header::Via).skip(1).filter_map(Via::parse);
         self.top_via().into_iter().chain(others)
     }
@@ -399,7 +399,7 @@ impl Message {
 }
 
 /// The `branch` parameter of the topmost Via.
-pub(crate) fn top_branch(message: &Message) -> Option<&[u8]> {
+pub fn top_branch(message: &Message) -> Option<&[u8]> {
     message.top_via?.branch(&message.bytes)
 }
 

@@ -265,7 +265,7 @@ pub fn unescape(text: &[u8]) -> Vec<u8> {
     out
 }
 
-pub(crate) fn escape_at(text: &[u8]) -> Option<u8> {
+pub fn escape_at(text: &[u8]) -> Option<u8> {
     match text {
         [b'%', high, low, ..] => {
             let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());

@@ -130,7 +130,7 @@ impl RequestBuilder {
 }
 
 /// The Via value with the parameters that the receiving side adds by RFC 3261 §18.2.1 and RFC 3581 §4.
-pub(crate) fn write_via_with_source(out: &mut Vec<u8>, value: &[u8], via: &Via<'_>, source: SocketAddr) {
+pub fn write_via_with_source(out: &mut Vec<u8>, value: &[u8], via: &Via<'_>, source: SocketAddr) {
     let wants_rport = via.rport().is_some();
     // A socket of both families shows IPv4 peers as mapped addresses; the peer does not know itself so.
     let ip = source.ip().to_canonical();

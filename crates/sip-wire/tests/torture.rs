@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use sip::wire::{
+use sip_wire::{
     Address, Fault, Header, Message, ParseError, Rewrite, Uri, Via, check_request, check_response,
 };
 
@@ -260,7 +260,7 @@ fn read(message: &Message, question: &str) -> String {
         ["body"] => message.body().len().to_string(),
         ["date"] => message
             .header(Header::Date)
-            .and_then(sip::wire::parse_date)
+            .and_then(sip_wire::parse_date)
             .map_or(none(), |date| date.unix_seconds().to_string()),
         ["vias"] => message.values(Header::Via).count().to_string(),
         ["routes"] => message.values(Header::Route).count().to_string(),
@@ -294,7 +294,7 @@ fn read_via(via: &Via<'_>, rest: &[&str]) -> String {
             format!("{} {}{port} {branch}", text(via.transport), text(via.host))
         }
         ["magic"] => via.has_magic_branch().to_string(),
-        ["received"] => sip::wire::parse_ip(via.received().unwrap()).unwrap().to_string(),
+        ["received"] => sip_wire::parse_ip(via.received().unwrap()).unwrap().to_string(),
         _ => panic!("no such question of a Via: {rest:?}"),
     }
 }
