@@ -1,10 +1,12 @@
 //! The metrics, once: name, kind, meaning and where the value is. `/metrics` and `docs/metrics.md` are both
 //! made from here.
 //!
-//! In: `control::Status`, which `operator` gathers when it is asked; out: text. Nothing is counted here. Names
+//! In: `control::Status`, which the node's operator gathers when it is asked; out: text. Nothing is counted here. Names
 //! and labels are a contract with dashboards and alert rules (`interop/tests/observe.rs` compares them): a
 //! renamed metric breaks them. Labels are bounded: by shards, routes, services and fixed kinds, never by
 //! accounts or peers.
+
+#![warn(missing_docs)]
 
 mod certificate;
 mod farm;
@@ -543,7 +545,7 @@ pub fn reference() -> String {
         "# Metrics\n\n\
          `/metrics` on the address of `[http] listen`, in Prometheus' text format. `/health` there answers 200 and `ok`, or 503 while the\n\
          node drains, does not answer or cannot write its record; a second line says when the council of its farm is away, or its certificate ends within a week. `belfry status` shows the same figures, and rates.\n\n\
-         This page is made by the code that serves them; `BLESS=1 cargo test -p server` writes it anew.\n\n\
+         This page is made by the code that serves them; `BLESS=1 cargo test -p metrics` writes it anew.\n\n\
          ## Of the node\n\n| name | kind | meaning |\n|---|---|---|\n",
     );
     row(&mut page, BUILD.0, Kind::Gauge, BUILD.1);
