@@ -8,8 +8,8 @@ pub(crate) const CORES: [&str; 12] =
     ["stdx", "sip-wire", "sip", "xmpp", "muc", "chat", "router", "call", "cluster", "ivr", "media", "voice"];
 
 /// Crates with threads or a runtime of their caller, and neither a socket of the network nor the clock.
-const NO_CLOCK_OR_SOCKET: [&str; 6] =
-    ["admin", "chat-store", "control", "lab-report", "lab-xmpp", "metrics"];
+const NO_CLOCK_OR_SOCKET: [&str; 7] =
+    ["admin", "chat-owners", "chat-store", "control", "lab-report", "lab-xmpp", "metrics"];
 
 /// Sockets and clocks, of the list below.
 const CLOCKS_AND_SOCKETS: [&str; 6] =

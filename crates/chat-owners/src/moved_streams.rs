@@ -1,5 +1,5 @@
 //! Streams whose sessions are lost because their accounts have another owner. Their sessions are announced to that owner, or the streams
-//! are closed and their clients sign in again ([`announcing`](super::announcing)): one after the other, and not thousands at once when a
+//! are closed and their clients sign in again (`xmpp::announcing` of the server): one after the other, and not thousands at once when a
 //! node dies. A client that sends something has its turn at once.
 
 use std::collections::{HashSet, VecDeque};
@@ -14,7 +14,7 @@ const STEP: Duration = Duration::from_millis(50);
 
 /// The streams of one shard that wait for their turn.
 #[derive(Debug, Default)]
-pub(super) struct MovedStreams {
+pub struct MovedStreams {
     /// The order of their turns. A stream that has had its turn early is still here.
     order: VecDeque<u64>,
     /// The streams of `order` that have not had their turn.
@@ -27,7 +27,7 @@ pub(super) struct MovedStreams {
 
 impl MovedStreams {
     /// The sessions of these streams are lost. `shards`: the node's, each of which closes its part of [`XMPP_MOVED_CLOSINGS`].
-    pub(super) fn insert(&mut self, now: Instant, streams: impl IntoIterator<Item = u64>, shards: u16) {
+    pub fn insert(&mut self, now: Instant, streams: impl IntoIterator<Item = u64>, shards: u16) {
         let waiting = &mut self.waiting;
         self.order.extend(streams.into_iter().filter(|stream| waiting.insert(*stream)));
         if self.order.is_empty() {
@@ -43,7 +43,7 @@ impl MovedStreams {
     }
 
     /// The streams that have their turn now.
-    pub(super) fn take_due(&mut self, now: Instant) -> Vec<u64> {
+    pub fn take_due(&mut self, now: Instant) -> Vec<u64> {
         if self.next.is_none_or(|next| next > now) {
             return Vec::new();
         }
@@ -56,17 +56,17 @@ impl MovedStreams {
     }
 
     /// A client has sent something. True: its stream has waited, and has its turn.
-    pub(super) fn take(&mut self, stream: u64) -> bool {
+    pub fn take(&mut self, stream: u64) -> bool {
         self.waiting.remove(&stream)
     }
 
     /// True if no stream waits for its turn.
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
     /// The time at which [`MovedStreams::take_due`] has streams.
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    pub fn deadline(&self) -> Option<Instant> {
         self.next
     }
 }

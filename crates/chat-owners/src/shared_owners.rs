@@ -1,6 +1,6 @@
 //! The owners of chat addresses in a farm whose nodes share a database: buckets move between shards of all nodes. A message
 //! for an address whose owner is not known, or does not serve the bucket yet, waits here, in the order of its bucket, until the owner
-//! is there or its patience ends. [`ShardQueues`](super::shard_queues::ShardQueues) asks it for the way of each message; `super::farm` performs the rest.
+//! is there or its patience ends. [`ShardQueues`](super::shard_queues::ShardQueues) asks it for the way of each message; the server performs the rest.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use std::time::Duration;
 use cluster::{Bucket, ShardAddress, ShardMap};
 use farm::view::FarmView;
 use router::BucketSet;
+use shard_message::XmppShardMessage;
 use stdx::Instant;
 use xmpp::{Bare, Jid, stanza};
 
 use super::restore_barrier::RestoreBarrier;
 use super::shard_queues::{MessageTarget, Way};
 use crate::limits::{XMPP_OWNER_PATIENCE, XMPP_OWNER_WAITING, XMPP_OWNER_WAITING_BYTES};
-use crate::message::XmppShardMessage;
 
 /// The pause between two looks at messages that wait: views of nodes differ for about as long when the map changes.
 const RETRY: Duration = Duration::from_millis(100);
@@ -25,9 +25,11 @@ const MESSAGE_HEAD: usize = 256;
 
 /// A message that waits for its receiver.
 #[derive(Debug)]
-pub(super) struct WaitingMessage {
-    pub(super) target: MessageTarget,
-    pub(super) message: XmppShardMessage,
+pub struct WaitingMessage {
+    /// The receiver.
+    pub target: MessageTarget,
+    /// The message itself.
+    pub message: XmppShardMessage,
     /// The end of its patience.
     until: Instant,
     bytes: usize,
@@ -49,7 +51,7 @@ const DRAIN_ROUNDS: u8 = 3;
 
 /// The owners as one shard knows them, and the messages that wait for them.
 #[derive(Debug)]
-pub(super) struct SharedOwners {
+pub struct SharedOwners {
     own: ShardAddress,
     view: Option<Arc<FarmView>>,
     /// Buckets that this shard owns and serves.
@@ -77,19 +79,20 @@ pub(super) struct SharedOwners {
 
 /// A change of the farm, as chat has to follow it.
 #[derive(Debug, Default)]
-pub(super) struct OwnerChange {
+pub struct OwnerChange {
     /// Buckets that have another owner than before.
-    pub(super) moved: BucketSet,
+    pub moved: BucketSet,
     /// Those of them whose earlier owner is dead.
-    pub(super) lost: BucketSet,
+    pub lost: BucketSet,
     /// Shards that were not there before.
-    pub(super) new_shards: Vec<ShardAddress>,
+    pub new_shards: Vec<ShardAddress>,
     /// Nodes have gone, and their connections with them.
-    pub(super) has_lost_nodes: bool,
+    pub has_lost_nodes: bool,
 }
 
 impl SharedOwners {
-    pub(super) fn new(own: ShardAddress) -> SharedOwners {
+    /// The owners as this shard knows them before the first view of the farm: none.
+    pub fn new(own: ShardAddress) -> SharedOwners {
         SharedOwners {
             own,
             view: None,
@@ -108,7 +111,7 @@ impl SharedOwners {
     }
 
     /// The way of a message now; messages that came before it for the same bucket go first.
-    pub(super) fn way(&self, target: MessageTarget, local: ShardMap) -> Way {
+    pub fn way(&self, target: MessageTarget, local: ShardMap) -> Way {
         match target {
             MessageTarget::Owner(bucket) if self.waiting_of.contains_key(&bucket) => Way::Wait,
             _ => self.direct_way(target, local),
@@ -136,18 +139,18 @@ impl SharedOwners {
     }
 
     /// True if the shard answers for addresses of this bucket now.
-    pub(super) fn serves(&self, bucket: Bucket) -> bool {
+    pub fn serves(&self, bucket: Bucket) -> bool {
         self.may_act && self.served.contains(bucket)
     }
 
     /// True if messages can be sent to this shard.
-    pub(super) fn has(&self, shard: ShardAddress) -> bool {
+    pub fn has(&self, shard: ShardAddress) -> bool {
         self.view.as_ref().is_some_and(|view| view.has(shard))
     }
 
     /// The target that a message from another shard waits for; none if the host may handle it now. Without the authority of an owner all
     /// messages for the host wait.
-    pub(super) fn handle_arrival(&self, message: &XmppShardMessage) -> Option<MessageTarget> {
+    pub fn handle_arrival(&self, message: &XmppShardMessage) -> Option<MessageTarget> {
         if let Some(bucket) = bucket_of(message) {
             // Behind those that wait for the same bucket, even if it is served now: they came before.
             let is_next = self.serves(bucket) && !self.waiting_of.contains_key(&bucket);
@@ -167,7 +170,7 @@ impl SharedOwners {
     ///
     /// # Errors
     /// The message: too many wait.
-    pub(super) fn wait(
+    pub fn wait(
         &mut self,
         now: Instant,
         target: MessageTarget,
@@ -200,7 +203,7 @@ impl SharedOwners {
 
     /// These messages wait for owners before all others. They have been sent before, and were within the bounds of
     /// [`UnhandledMessages`](super::unhandled::UnhandledMessages).
-    pub(super) fn wait_first(&mut self, now: Instant, messages: Vec<(Bucket, XmppShardMessage)>) {
+    pub fn wait_first(&mut self, now: Instant, messages: Vec<(Bucket, XmppShardMessage)>) {
         let mut first = VecDeque::with_capacity(messages.len());
         for (bucket, message) in messages {
             let bytes = MESSAGE_HEAD + bytes_of(&message);
@@ -217,7 +220,7 @@ impl SharedOwners {
     }
 
     /// Drops the waiting elements of these streams of this shard: they go to the next owner with their sessions.
-    pub(super) fn drop_elements(&mut self, is_meant: impl Fn(u64) -> bool) {
+    pub fn drop_elements(&mut self, is_meant: impl Fn(u64) -> bool) {
         let own = self.own;
         let is_dropped = |waiting: &WaitingMessage| match &waiting.message {
             XmppShardMessage::Stanza { edge, .. } | XmppShardMessage::Nonza { edge, .. } => {
@@ -232,13 +235,13 @@ impl SharedOwners {
     }
 
     /// Moves out the messages that wait; each goes back by [`SharedOwners::keep`] or to [`SharedOwners::release`].
-    pub(super) fn take_waiting(&mut self) -> VecDeque<WaitingMessage> {
+    pub fn take_waiting(&mut self) -> VecDeque<WaitingMessage> {
         self.next_try = None;
         std::mem::take(&mut self.waiting)
     }
 
     /// The way of a message that has waited; `blocked` has the buckets of which an earlier message still waits.
-    pub(super) fn way_of_waiting(
+    pub fn way_of_waiting(
         &self,
         waiting: &WaitingMessage,
         blocked: &HashSet<Bucket>,
@@ -252,7 +255,7 @@ impl SharedOwners {
     }
 
     /// The message waits no longer.
-    pub(super) fn release(&mut self, waiting: &WaitingMessage) {
+    pub fn release(&mut self, waiting: &WaitingMessage) {
         self.bytes -= waiting.bytes;
         if let MessageTarget::Owner(bucket) = waiting.target
             && let Some(count) = self.waiting_of.get_mut(&bucket)
@@ -265,7 +268,7 @@ impl SharedOwners {
     }
 
     /// These wait on, before those that have come since [`SharedOwners::take_waiting`].
-    pub(super) fn keep(&mut self, now: Instant, mut kept: VecDeque<WaitingMessage>) {
+    pub fn keep(&mut self, now: Instant, mut kept: VecDeque<WaitingMessage>) {
         kept.append(&mut self.waiting);
         self.waiting = kept;
         if !self.waiting.is_empty() {
@@ -274,7 +277,7 @@ impl SharedOwners {
     }
 
     /// The farm is now so.
-    pub(super) fn set_view(&mut self, view: &Arc<FarmView>) -> OwnerChange {
+    pub fn set_view(&mut self, view: &Arc<FarmView>) -> OwnerChange {
         // The first view: nothing has moved, and every shard is new.
         let Some(before) = self.view.replace(Arc::clone(view)) else {
             return OwnerChange { new_shards: view.shards().collect(), ..OwnerChange::default() };
@@ -304,56 +307,58 @@ impl SharedOwners {
     }
 
     /// Buckets of the owner that has died last.
-    pub(super) fn lost(&self) -> &BucketSet {
+    pub fn lost(&self) -> &BucketSet {
         &self.lost
     }
 
     /// The buckets whose sessions are being announced.
-    pub(super) fn barrier(&mut self) -> &mut RestoreBarrier {
+    pub fn barrier(&mut self) -> &mut RestoreBarrier {
         &mut self.barrier
     }
 
     /// The owner to which all messages of this bucket that have waited here are sent. None: it is not known, or some wait.
-    pub(super) fn informed_owner(&self, bucket: Bucket) -> Option<ShardAddress> {
+    pub fn informed_owner(&self, bucket: Bucket) -> Option<ShardAddress> {
         let owner = self.view.as_ref()?.owner(bucket).filter(|owner| self.has(*owner))?;
         (owner == self.own || !self.waiting_of.contains_key(&bucket)).then_some(owner)
     }
 
     /// True while the messages are handled that have waited for buckets which the shard begins to serve: nothing of these buckets was
     /// answered before.
-    pub(super) fn is_beginning(&self) -> bool {
+    pub fn is_beginning(&self) -> bool {
         self.is_beginning
     }
 
-    pub(super) fn set_beginning(&mut self, is_beginning: bool) {
+    /// Sets [`SharedOwners::is_beginning`].
+    pub fn set_beginning(&mut self, is_beginning: bool) {
         self.is_beginning = is_beginning;
     }
 
-    pub(super) fn set_may_act(&mut self, may_act: bool) {
+    /// The node has the authority of an owner, or has it no longer.
+    pub fn set_may_act(&mut self, may_act: bool) {
         self.may_act = may_act;
     }
 
     /// The shard serves these buckets from now on. The store has all of them.
-    pub(super) fn serve(&mut self, now: Instant, buckets: &BucketSet) {
+    pub fn serve(&mut self, now: Instant, buckets: &BucketSet) {
         buckets.iter().for_each(|bucket| self.served.insert(bucket));
         self.next_try = Some(now);
         self.begin_at.get_or_insert(now + RETRY);
     }
 
     /// The shard serves these buckets no longer. Returns those that it served.
-    pub(super) fn stop(&mut self, buckets: &BucketSet) -> BucketSet {
+    pub fn stop(&mut self, buckets: &BucketSet) -> BucketSet {
         self.barrier.remove(buckets);
         buckets.iter().filter(|bucket| self.served.remove(*bucket)).collect()
     }
 
     /// These buckets have ended; their requests to the store have numbers up to `last`.
-    pub(super) fn drain(&mut self, buckets: BucketSet, last: u64) {
+    pub fn drain(&mut self, buckets: BucketSet, last: u64) {
         self.draining.push(DrainingBuckets { buckets, mark: last, rounds: DRAIN_ROUNDS });
     }
 
     /// Adds the ended buckets that have requests to the store under way to `writing`. `earliest`: the earliest request without an answer;
     /// `last`: the last request.
-    pub(super) fn writing(&mut self, earliest: Option<u64>, last: u64, writing: &mut BucketSet) {
+    pub fn writing(&mut self, earliest: Option<u64>, last: u64, writing: &mut BucketSet) {
         self.draining.retain_mut(|draining| {
             while earliest.is_none_or(|earliest| earliest > draining.mark) {
                 // No request has been made since the mark: nothing can follow from the answers any more.
@@ -369,7 +374,7 @@ impl SharedOwners {
     }
 
     /// True once, when accounts of new buckets are to be looked for whose messages wait for phones.
-    pub(super) fn take_begin(&mut self, now: Instant) -> bool {
+    pub fn take_begin(&mut self, now: Instant) -> bool {
         let is_due = self.begin_at.is_some_and(|at| at <= now);
         if is_due {
             self.begin_at = None;
@@ -378,24 +383,25 @@ impl SharedOwners {
     }
 
     /// True if messages that wait are to be looked at.
-    pub(super) fn is_retry_due(&self, now: Instant) -> bool {
+    pub fn is_retry_due(&self, now: Instant) -> bool {
         self.next_try.is_some_and(|at| at <= now)
     }
 
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    /// The time at which messages that wait, accounts of new buckets or the barrier are to be looked at.
+    pub fn deadline(&self) -> Option<Instant> {
         self.next_try.into_iter().chain(self.begin_at).chain(self.barrier.deadline()).min()
     }
 }
 
 impl WaitingMessage {
     /// True if it has waited too long.
-    pub(super) fn is_over(&self, now: Instant) -> bool {
+    pub fn is_over(&self, now: Instant) -> bool {
         self.until <= now
     }
 }
 
 /// The bucket whose owner a message is for. None: it is for a connection, or for the host that has the session of one.
-pub(super) fn bucket_of(message: &XmppShardMessage) -> Option<Bucket> {
+pub fn bucket_of(message: &XmppShardMessage) -> Option<Bucket> {
     let of = |bare: &Bare| Bucket::of(bare.as_str());
     let of_jid = |jid: &Jid| Bucket::of(jid.bare_str());
     match message {
@@ -431,7 +437,7 @@ fn bytes_of(message: &XmppShardMessage) -> usize {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use cluster::Life;
     use cluster::map::{FarmMap, Move};
     use cluster::member::{MemberState, Roles};
@@ -439,7 +445,7 @@ pub(super) mod tests {
     use xmpp::{Element, ns};
 
     use super::*;
-    use crate::xmpp::shard_queues::ShardQueues;
+    use crate::shard_queues::ShardQueues;
 
     const OWN: ShardAddress = ShardAddress { life: Life(1), shard: 0 };
     const OTHER: ShardAddress = ShardAddress { life: Life(2), shard: 0 };
@@ -449,7 +455,7 @@ pub(super) mod tests {
     }
 
     /// The view in which these nodes of one shard live, and the last of them owns all buckets.
-    pub(in super::super) fn view(lives: &[Life]) -> Arc<FarmView> {
+    pub(crate) fn view(lives: &[Life]) -> Arc<FarmView> {
         let peer = |life: &Life| FarmPeer {
             name: format!("n{life}").into(),
             address: "127.0.0.1:5280".parse().unwrap(),

@@ -14,7 +14,7 @@ use crate::limits::XMPP_RESTORE_PATIENCE;
 
 /// The buckets whose sessions are being announced, as their next owner knows it.
 #[derive(Debug, Default)]
-pub(super) struct RestoreBarrier {
+pub struct RestoreBarrier {
     /// Live shards with chat, which have reported at least once.
     edges: HashSet<ShardAddress>,
     /// Buckets of dead owners that have no owner yet, or this one, and whose chat has not begun.
@@ -28,7 +28,7 @@ pub(super) struct RestoreBarrier {
 impl RestoreBarrier {
     /// The owners of these buckets are dead. `is_live`: messages can be sent to this shard; `may_be_next`: this shard, or none yet,
     /// is the owner of the bucket.
-    pub(super) fn handle_view(
+    pub fn handle_view(
         &mut self,
         lost: &BucketSet,
         is_live: impl Fn(ShardAddress) -> bool,
@@ -42,7 +42,7 @@ impl RestoreBarrier {
     }
 
     /// A shard has announced its sessions of these buckets. With none it greets: it has chat, and no sessions of buckets that are lost.
-    pub(super) fn handle_announced(&mut self, edge: ShardAddress, buckets: &BucketSet) {
+    pub fn handle_announced(&mut self, edge: ShardAddress, buckets: &BucketSet) {
         self.edges.insert(edge);
         let buckets = if buckets.is_empty() { &self.lost } else { buckets };
         let announced = self.announced.entry(edge).or_default();
@@ -50,7 +50,7 @@ impl RestoreBarrier {
     }
 
     /// The shard can serve these buckets. Returns those whose chat begins now.
-    pub(super) fn hold(&mut self, now: Instant, buckets: &BucketSet) -> BucketSet {
+    pub fn hold(&mut self, now: Instant, buckets: &BucketSet) -> BucketSet {
         let (held, free): (Vec<Bucket>, Vec<Bucket>) =
             buckets.iter().partition(|bucket| self.lost.contains(*bucket));
         let is_held = |bucket: &Bucket| self.held.iter().any(|(_, buckets)| buckets.contains(*bucket));
@@ -64,7 +64,7 @@ impl RestoreBarrier {
     }
 
     /// The held buckets whose chat begins now.
-    pub(super) fn take_open(&mut self, now: Instant) -> BucketSet {
+    pub fn take_open(&mut self, now: Instant) -> BucketSet {
         let is_announced = |bucket: Bucket| {
             let has = |edge| self.announced.get(edge).is_some_and(|announced| announced.contains(bucket));
             self.edges.iter().all(has)
@@ -79,7 +79,7 @@ impl RestoreBarrier {
     }
 
     /// These buckets are served, stopped or another shard's.
-    pub(super) fn remove(&mut self, buckets: &BucketSet) {
+    pub fn remove(&mut self, buckets: &BucketSet) {
         if buckets.is_empty() {
             return;
         }
@@ -91,7 +91,7 @@ impl RestoreBarrier {
     }
 
     /// The end of the patience.
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    pub fn deadline(&self) -> Option<Instant> {
         self.held.iter().map(|(until, _)| *until).min()
     }
 }

@@ -2,13 +2,13 @@
 //! its turn.
 
 use cluster::{Bucket, ShardAddress, ShardMap};
+use shard_message::XmppShardMessage;
 
 use super::shared_owners::SharedOwners;
-use crate::message::XmppShardMessage;
 
 /// The receiver of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MessageTarget {
+pub enum MessageTarget {
     /// The shard that owns the addresses of this bucket.
     Owner(Bucket),
     /// This shard.
@@ -29,7 +29,7 @@ impl From<Bucket> for MessageTarget {
 
 /// The way of a message to its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub enum Way {
     /// The receiver is this shard.
     Own,
     /// It goes by the queue of a shard of this process.
@@ -43,49 +43,51 @@ pub(super) enum Way {
 }
 
 /// One queue for each shard of the node, by number, and one for other nodes.
-pub(super) struct ShardQueues {
+pub struct ShardQueues {
     own: ShardAddress,
     map: ShardMap,
     /// Only where nodes of a farm share a database.
     shared: Option<Box<SharedOwners>>,
-    /// Taken at the end of the turn (`Xmpp::take_post`).
+    /// Taken at the end of the turn by [`ShardQueues::take`].
     queues: Vec<Vec<XmppShardMessage>>,
-    /// Taken at the end of the turn by `shard::chat_farm`.
+    /// Taken at the end of the turn by [`ShardQueues::take_for_nodes`].
     for_nodes: Vec<(ShardAddress, XmppShardMessage)>,
 }
 
 impl ShardQueues {
-    pub(super) fn new(own: ShardAddress, map: ShardMap) -> ShardQueues {
+    /// Empty queues of this shard, for the shards of its process.
+    pub fn new(own: ShardAddress, map: ShardMap) -> ShardQueues {
         let queues = map.all().map(|_| Vec::new()).collect();
         ShardQueues { own, map, shared: None, queues, for_nodes: Vec::new() }
     }
 
     /// Buckets are those of a farm whose nodes share a database.
-    pub(super) fn share_buckets(&mut self) {
+    pub fn share_buckets(&mut self) {
         self.shared = Some(Box::new(SharedOwners::new(self.own)));
     }
 
     /// The owners of a farm's buckets; none where the process owns all of them.
-    pub(super) fn shared(&self) -> Option<&SharedOwners> {
+    pub fn shared(&self) -> Option<&SharedOwners> {
         self.shared.as_deref()
     }
 
-    pub(super) fn shared_mut(&mut self) -> Option<&mut SharedOwners> {
+    /// The owners of a farm's buckets, to be changed.
+    pub fn shared_mut(&mut self) -> Option<&mut SharedOwners> {
         self.shared.as_deref_mut()
     }
 
     /// The shard whose queues these are.
-    pub(super) fn own(&self) -> ShardAddress {
+    pub fn own(&self) -> ShardAddress {
         self.own
     }
 
     /// The shards of this process.
-    pub(super) fn map(&self) -> ShardMap {
+    pub fn map(&self) -> ShardMap {
         self.map
     }
 
     /// True if this shard owns the address.
-    pub(super) fn owns(&self, bare: &str) -> bool {
+    pub fn owns(&self, bare: &str) -> bool {
         let bucket = Bucket::of(bare);
         match &self.shared {
             Some(shared) => shared.serves(bucket),
@@ -94,7 +96,7 @@ impl ShardQueues {
     }
 
     /// The way of a message now.
-    pub(super) fn way(&self, target: MessageTarget) -> Way {
+    pub fn way(&self, target: MessageTarget) -> Way {
         if let Some(shared) = &self.shared {
             return shared.way(target, self.map);
         }
@@ -112,22 +114,22 @@ impl ShardQueues {
     }
 
     /// For a shard of the map.
-    pub(super) fn push(&mut self, to: ShardAddress, message: XmppShardMessage) {
+    pub fn push(&mut self, to: ShardAddress, message: XmppShardMessage) {
         self.queues[usize::from(to.shard)].push(message);
     }
 
     /// Queues a message for a shard of another node.
-    pub(super) fn push_for_node(&mut self, to: ShardAddress, message: XmppShardMessage) {
+    pub fn push_for_node(&mut self, to: ShardAddress, message: XmppShardMessage) {
         self.for_nodes.push((to, message));
     }
 
     /// Moves out what waits for a shard.
-    pub(super) fn take(&mut self, shard: usize) -> Vec<XmppShardMessage> {
+    pub fn take(&mut self, shard: usize) -> Vec<XmppShardMessage> {
         std::mem::take(&mut self.queues[shard])
     }
 
     /// Moves out what is for other nodes.
-    pub(super) fn take_for_nodes(&mut self) -> Vec<(ShardAddress, XmppShardMessage)> {
+    pub fn take_for_nodes(&mut self) -> Vec<(ShardAddress, XmppShardMessage)> {
         std::mem::take(&mut self.for_nodes)
     }
 }

@@ -2,7 +2,7 @@
 //! database. The link acknowledges a message when the other node has taken it; that node may die before the message is in the
 //! database. Then the message is sent again, to the next owner of its address: its receiver may get it twice.
 //!
-//! [`farm`](super::farm) fills it and sends what it gives back; `chat::MessageNumber` says when a message is handled.
+//! The server fills it and sends what it gives back; `chat::MessageNumber` says when a message is handled.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::limits::{XMPP_UNHANDLED, XMPP_UNHANDLED_BYTES, XMPP_UNHANDLED_FOR};
 
 /// The messages of one shard, by their numbers.
 #[derive(Debug, Default)]
-pub(super) struct UnhandledMessages {
+pub struct UnhandledMessages {
     messages: HashMap<MessageNumber, UnhandledMessage>,
     bytes: usize,
     /// The number of messages that were inserted.
@@ -29,14 +29,15 @@ pub(super) struct UnhandledMessages {
 
 /// A message that has left for another node.
 #[derive(Debug)]
-pub(super) struct SentMessage {
-    pub(super) element: Box<Element>,
+pub struct SentMessage {
+    /// The stanza.
+    pub element: Box<Element>,
     /// The bucket of its address.
-    pub(super) bucket: Bucket,
+    pub bucket: Bucket,
     /// The node that it was sent to.
-    pub(super) to: Life,
+    pub to: Life,
     /// Its size on the wire.
-    pub(super) bytes: usize,
+    pub bytes: usize,
 }
 
 /// A message that another node has.
@@ -52,18 +53,18 @@ struct UnhandledMessage {
 
 impl UnhandledMessages {
     /// True if no more messages may be sent to other nodes now.
-    pub(super) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.messages.len() >= XMPP_UNHANDLED || self.bytes >= XMPP_UNHANDLED_BYTES
     }
 
     /// A number for a message that has none of its session's.
-    pub(super) fn next_number(&mut self) -> u64 {
+    pub fn next_number(&mut self) -> u64 {
         self.numbered += 1;
         self.numbered
     }
 
     /// Keeps a message that has left. One of the same number stays as it is.
-    pub(super) fn insert(&mut self, now: Instant, number: MessageNumber, sent: SentMessage) {
+    pub fn insert(&mut self, now: Instant, number: MessageNumber, sent: SentMessage) {
         let (bytes, place) = (sent.bytes, self.inserted);
         let mut is_new = false;
         // The first stays: it has the place in the order of sending.
@@ -79,18 +80,18 @@ impl UnhandledMessages {
     }
 
     /// A message is handled, or was refused.
-    pub(super) fn handle_handled(&mut self, number: MessageNumber) {
+    pub fn handle_handled(&mut self, number: MessageNumber) {
         self.remove(number);
     }
 
     /// The link to this node gives a message back. True: it is to be sent again; false: it is handled, or has been sent again.
-    pub(super) fn handle_returned(&mut self, number: MessageNumber, from: Life) -> bool {
+    pub fn handle_returned(&mut self, number: MessageNumber, from: Life) -> bool {
         let is_there = self.messages.get(&number).is_some_and(|message| message.sent.to == from);
         is_there && self.remove(number).is_some()
     }
 
     /// The farm is now so. Returns the messages that nodes had which are gone, in the order in which they were sent.
-    pub(super) fn set_view(&mut self, view: &FarmView) -> Vec<SentMessage> {
+    pub fn set_view(&mut self, view: &FarmView) -> Vec<SentMessage> {
         let is_gone = |life: &Life| !view.peers.contains_key(life);
         let mut lost = Vec::new();
         for (number, message) in &mut self.messages {
@@ -110,7 +111,7 @@ impl UnhandledMessages {
     }
 
     /// Drops messages whose reports are lost.
-    pub(super) fn expire(&mut self, now: Instant) {
+    pub fn expire(&mut self, now: Instant) {
         if self.next_look.is_none_or(|next| next > now) {
             return;
         }
@@ -139,7 +140,7 @@ mod tests {
     use xmpp::ns;
 
     use super::*;
-    use crate::xmpp::shared_owners::tests::view;
+    use crate::shared_owners::tests::view;
 
     const OWN: Life = Life(1);
 

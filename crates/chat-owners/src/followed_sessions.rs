@@ -1,7 +1,7 @@
 //! Sessions of this shard's streams whose hosts are at other nodes, in a farm whose nodes share a database: what the next host needs if
 //! one of these nodes dies (`docs/decisions/0071-sessions-that-outlive-their-owner.md`).
 //!
-//! [`farm`](super::farm) passes it the elements of the streams. `chat::FollowedSession` knows their meaning; here is how far each
+//! The server passes it the elements of the streams. `chat::FollowedSession` knows their meaning; here is how far each
 //! session's way to the next host is.
 
 use std::collections::{HashMap, VecDeque};
@@ -42,7 +42,7 @@ struct Followed {
 
 /// The followed sessions of one shard, by the numbers of their streams.
 #[derive(Debug, Default)]
-pub(super) struct FollowedSessions {
+pub struct FollowedSessions {
     sessions: HashMap<u64, Followed>,
     /// Streams whose clients have unacknowledged stanzas, and when the host is asked about them.
     questions: VecDeque<(Instant, u64)>,
@@ -52,7 +52,7 @@ pub(super) struct FollowedSessions {
 
 /// The next step for an element of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ElementStep {
+pub enum ElementStep {
     /// It goes to the host.
     Pass,
     /// It waits; the session is announced now, if that has not been done.
@@ -61,7 +61,7 @@ pub(super) enum ElementStep {
 
 /// The next step after the answer of a host.
 #[derive(Debug)]
-pub(super) enum BoundStep {
+pub enum BoundStep {
     /// The answer is for the stream.
     Pass(Bound),
     /// The session has a host again. These elements of its client go there.
@@ -74,12 +74,12 @@ pub(super) enum BoundStep {
 
 impl FollowedSessions {
     /// A client of this stream asks the host at another node for a session.
-    pub(super) fn handle_bind(&mut self, stream: u64, bucket: Bucket, request: &BindRequest) {
+    pub fn handle_bind(&mut self, stream: u64, bucket: Bucket, request: &BindRequest) {
         self.insert(stream, bucket, FollowedSession::new(request));
     }
 
     /// The host has announced the session that the client of this stream resumes.
-    pub(super) fn handle_resumed(&mut self, stream: u64, announced: AnnouncedSession) {
+    pub fn handle_resumed(&mut self, stream: u64, announced: AnnouncedSession) {
         let bucket = Bucket::of(announced.jid.bare_str());
         self.insert(stream, bucket, FollowedSession::resumed(announced));
     }
@@ -92,7 +92,7 @@ impl FollowedSessions {
     }
 
     /// A stanza of a client, or another element of it.
-    pub(super) fn handle_element(
+    pub fn handle_element(
         &mut self,
         now: Instant,
         stream: u64,
@@ -109,19 +109,19 @@ impl FollowedSessions {
     }
 
     /// True if an element for this stream, or a question about it, comes from its host and not from one before.
-    pub(super) fn is_hosted(&self, stream: u64) -> bool {
+    pub fn is_hosted(&self, stream: u64) -> bool {
         self.sessions.get(&stream).is_none_or(|followed| followed.phase == Phase::Hosted)
     }
 
     /// An element of the host that the stream has taken.
-    pub(super) fn handle_delivered(&mut self, stream: u64, element: Element) {
+    pub fn handle_delivered(&mut self, stream: u64, element: Element) {
         if let Some(followed) = self.sessions.get_mut(&stream) {
             followed.session.handle_delivered(element);
         }
     }
 
     /// The answer of a host. `is_remote`: the host is at another node.
-    pub(super) fn handle_bound(&mut self, stream: u64, bound: Bound, is_remote: bool) -> BoundStep {
+    pub fn handle_bound(&mut self, stream: u64, bound: Bound, is_remote: bool) -> BoundStep {
         let Some(followed) = self.sessions.get_mut(&stream) else { return BoundStep::Pass(bound) };
         let jid = match (&bound, followed.phase) {
             (_, Phase::Lost) => return BoundStep::Pass(bound),
@@ -156,7 +156,7 @@ impl FollowedSessions {
     }
 
     /// The stream is gone. True: its host is to be told now.
-    pub(super) fn handle_gone(&mut self, stream: u64, in_order: bool) -> bool {
+    pub fn handle_gone(&mut self, stream: u64, in_order: bool) -> bool {
         let Some(followed) = self.sessions.get_mut(&stream) else { return true };
         if followed.phase == Phase::Hosted {
             self.sessions.remove(&stream);
@@ -167,17 +167,17 @@ impl FollowedSessions {
     }
 
     /// True if the session of this stream can be announced to the next host.
-    pub(super) fn can_be_announced(&self, stream: u64) -> bool {
+    pub fn can_be_announced(&self, stream: u64) -> bool {
         self.sessions.get(&stream).is_some_and(|followed| followed.session.can_be_announced())
     }
 
     /// The stream is closed, or its session ends.
-    pub(super) fn remove(&mut self, stream: u64) {
+    pub fn remove(&mut self, stream: u64) {
         self.sessions.remove(&stream);
     }
 
     /// The hosts of these buckets are dead. Returns the streams of their sessions.
-    pub(super) fn lose(&mut self, buckets: &BucketSet) -> Vec<u64> {
+    pub fn lose(&mut self, buckets: &BucketSet) -> Vec<u64> {
         buckets.iter().for_each(|bucket| self.unreported.insert(bucket));
         let lost = self.sessions.iter_mut().filter(|(_, followed)| buckets.contains(followed.bucket));
         lost.map(|(stream, followed)| {
@@ -188,7 +188,7 @@ impl FollowedSessions {
     }
 
     /// The announcement of a lost session, with its bucket. With none, and with one of a session that is to end, the stream is to be closed.
-    pub(super) fn announce(&mut self, stream: u64) -> Option<(Bucket, AnnouncedSession)> {
+    pub fn announce(&mut self, stream: u64) -> Option<(Bucket, AnnouncedSession)> {
         let followed = self.sessions.get_mut(&stream).filter(|followed| followed.phase == Phase::Lost)?;
         let announced = match followed.must_end {
             true => followed.session.announce_end(),
@@ -203,7 +203,7 @@ impl FollowedSessions {
     }
 
     /// The lost buckets by their next owners. All sessions of them are announced; those without an owner yet are kept.
-    pub(super) fn take_reports(
+    pub fn take_reports(
         &mut self,
         owner_of: impl Fn(Bucket) -> Option<ShardAddress>,
     ) -> HashMap<ShardAddress, BucketSet> {
@@ -223,7 +223,7 @@ impl FollowedSessions {
 
     /// Forgets sessions without a host whose accounts are meant. Returns their streams. Others of these accounts are not announced if
     /// their host turns out to be dead.
-    pub(super) fn end(&mut self, is_meant: impl Fn(&str) -> bool) -> Vec<u64> {
+    pub fn end(&mut self, is_meant: impl Fn(&str) -> bool) -> Vec<u64> {
         let hosted = self.sessions.values_mut().filter(|followed| followed.phase == Phase::Hosted);
         for followed in hosted.filter(|followed| is_meant(followed.session.jid().bare_str())) {
             followed.must_end = true;
@@ -235,7 +235,7 @@ impl FollowedSessions {
     }
 
     /// The streams whose hosts are to be asked now how many stanzas they have handled.
-    pub(super) fn take_questions(&mut self, now: Instant) -> Vec<(u64, Bucket)> {
+    pub fn take_questions(&mut self, now: Instant) -> Vec<(u64, Bucket)> {
         let mut asked = Vec::new();
         while let Some((_, stream)) = self.questions.front().copied().filter(|(at, _)| *at <= now) {
             self.questions.pop_front();
@@ -251,7 +251,8 @@ impl FollowedSessions {
         asked
     }
 
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    /// The time at which [`FollowedSessions::take_questions`] has streams.
+    pub fn deadline(&self) -> Option<Instant> {
         self.questions.front().map(|(at, _)| *at)
     }
 }
