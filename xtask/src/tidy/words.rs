@@ -4,8 +4,10 @@ use crate::source::Source;
 
 /// Crates that are bytes and time in, effects out (ARCHITECTURE.md). A crate that does not exist yet has the rule from
 /// its first day.
-pub(crate) const CORES: [&str; 12] =
-    ["stdx", "sip-wire", "sip", "xmpp", "muc", "chat", "router", "call", "cluster", "ivr", "media", "voice"];
+pub(crate) const CORES: [&str; 13] = [
+    "stdx", "sip-wire", "sip", "xmpp", "muc", "pubsub", "chat", "router", "call", "cluster", "ivr", "media",
+    "voice",
+];
 
 /// Crates with threads or a runtime of their caller, and neither a socket of the network nor the clock.
 const NO_CLOCK_OR_SOCKET: [&str; 7] =

@@ -198,12 +198,12 @@ const SOURCES: &[&str] = &[
     "chat/src/invite.rs",
     "chat/src/muc/search.rs",
     "chat/src/offline/retrieval.rs",
-    "chat/src/pubsub/node.rs",
-    "chat/src/pubsub/publish.rs",
-    "chat/src/pubsub/subscribe.rs",
     "chat/src/push.rs",
     "chat/src/upload.rs",
     "muc/src/form.rs",
+    "pubsub/src/node.rs",
+    "pubsub/src/publish.rs",
+    "pubsub/src/subscribe.rs",
     "xmpp/src/c2s/register.rs",
 ];
 

@@ -10,14 +10,13 @@ use std::collections::BTreeMap;
 use stdx::Instant;
 use xmpp::{Bare, Element, ns};
 
-use super::super::effect::Change;
-use super::super::imported::kept;
 use super::node::{AccessModel, Node, NodeConfig};
 use super::publish::name_is_free;
+use super::store::{NodeChange, kept};
 use crate::limits;
 
 /// The nodes of a `<user>`, and the kinds of things that are not imported, in the plural.
-pub(crate) fn imported(owner: &Bare, user: &Element, at: Instant) -> (Vec<Change>, Vec<&'static str>) {
+pub fn imported(owner: &Bare, user: &Element, at: Instant) -> (Vec<NodeChange>, Vec<&'static str>) {
     let mut passed = Vec::new();
     let mut nodes: BTreeMap<Box<str>, Node> = BTreeMap::new();
     for (name, parts) in configured(user) {
@@ -43,7 +42,7 @@ pub(crate) fn imported(owner: &Bare, user: &Element, at: Instant) -> (Vec<Change
             }
         }
     }
-    let nodes = nodes.into_iter().map(|(name, node)| Change::Node {
+    let nodes = nodes.into_iter().map(|(name, node)| NodeChange::Node {
         owner: owner.clone(),
         node: name,
         config: Some(Box::new(node.element())),

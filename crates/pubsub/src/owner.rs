@@ -4,19 +4,19 @@
 //! and returns the write of the changed node with the notifications that follow it (`PendingRequest::write`), or the
 //! answer.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::super::effect::Change;
 use super::context::PubSubContext;
 use super::node::{FormFault, Node, NodeAffiliation, NodeSubscription, Nodes};
 use super::notify::{notify, send_event};
 use super::publish::{name_is_free, there_is_room};
 use super::request::{PendingRequest, PubSubResult};
-use super::state::{NodeGoal, NodeWrite, PubSubEffect, PubSubWrite};
+use super::state::{NodeGoal, NodeWrite, PendingWrite, PubSubEffect, PubSubWrite};
+use super::store::NodeChange;
 use super::{fault, service};
 use crate::limits;
 
@@ -31,7 +31,7 @@ fn wrong(form: FormFault) -> StanzaError {
 }
 
 /// Creates a node (XEP-0060 §8.1): the account itself, or at a service each account of this server, which becomes the owner.
-pub(super) fn create(
+pub(crate) fn create(
     context: &mut PubSubContext<'_>,
     asked: &Rc<PendingRequest>,
     part: &Element,
@@ -40,7 +40,7 @@ pub(super) fn create(
     let is_of_service = asked.is_of_service();
     // At a service each account of this server may have nodes, up to a number of its own.
     let may =
-        asked.by.relation.is_owner || (is_of_service && context.settings.is_local(asked.by.who.domain()));
+        asked.by.relation.is_owner || (is_of_service && context.entities.is_local(asked.by.who.domain()));
     if !may {
         return Err(Condition::Forbidden.into());
     }
@@ -76,7 +76,7 @@ pub(super) fn create(
 }
 
 /// Configures a node by the form that the owner submits (XEP-0060 §8.2.4).
-pub(super) fn configure(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+pub(crate) fn configure(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let Some(form) = part.get("x", ns::DATA) else { return Err(Condition::BadRequest.into()) };
     // §8.2.5: to cancel leaves the configuration as it is.
@@ -99,7 +99,7 @@ pub(super) fn configure(asked: &Rc<PendingRequest>, part: &Element, nodes: &Node
 }
 
 /// Deletes a node with its items (XEP-0060 §8.4). `redirect` tells subscribers where to go on (§8.4.1).
-pub(super) fn delete(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+pub(crate) fn delete(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let redirect = part.get("redirect", ns::PUBSUB_OWNER).and_then(|redirect| redirect.attr("uri"));
     let redirect = redirect.map(|uri| Element::new("redirect", ns::PUBSUB_EVENT).with("uri", uri));
@@ -111,15 +111,16 @@ pub(super) fn delete(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) 
 }
 
 /// Removes all items of a node (XEP-0060 §8.5): the store empties a node by removing it; it is written again at once.
-pub(super) fn purge(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+pub(crate) fn purge(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let node = Rc::clone(node);
     if !node.config.persists {
         return Err(super::unsupported("persistent-items"));
     }
-    let removed = Rc::new(Cell::new(None));
-    let remove = Change::Node { owner: asked.owner.clone(), node: name.clone(), config: None };
-    let remove = PubSubEffect::Write(remove, Box::new(PubSubWrite::Purged(Rc::clone(&removed))));
+    let removed = Rc::new(RefCell::new(None));
+    let remove = NodeChange::Node { owner: asked.owner.clone(), node: name.clone(), config: None };
+    let remove =
+        PubSubEffect::Write(remove, Box::new(PubSubWrite(PendingWrite::Purged(Rc::clone(&removed)))));
     let event = Element::new("purge", ns::PUBSUB_EVENT).with("node", name.clone());
     let purge = if node.config.notify_retract { notify(&asked.owner, &name, &node, event) } else { None };
     let goal = NodeGoal::Purge { asked: Rc::clone(asked), removed, purge: purge.into_iter().collect() };
@@ -128,7 +129,7 @@ pub(super) fn purge(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -
 }
 
 /// Changes affiliations (XEP-0060 §8.9.2): all that the request names, or none.
-pub(super) fn set_affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+pub(crate) fn set_affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let mut node = Node::clone(node);
     for child in part.elements().filter(|child| child.is("affiliation", ns::PUBSUB_OWNER)) {
@@ -162,7 +163,7 @@ pub(super) fn set_affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes
 }
 
 /// Changes subscriptions of others (XEP-0060 §8.8.2); by this the owner also approves a pending one (§8.6).
-pub(super) fn set_subscriptions(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+pub(crate) fn set_subscriptions(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let mut node = Node::clone(node);
     let mut changed = Vec::new();
@@ -191,7 +192,7 @@ pub(super) fn set_subscriptions(asked: &Rc<PendingRequest>, part: &Element, node
 }
 
 /// The event by which a subscriber learns that its subscription began or ended (§8.8.4).
-pub(super) fn tell_state(owner: &Bare, node: &str, jid: &Jid, state: NodeSubscription) -> PubSubEffect {
+pub(crate) fn tell_state(owner: &Bare, node: &str, jid: &Jid, state: NodeSubscription) -> PubSubEffect {
     let subscription = Element::new("subscription", ns::PUBSUB_EVENT)
         .with("node", node)
         .with("jid", jid.as_str())
@@ -205,14 +206,14 @@ fn of_owner(asked: &Rc<PendingRequest>, part: Element) -> PubSubResult {
 }
 
 /// The form with the configuration of a node (XEP-0060 §8.2.1).
-pub(super) fn configuration(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+pub(crate) fn configuration(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let form = node.config.form("form");
     of_owner(asked, Element::new("configure", ns::PUBSUB_OWNER).with("node", name).child(form))
 }
 
 /// The form with the configuration that a new node has (XEP-0060 §8.3).
-pub(super) fn default_configuration(asked: &Rc<PendingRequest>) -> PubSubResult {
+pub(crate) fn default_configuration(asked: &Rc<PendingRequest>) -> PubSubResult {
     if !asked.by.relation.is_owner && !asked.is_of_service() {
         return Err(Condition::Forbidden.into());
     }
@@ -220,7 +221,7 @@ pub(super) fn default_configuration(asked: &Rc<PendingRequest>) -> PubSubResult 
 }
 
 /// The affiliations of a node (XEP-0060 §8.9.1). An account is in the list as the owner of its nodes, though it is not stored with them.
-pub(super) fn affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+pub(crate) fn affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let item = |who: &Bare, affiliation: NodeAffiliation| {
         Element::new("affiliation", ns::PUBSUB_OWNER)
@@ -237,7 +238,7 @@ pub(super) fn affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes: &N
 }
 
 /// The subscriptions of a node (XEP-0060 §8.8.1).
-pub(super) fn subscriptions(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+pub(crate) fn subscriptions(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let item = |(jid, state): &(Jid, NodeSubscription)| {
         Element::new("subscription", ns::PUBSUB_OWNER)

@@ -1,7 +1,7 @@
 //! Notifications of the events of a node: to subscribers, and clients that ask for it by their abilities (XEP-0060 §7.1.2,
 //! XEP-0163 §4).
 //!
-//! A notification is made when its change is on disk; `mod.rs` asks for its audience once the owner's roster is in memory.
+//! A notification is made when its change is on disk; the host asks for its audience once the owner's roster is in memory.
 //! Beside the notifications of changes there are those of the newest item, for clients that come ([`NotifiedClients`]) and
 //! for new subscribers.
 
@@ -12,18 +12,17 @@ use stdx::Instant;
 use stdx::cache::Cache;
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::super::ItemQuery;
-use super::super::blocking::Blocklist;
-use super::super::effect::Load;
 use super::context::PubSubContext;
 use super::node::{Node, NodeSubscription};
+use super::page::ItemQuery;
 use super::publish::event_item;
-use super::state::{PubSubEffect, PubSubRead};
+use super::state::{PendingRead, PubSubEffect, PubSubRead};
+use super::store::NodeLoad;
 use crate::limits;
 
 /// Clients of contacts and of the owner itself, which get the newest items when they come, once for each set of features. Both caches are
 /// bounded: a client that has been dropped from one is told again, or not until its next presence.
-pub(super) struct NotifiedClients {
+pub(crate) struct NotifiedClients {
     /// By hash of owner and client: the hash of the abilities it had when it was told.
     told: Cache<u64, u64>,
     /// The key is the hash of abilities that are still asked for (`caps`); the value names owner and client.
@@ -49,7 +48,7 @@ fn hash(of: impl Hash) -> u64 {
 impl NotifiedClients {
     /// A presence that an account of ours got, or one of its sessions sent. Returns the hash of the client's features if
     /// they are known.
-    pub(super) fn handle_presence<'a>(
+    pub(crate) fn handle_presence<'a>(
         &mut self,
         context: &PubSubContext<'_>,
         user: &Bare,
@@ -62,10 +61,10 @@ impl NotifiedClients {
         }
         let ver = presence.get("c", ns::CAPS).and_then(|caps| caps.attr("ver"))?;
         let relation = context.relation(user, from);
-        if !(relation.is_owner || relation.has_presence) || context.accounts.is_anonymous(user) {
+        if !(relation.is_owner || relation.has_presence) || context.entities.is_anonymous(user) {
             return None;
         }
-        if context.caps.abilities_of(ver).is_some() {
+        if context.entities.abilities_of(ver).is_some() {
             return Some(ver);
         }
         let client = (user.clone(), from.clone());
@@ -81,42 +80,42 @@ impl NotifiedClients {
 
     /// The features of this hash are known from now on: the accounts of the clients that wait for them. The audience is in
     /// the roster, which may have left memory meanwhile.
-    pub(super) fn take_waiting(&mut self, ver: &str) -> Vec<PubSubEffect> {
+    pub(crate) fn take_waiting(&mut self, ver: &str) -> Vec<PubSubEffect> {
         let waiting = self.waiting.remove(ver).unwrap_or_default().into_iter();
         waiting.map(|(user, client)| PubSubEffect::LoadAccount { user, client, ver: ver.into() }).collect()
     }
 
     /// The client is about to get the newest items. False: it got them with these features before.
-    pub(super) fn begin(&mut self, user: &Bare, client: &Jid, ver: &str) -> bool {
+    pub(crate) fn begin(&mut self, user: &Bare, client: &Jid, ver: &str) -> bool {
         let ver = hash(ver);
         self.told.insert(hash((user, client)), ver) != Some(ver)
     }
 }
 
 /// An event of a node, for its audience, which is computed when it is sent.
-pub(crate) struct Notification {
-    pub(super) owner: Bare,
+pub struct Notification {
+    pub(crate) owner: Bare,
     /// The name of the node.
-    pub(super) name: Box<str>,
+    pub(crate) name: Box<str>,
     /// The node whose subscribers and access model give the audience: after a change of its configuration, the new one.
-    pub(super) node: Rc<Node>,
-    pub(super) event: Element,
+    pub(crate) node: Rc<Node>,
+    pub(crate) event: Element,
 }
 
 impl Notification {
     /// The owner of the node.
-    pub(super) fn owner(&self) -> &Bare {
+    pub fn owner(&self) -> &Bare {
         &self.owner
     }
 
     /// The stanza for one recipient.
-    pub(super) fn message(&self, to: &Jid) -> Element {
+    pub fn message(&self, to: &Jid) -> Element {
         message(&self.owner, to.as_str(), self.event.clone())
     }
 
     /// The recipients, each once: subscribers, and clients of contacts that ask for the node by their
     /// features. Subscribers that the access model shuts out by now are left out, as are blocked contacts.
-    pub(super) fn audience(&self, context: &PubSubContext<'_>) -> Vec<Jid> {
+    pub fn audience(&self, context: &PubSubContext<'_>) -> Vec<Jid> {
         let (owner, node) = (&self.owner, &self.node);
         let subscribed = node.subscriptions.iter().filter(|(jid, state)| {
             let is_allowed = || node.may_subscribe(&jid.bare(), &context.relation(owner, jid)).is_ok();
@@ -127,15 +126,10 @@ impl Notification {
         let explicit = audience.len();
         let feature = format!("{}+notify", self.name);
         let mut contacts = vec![owner];
-        if let Some(data) = context.accounts.data(owner) {
-            let blocked = Blocklist::new(&data.blocked);
-            let sees = data.roster.iter().filter(|(_, item)| item.subscription.has_from());
-            contacts
-                .extend(sees.map(|(contact, _)| contact).filter(|contact| !blocked.has(contact.as_jid())));
-        }
+        contacts.extend(context.entities.watchers(owner));
         for contact in contacts {
-            let mut clients = context.caps.clients_with(contact, &feature).peekable();
-            if clients.peek().is_none()
+            let clients = context.entities.clients_with(contact, &feature);
+            if clients.is_empty()
                 || node.may_read(contact, &context.relation(owner, contact.as_jid())).is_err()
             {
                 continue;
@@ -152,7 +146,7 @@ impl Notification {
 }
 
 /// The effect that tells the audience of a node, if the node notifies.
-pub(super) fn notify(owner: &Bare, name: &str, node: &Rc<Node>, event: Element) -> Option<PubSubEffect> {
+pub(crate) fn notify(owner: &Bare, name: &str, node: &Rc<Node>, event: Element) -> Option<PubSubEffect> {
     node.config.notifies.then(|| {
         let (owner, name, node) = (owner.clone(), name.into(), Rc::clone(node));
         PubSubEffect::Notify(Notification { owner, name, node, event })
@@ -160,26 +154,26 @@ pub(super) fn notify(owner: &Bare, name: &str, node: &Rc<Node>, event: Element) 
 }
 
 /// The effect that tells the audience of one item that was published or retracted, if the node notifies.
-pub(super) fn notify_item(owner: &Bare, name: &str, node: &Rc<Node>, item: Element) -> Option<PubSubEffect> {
+pub(crate) fn notify_item(owner: &Bare, name: &str, node: &Rc<Node>, item: Element) -> Option<PubSubEffect> {
     let items = Element::new("items", ns::PUBSUB_EVENT).with("node", name).child(item);
     notify(owner, name, node, items)
 }
 
 /// An event for one recipient, whatever it has subscribed to.
-pub(super) fn send_event(owner: &Bare, to: &Jid, event: Element) -> PubSubEffect {
+pub(crate) fn send_event(owner: &Bare, to: &Jid, event: Element) -> PubSubEffect {
     PubSubEffect::Send(message(owner, to.as_str(), event))
 }
 
 /// The effect that sends the newest item to one client.
-pub(super) fn send_newest(owner: &Bare, name: &str, node: &Rc<Node>, to: &Jid) -> PubSubEffect {
+pub(crate) fn send_newest(owner: &Bare, name: &str, node: &Rc<Node>, to: &Jid) -> PubSubEffect {
     let (owner, name, node, to) = (owner.clone(), Box::<str>::from(name), Rc::clone(node), to.clone());
     let query = Box::new(ItemQuery::newest());
-    let load = Load::Items { owner: owner.clone(), node: name.clone(), query };
-    PubSubEffect::Load(load, PubSubRead::Newest { owner, name, node, to })
+    let load = NodeLoad::Items { owner: owner.clone(), node: name.clone(), query };
+    PubSubEffect::Load(load, PubSubRead(PendingRead::Newest { owner, name, node, to }))
 }
 
 /// The newest item, with the time it was published.
-pub(super) fn newest_message(
+pub(crate) fn newest_message(
     (owner, name, node): (&Bare, &str, &Node),
     to: &Jid,
     at: Instant,

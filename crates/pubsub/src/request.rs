@@ -16,36 +16,46 @@ use super::state::{NodeGoal, NodeWrite, PubSubEffect};
 use super::{fault, node_of, owner, publish, subscribe, unsupported};
 
 /// A request while the store is asked. Shared by its effects, the last of which answers it.
-pub(crate) struct PendingRequest {
+pub struct PendingRequest {
     /// The request as it came, for the answer.
-    pub(super) iq: Element,
+    pub(crate) iq: Element,
     /// The account or service whose nodes it is about: its `to`.
-    pub(super) owner: Bare,
+    pub(crate) owner: Bare,
     /// The sender, and its relation to the owner when the request began.
-    pub(super) by: Requester,
+    pub(crate) by: Requester,
 }
 
 /// The effects of a request, or the error that answers it.
-pub(super) type PubSubResult = Result<Vec<PubSubEffect>, StanzaError>;
+pub(crate) type PubSubResult = Result<Vec<PubSubEffect>, StanzaError>;
 
 impl PendingRequest {
+    /// The request as it came, for the answer.
+    pub fn iq(&self) -> &Element {
+        &self.iq
+    }
+
+    /// The account or service whose nodes it is about: its `to`.
+    pub fn owner(&self) -> &Bare {
+        &self.owner
+    }
+
     /// The child of `<pubsub/>` that names the action. Others, as `<configure/>` beside `<create/>`, belong to it and follow it.
     fn part(&self, ns: &'static str) -> Option<&Element> {
         self.iq.first()?.elements().find(|child| child.ns() == ns)
     }
 
-    pub(super) fn node_name(&self, part: &Element) -> Result<Box<str>, StanzaError> {
+    pub(crate) fn node_name(&self, part: &Element) -> Result<Box<str>, StanzaError> {
         let name = part.attr("node").filter(|name| !name.is_empty());
         Ok(name.ok_or_else(|| fault(Condition::BadRequest, "nodeid-required"))?.into())
     }
 
     /// The requester's affiliation with a node.
-    pub(super) fn affiliation(&self, node: &Node) -> NodeAffiliation {
+    pub(crate) fn affiliation(&self, node: &Node) -> NodeAffiliation {
         node.affiliation(&self.by.who, &self.by.relation)
     }
 
     /// The node that a part names, for requests that only its owner may make.
-    pub(super) fn own_node<'a>(
+    pub(crate) fn own_node<'a>(
         &self,
         part: &Element,
         nodes: &'a Nodes,
@@ -61,7 +71,7 @@ impl PendingRequest {
     /// Dispatches by the namespace (`#owner` or the other), by set or get, and by the name of the action.
     /// What is not in the list is `bad-request`; the two optional parts that are known and missing here are
     /// named in their error.
-    pub(super) fn perform(
+    pub(crate) fn perform(
         self: &Rc<Self>,
         context: &mut PubSubContext<'_>,
         nodes: &Rc<Nodes>,
@@ -95,13 +105,13 @@ impl PendingRequest {
     }
 
     /// The answer needs nothing of the store.
-    pub(super) fn reply(self: &Rc<Self>, payload: Option<Element>) -> PubSubResult {
+    pub(crate) fn reply(self: &Rc<Self>, payload: Option<Element>) -> PubSubResult {
         Ok(vec![PubSubEffect::Reply(Rc::clone(self), Ok(payload))])
     }
 
     /// Writes one node; `None` deletes it. When it is on disk, the effects come, and then the answer with
     /// `payload`. A write that fails is answered by an error, without the effects.
-    pub(super) fn write(
+    pub(crate) fn write(
         self: &Rc<Self>,
         name: Box<str>,
         node: Option<Node>,

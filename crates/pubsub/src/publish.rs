@@ -3,21 +3,22 @@
 //! A write goes to the store first; only its success notifies the audience, tells other features of the account and answers the
 //! request, in that order. An item whose node does not exist is written after its node, and not at all without it.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, ns};
 
-use super::super::change_queue::not_written;
-use super::super::effect::{Change, Load, StoreFailure};
-use super::super::write_group::WriteContinuation;
-use super::super::{ItemPage, ItemQuery, imported};
 use super::context::PubSubContext;
 use super::node::{FormFault, Node, NodeAffiliation, NodeConfig, Nodes};
 use super::notify::notify_item;
+use super::page::{ItemPage, ItemQuery};
 use super::request::{PendingRequest, PubSubResult};
-use super::state::{NodeGoal, NodeWrite, PubSubEffect, PubSubRead, PubSubWrite};
+use super::state::{
+    FeatureRequest, NodeGoal, NodeWrite, PendingRead, PendingWrite, PubSubEffect, PubSubRead, PubSubWrite,
+};
+use super::store::{NodeChange, NodeLoad, WriteFailure, kept};
 use super::{fault, node_of, unsupported};
 use crate::limits;
 
@@ -26,7 +27,7 @@ use crate::limits;
 const RESERVED: [&str; 3] = ["private:", "quota:", "vcard-temp"];
 
 /// Checks the name of a new node: it does not reach data of features that the store keeps as items.
-pub(super) fn name_is_free(name: &str) -> Result<(), StanzaError> {
+pub(crate) fn name_is_free(name: &str) -> Result<(), StanzaError> {
     if name.len() > limits::NODE_NAME || RESERVED.iter().any(|reserved| name.starts_with(reserved)) {
         let text = "a node cannot have that name: choose another";
         return Err(StanzaError::new(Condition::NotAcceptable, text));
@@ -35,15 +36,15 @@ pub(super) fn name_is_free(name: &str) -> Result<(), StanzaError> {
 }
 
 /// Something of the server's own that is published for an account: the copy of an avatar, of bookmarks.
-pub(crate) struct Publication {
+pub struct Publication {
     /// The name of the node.
-    pub(crate) node: &'static str,
+    pub node: &'static str,
     /// The id of the item.
-    pub(crate) id: Box<str>,
+    pub id: Box<str>,
     /// The one child of the item.
-    pub(crate) payload: Element,
+    pub payload: Element,
     /// The fields of the form that configures a node created by publishing.
-    pub(crate) options: &'static [(&'static str, &'static str)],
+    pub options: &'static [(&'static str, &'static str)],
 }
 
 impl Publication {
@@ -59,11 +60,11 @@ impl Publication {
     }
 
     /// The writes of the item into an account without such a node, for an import.
-    pub(crate) fn changes(&self, owner: &Bare, at: Instant) -> [Change; 2] {
+    pub fn changes(&self, owner: &Bare, at: Instant) -> [NodeChange; 2] {
         let node = self.node();
         let config = Some(Box::new(node.element()));
-        let item = imported::kept(owner, (self.node, &self.id), self.item(), at, node.config.keep());
-        [Change::Node { owner: owner.clone(), node: self.node.into(), config }, item]
+        let item = kept(owner, (self.node, &self.id), self.item(), at, node.config.keep());
+        [NodeChange::Node { owner: owner.clone(), node: self.node.into(), config }, item]
     }
 }
 
@@ -77,11 +78,11 @@ pub(crate) struct ItemWrite {
     node: Rc<Node>,
     id: Box<str>,
     item: Element,
-    pub(super) goal: WriteGoal,
+    pub(crate) goal: WriteGoal,
 }
 
 /// The purpose of an [`ItemWrite`].
-pub(super) enum WriteGoal {
+pub(crate) enum WriteGoal {
     /// Answer the request. `is_new`: the node was made for the item. `payload` and `name` are for the copy of bookmarks, `answer` for the client.
     Reply {
         asked: Rc<PendingRequest>,
@@ -91,12 +92,12 @@ pub(super) enum WriteGoal {
         name: Box<str>,
     },
     /// Go on with the feature that published.
-    Feature(WriteContinuation),
+    Feature(FeatureRequest),
 }
 
 impl WriteGoal {
     /// The item is published, or cannot be.
-    pub(super) fn finish(self, result: Result<(), StanzaError>, effects: &mut Vec<PubSubEffect>) {
+    pub(crate) fn finish(self, result: Result<(), StanzaError>, effects: &mut Vec<PubSubEffect>) {
         effects.push(match self {
             WriteGoal::Feature(then) => PubSubEffect::Done(then, result),
             WriteGoal::Reply { asked, answer, payload, is_new, name } => match result {
@@ -113,14 +114,14 @@ impl WriteGoal {
 
 impl ItemWrite {
     /// Writes the item into a node that is there. Notifications are sent only after the item is stored.
-    pub(super) fn begin(self, now: Instant) -> Vec<PubSubEffect> {
+    pub(crate) fn begin(self, now: Instant) -> Vec<PubSubEffect> {
         // A node that keeps no items has nothing to write; it notifies only.
         if !self.node.config.persists {
             let mut effects = Vec::new();
             self.handle_written(Ok(()), &mut effects);
             return effects;
         }
-        let change = Change::Item {
+        let change = NodeChange::Item {
             owner: self.owner.clone(),
             node: self.name.clone(),
             id: self.id.clone(),
@@ -128,7 +129,7 @@ impl ItemWrite {
             at: now,
             keep: self.node.config.keep(),
         };
-        vec![PubSubEffect::Write(change, Box::new(PubSubWrite::Item(self)))]
+        vec![PubSubEffect::Write(change, Box::new(PubSubWrite(PendingWrite::Item(self))))]
     }
 
     /// Into a node that is made for it (§7.1.4).
@@ -139,7 +140,7 @@ impl ItemWrite {
     }
 
     /// The item is on disk (or need not be), or could not be written.
-    pub(super) fn handle_written(self, result: Result<(), StanzaError>, effects: &mut Vec<PubSubEffect>) {
+    pub(crate) fn handle_written(self, result: Result<(), StanzaError>, effects: &mut Vec<PubSubEffect>) {
         let ItemWrite { owner, name, node, item, goal, .. } = self;
         if result.is_ok() {
             effects.extend(notify_item(&owner, &name, &node, event_item(&item, &node.config)));
@@ -155,12 +156,12 @@ impl ItemWrite {
 
 impl Publication {
     /// Begins a publication for the account itself, by another feature of it.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         self,
         now: Instant,
         owner: &Bare,
         nodes: &Nodes,
-        then: WriteContinuation,
+        then: FeatureRequest,
     ) -> Vec<PubSubEffect> {
         let known = nodes.get(self.node).cloned();
         let is_new = known.is_none();
@@ -178,56 +179,82 @@ impl Publication {
 
 /// An item that is being retracted.
 pub(crate) struct ItemRemoval {
-    pub(super) owner: Bare,
-    pub(super) name: Box<str>,
-    pub(super) node: Rc<Node>,
-    pub(super) id: Box<str>,
+    pub(crate) owner: Bare,
+    pub(crate) name: Box<str>,
+    pub(crate) node: Rc<Node>,
+    pub(crate) id: Box<str>,
     /// The audience of the node is notified.
-    pub(super) is_told: bool,
-    pub(super) goal: RemovalGoal,
+    pub(crate) is_told: bool,
+    pub(crate) goal: RemovalGoal,
 }
 
 /// The purpose of an [`ItemRemoval`].
-pub(super) enum RemovalGoal {
+pub(crate) enum RemovalGoal {
     /// Answer the request.
     Reply(Rc<PendingRequest>),
-    /// Go on with the feature that retracted.
-    Feature(WriteContinuation),
+    /// Go on with the feature that retracted, after the last of its removals.
+    Feature(Rc<RefCell<RemovalGroup>>),
+}
+
+/// The removals of one request of a feature that are not answered. The last one answers the request, with the first error among them.
+pub(crate) struct RemovalGroup {
+    left: usize,
+    result: Result<(), StanzaError>,
+    then: FeatureRequest,
+}
+
+impl RemovalGroup {
+    pub(crate) fn new(removals: usize, then: FeatureRequest) -> Rc<RefCell<RemovalGroup>> {
+        Rc::new(RefCell::new(RemovalGroup { left: removals, result: Ok(()), then }))
+    }
+
+    /// One more removal is answered. The effect that answers the request, if it was the last one.
+    fn finish_one(&mut self, result: Result<(), StanzaError>) -> Option<PubSubEffect> {
+        self.left -= 1;
+        if self.result.is_ok() {
+            self.result = result;
+        }
+        (self.left == 0).then(|| PubSubEffect::Done(self.then, self.result.clone()))
+    }
 }
 
 impl ItemRemoval {
     /// The effect that writes it.
-    pub(super) fn begin(self) -> PubSubEffect {
-        PubSubEffect::Write(removal(&self.owner, &self.name, &self.id), Box::new(PubSubWrite::Removal(self)))
+    pub(crate) fn begin(self) -> PubSubEffect {
+        PubSubEffect::Write(
+            removal(&self.owner, &self.name, &self.id),
+            Box::new(PubSubWrite(PendingWrite::Removal(self))),
+        )
     }
 
     /// The item is gone from the disk, or could not be removed. Only what was removed is told.
-    pub(super) fn handle_written(self, result: Result<(), StoreFailure>, effects: &mut Vec<PubSubEffect>) {
+    pub(crate) fn handle_written(self, result: Result<(), WriteFailure>, effects: &mut Vec<PubSubEffect>) {
         if result.is_ok() && self.is_told {
             effects.extend(notify_item(&self.owner, &self.name, &self.node, retracted(&self.id)));
         }
         effects.push(match (self.goal, result) {
-            // To retract an item that is not there is no fault of a feature.
-            (RemovalGoal::Feature(then), Ok(()) | Err(StoreFailure::NotFound)) => {
-                PubSubEffect::Done(then, Ok(()))
+            (RemovalGoal::Feature(group), result) => {
+                // To retract an item that is not there is no fault of a feature.
+                let result =
+                    result.or_else(|failure| if failure.is_absent { Ok(()) } else { Err(failure.error) });
+                return effects.extend(group.borrow_mut().finish_one(result));
             }
-            (RemovalGoal::Feature(then), Err(error)) => PubSubEffect::Done(then, Err(not_written(error))),
             (RemovalGoal::Reply(asked), Ok(())) if asked.by.relation.is_owner => {
                 let (node, payload, answer) = (self.name, None, None);
                 PubSubEffect::MirrorBookmarks { asked, node, payload, is_new: false, answer }
             }
             (RemovalGoal::Reply(asked), Ok(())) => PubSubEffect::Reply(asked, Ok(None)),
-            (RemovalGoal::Reply(asked), Err(StoreFailure::NotFound)) => {
-                PubSubEffect::Reply(asked, Err(Condition::ItemNotFound.into()))
+            (RemovalGoal::Reply(asked), Err(failure)) => {
+                let not_there = || Condition::ItemNotFound.into();
+                PubSubEffect::Reply(asked, Err(if failure.is_absent { not_there() } else { failure.error }))
             }
-            (RemovalGoal::Reply(asked), Err(error)) => PubSubEffect::Reply(asked, Err(not_written(error))),
         });
     }
 }
 
 /// Publishes one item (XEP-0060 §7.1), in an order that tells a stranger nothing: right, options, id, payload. A node that is not there is
 /// made for its owner.
-pub(super) fn publish(
+pub(crate) fn publish(
     context: &mut PubSubContext<'_>,
     asked: &Rc<PendingRequest>,
     part: &Element,
@@ -272,7 +299,7 @@ pub(super) fn publish(
 }
 
 /// Retracts one item (XEP-0060 §7.2).
-pub(super) fn retract(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+pub(crate) fn retract(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let name = asked.node_name(part)?;
     let node = Rc::clone(node_of(nodes, &name)?);
     let mut given = part.elements().filter(|child| child.is("item", ns::PUBSUB));
@@ -296,7 +323,7 @@ pub(super) fn retract(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes)
 }
 
 /// Reads items of a node (XEP-0060 §6.5).
-pub(super) fn items(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+pub(crate) fn items(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let name = asked.node_name(part)?;
     let node = node_of(nodes, &name)?;
     node.may_read(&asked.by.who, &asked.by.relation)?;
@@ -305,15 +332,22 @@ pub(super) fn items(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -
     }
     let page = ItemsPage::read(part, asked.iq.first())?;
     let query = Box::new(page.query.clone());
-    let load = Load::Items { owner: asked.owner.clone(), node: name.clone(), query };
-    Ok(vec![PubSubEffect::Load(load, PubSubRead::Items { asked: Rc::clone(asked), name, page })])
+    let load = NodeLoad::Items { owner: asked.owner.clone(), node: name.clone(), query };
+    Ok(vec![PubSubEffect::Load(load, PubSubRead(PendingRead::Items { asked: Rc::clone(asked), name, page }))])
 }
 
 /// The change that removes an item.
-fn removal(owner: &Bare, node: &str, id: &str) -> Change {
+fn removal(owner: &Bare, node: &str, id: &str) -> NodeChange {
     // The removal trims no other item, so `keep` is as large as it can be; the time is not used.
     let at = Instant::from_micros(0);
-    Change::Item { owner: owner.clone(), node: node.into(), id: id.into(), item: None, at, keep: u32::MAX }
+    NodeChange::Item {
+        owner: owner.clone(),
+        node: node.into(),
+        id: id.into(),
+        item: None,
+        at,
+        keep: u32::MAX,
+    }
 }
 
 /// The event by which subscribers learn that an item is gone (§7.2.2.1).
@@ -322,7 +356,7 @@ fn retracted(id: &str) -> Element {
 }
 
 /// The item as a notification has it: without payload if the node is configured so.
-pub(super) fn event_item(item: &Element, config: &NodeConfig) -> Element {
+pub(crate) fn event_item(item: &Element, config: &NodeConfig) -> Element {
     let payload = item.elements().filter(|_| config.with_payload).cloned();
     Element::new("item", ns::PUBSUB_EVENT)
         .with_opt("id", item.attr("id"))
@@ -381,7 +415,7 @@ fn new_node(
 }
 
 /// Checks the number of nodes of an account: all their configurations are in memory together.
-pub(super) fn there_is_room(nodes: &Nodes) -> Result<(), StanzaError> {
+pub(crate) fn there_is_room(nodes: &Nodes) -> Result<(), StanzaError> {
     if nodes.len() < limits::NODES {
         return Ok(());
     }
@@ -475,7 +509,7 @@ impl ItemsPage {
     }
 
     /// The newest first, as the text has them.
-    pub(super) fn of(&self, node: &str, mut found: ItemPage) -> Result<Element, StanzaError> {
+    pub(crate) fn of(&self, node: &str, mut found: ItemPage) -> Result<Element, StanzaError> {
         // Items that are asked for by their ids and are not there make an empty list (§6.5.9.12).
         if found.is_unknown || self.query.index > found.total {
             return Err(Condition::ItemNotFound.into());

@@ -24,7 +24,7 @@ const AUTHORIZATION: &str = "http://jabber.org/protocol/pubsub#subscribe_authori
 
 /// Subscribes the requester to a node (XEP-0060 §6.1). In a node that is open on request (`authorize`) the subscription waits for an owner, who
 /// gets a form.
-pub(super) fn subscribe(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+pub(crate) fn subscribe(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let jid = own_jid(asked, part)?;
     let name = asked.node_name(part)?;
     let node = node_of(nodes, &name)?;
@@ -69,7 +69,7 @@ pub(super) fn subscribe(asked: &Rc<PendingRequest>, part: &Element, nodes: &Node
 }
 
 /// Ends a subscription of the requester (XEP-0060 §6.2).
-pub(super) fn unsubscribe(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+pub(crate) fn unsubscribe(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let name = asked.node_name(part)?;
     let node = node_of(nodes, &name)?;
     let jid = part.attr("jid").and_then(|jid| Jid::parse(jid).ok());
@@ -88,7 +88,7 @@ pub(super) fn unsubscribe(asked: &Rc<PendingRequest>, part: &Element, nodes: &No
 }
 
 /// The decision of a node's owner on a pending subscription: the form that it has filled in (§8.6).
-pub(crate) struct Approval {
+pub struct Approval {
     /// The subscriber and the node. `None`: the form does not name them.
     subscription: Option<(Jid, String)>,
     is_approved: bool,
@@ -96,12 +96,12 @@ pub(crate) struct Approval {
 
 impl Approval {
     /// False: the form lacks the subscriber or the node, and nothing is decided.
-    pub(super) fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.subscription.is_some()
     }
 
     /// `None`: the message is no such form, and is delivered.
-    pub(crate) fn parse(from: &Jid, to: &Jid, message: &Element) -> Option<Approval> {
+    pub fn parse(from: &Jid, to: &Jid, message: &Element) -> Option<Approval> {
         let form = message.get("x", ns::DATA).filter(|form| form.attr("type") == Some("submit"));
         // An account decides about its own nodes, an owner about a service's; other messages with such a form are delivered as
         // they are.
@@ -120,7 +120,7 @@ impl Approval {
     }
 
     /// The write that follows from the decision; `None`: the sender may not decide, or the subscription is no longer pending.
-    pub(super) fn decide(self, owner: &Bare, by: &Requester, nodes: &Nodes) -> Option<PubSubEffect> {
+    pub(crate) fn decide(self, owner: &Bare, by: &Requester, nodes: &Nodes) -> Option<PubSubEffect> {
         let (jid, name) = self.subscription?;
         let node = nodes.get(&*name)?;
         let may = node.affiliation(&by.who, &by.relation) == NodeAffiliation::Owner;
@@ -179,7 +179,7 @@ fn told(name: &str, jid: &Jid, state: NodeSubscription) -> Element {
 }
 
 /// Lists the requester's subscriptions, of one node or of all (XEP-0060 §5.6).
-pub(super) fn own_subscriptions(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+pub(crate) fn own_subscriptions(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let of = part.attr("node");
     if let Some(name) = of {
         node_of(nodes, name)?;
@@ -194,7 +194,7 @@ pub(super) fn own_subscriptions(asked: &Rc<PendingRequest>, part: &Element, node
 }
 
 /// Lists the requester's affiliations, of one node or of all (XEP-0060 §5.7).
-pub(super) fn own_affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+pub(crate) fn own_affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let of = part.attr("node");
     if let Some(name) = of {
         node_of(nodes, name)?;

@@ -7,12 +7,13 @@ use xmpp::{Bare, Element, Jid, ns};
 
 use super::context::{NodesView, PubSubContext};
 use super::node::{AccessModel, Node, NodeAffiliation, NodeConfig, Nodes, SendLast};
+use super::page::{ItemPage, ItemQuery, ItemRow};
 use super::request::PendingRequest;
-use super::state::{PubSubEffect, PubSubEvent, PubSubRead};
+use super::state::{PendingRead, PubSubEffect, PubSubEvent, PubSubRead};
+use super::store::NodeLoad;
 use super::subscribe::Approval;
-use super::{FEATURE, node_of};
+use super::{FEATURES, node_of};
 use crate::limits;
-use crate::{ItemPage, ItemQuery, ItemRow, Load};
 
 /// Features of XEP-0060 that the service does not announce: they depend on presence or a roster, and are for accounts only.
 const OF_ACCOUNTS: [&str; 7] = [
@@ -26,7 +27,7 @@ const OF_ACCOUNTS: [&str; 7] = [
 ];
 
 /// Every account may subscribe to a new node and read it, and a new subscriber gets the last item.
-pub(super) fn default_config() -> NodeConfig {
+pub(crate) fn default_config() -> NodeConfig {
     NodeConfig {
         access: AccessModel::Open,
         max_items: limits::SERVICE_ITEMS,
@@ -36,7 +37,7 @@ pub(super) fn default_config() -> NodeConfig {
 }
 
 /// A service has no roster and no presence.
-pub(super) fn is_possible(config: &NodeConfig) -> Result<(), StanzaError> {
+pub(crate) fn is_possible(config: &NodeConfig) -> Result<(), StanzaError> {
     if matches!(config.access, AccessModel::Presence | AccessModel::Roster) {
         let text = "a node of a service is open, whitelist or authorize";
         return Err(StanzaError::new(Condition::NotAcceptable, text));
@@ -46,7 +47,7 @@ pub(super) fn is_possible(config: &NodeConfig) -> Result<(), StanzaError> {
 
 /// Checks that an account that owns so many nodes may create one more: each account has a limit, and so has
 /// the service.
-pub(super) fn there_is_room(nodes: &Nodes, who: &Bare) -> Result<(), StanzaError> {
+pub(crate) fn there_is_room(nodes: &Nodes, who: &Bare) -> Result<(), StanzaError> {
     let is_of_owner = |node: &&Rc<Node>| {
         node.affiliations.iter().any(|(known, is)| known == who && *is == NodeAffiliation::Owner)
     };
@@ -58,25 +59,25 @@ pub(super) fn there_is_room(nodes: &Nodes, who: &Bare) -> Result<(), StanzaError
 }
 
 /// The owners of a node of a service. An account's node has the account, which is in no list.
-pub(super) fn owners(node: &Node) -> impl Iterator<Item = &Bare> {
+pub(crate) fn owners(node: &Node) -> impl Iterator<Item = &Bare> {
     node.affiliations.iter().filter(|(_, is)| *is == NodeAffiliation::Owner).map(|(who, _)| who)
 }
 
 impl PendingRequest {
     /// True if the nodes are a service's, whose address is a domain.
-    pub(super) fn is_of_service(&self) -> bool {
+    pub(crate) fn is_of_service(&self) -> bool {
         self.owner.local().is_none()
     }
 
     /// The configuration of a node that is created without a form.
-    pub(super) fn default_config(&self) -> NodeConfig {
+    pub(crate) fn default_config(&self) -> NodeConfig {
         if self.is_of_service() { default_config() } else { NodeConfig::default() }
     }
 }
 
 /// A request of service discovery to a service, which its nodes answer.
-pub(crate) struct ServiceRequest {
-    pub(super) iq: Element,
+pub struct ServiceRequest {
+    pub(crate) iq: Element,
     from: Jid,
     query: ServiceQuery,
 }
@@ -93,7 +94,7 @@ enum ServiceQuery {
 
 impl ServiceRequest {
     /// Answers from the owner's nodes. The items of a node are read from the store first, if the sender may read them.
-    pub(super) fn answer(self, context: &PubSubContext<'_>, owner: &Bare, nodes: &Rc<Nodes>) -> PubSubEffect {
+    pub(crate) fn answer(self, context: &PubSubContext<'_>, owner: &Bare, nodes: &Rc<Nodes>) -> PubSubEffect {
         let view = NodesView { nodes: Rc::clone(nodes), by: context.requester(owner, &self.from) };
         let answer = match self.query {
             ServiceQuery::Nodes => {
@@ -115,12 +116,12 @@ impl ServiceRequest {
 /// Reads the ids of a node's items without their payloads, which discovery does not show.
 fn read_ids(iq: Element, owner: &Bare, name: Box<str>) -> PubSubEffect {
     let query = Box::new(ItemQuery { is_ids_only: true, ..ItemQuery::all() });
-    let load = Load::Items { owner: owner.clone(), node: name.clone(), query };
-    PubSubEffect::Load(load, PubSubRead::ItemIds { iq, owner: owner.clone(), name })
+    let load = NodeLoad::Items { owner: owner.clone(), node: name.clone(), query };
+    PubSubEffect::Load(load, PubSubRead(PendingRead::ItemIds { iq, owner: owner.clone(), name }))
 }
 
 /// The items of a node for service discovery.
-pub(super) fn item_list(owner: &Bare, name: Box<str>, page: ItemPage) -> Element {
+pub(crate) fn item_list(owner: &Bare, name: Box<str>, page: ItemPage) -> Element {
     let item = |(id, _, _): ItemRow| {
         Element::new("item", ns::DISCO_ITEMS).with("jid", owner.as_str()).with("name", id)
     };
@@ -128,7 +129,7 @@ pub(super) fn item_list(owner: &Bare, name: Box<str>, page: ItemPage) -> Element
 }
 
 /// The consequence of a stanza to a service.
-pub(super) enum ServiceStanza<'a> {
+pub(crate) enum ServiceStanza<'a> {
     /// It needs nodes.
     Event(PubSubEvent<'a>),
     /// It is answered without nodes.
@@ -139,7 +140,7 @@ pub(super) enum ServiceStanza<'a> {
 impl<'a> ServiceStanza<'a> {
     /// Reads a stanza for a service, which has the address of its domain and no other. Requests for nodes are events of the machine; others are
     /// answered here.
-    pub(super) fn parse(stanza: &'a Element, from: &'a Jid, to: &'a Jid) -> ServiceStanza<'a> {
+    pub(crate) fn parse(stanza: &'a Element, from: &'a Jid, to: &'a Jid) -> ServiceStanza<'a> {
         let is_service = to.local().is_none() && to.resource().is_none();
         let refuse = |condition: Condition| ServiceStanza::Answer(Err(condition.into()));
         match stanza::kind_of(stanza) {
@@ -191,7 +192,7 @@ fn service_info() -> Element {
         !OF_ACCOUNTS.contains(&name)
     };
     let own = [ns::DISCO_INFO, ns::DISCO_ITEMS, ns::PING];
-    let vars = own.iter().chain(FEATURE.account.iter().filter(is_had));
+    let vars = own.iter().chain(FEATURES.iter().filter(is_had));
     let features = vars.map(|var| Element::new("feature", ns::DISCO_INFO).with("var", *var));
     Element::new("query", ns::DISCO_INFO).child(identity).children(features)
 }

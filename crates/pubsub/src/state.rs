@@ -6,7 +6,7 @@
 //! owner's nodes, `run` performs it, and `handle_written` applies a change to the nodes in memory and goes on with the
 //! waiting jobs.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
@@ -14,60 +14,130 @@ use stdx::cache::Cache;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid};
 
-use super::super::change_queue::{not_written, too_many};
-use super::super::effect::{Change, Load, StoreFailure, StoreReply};
-use super::super::write_group::{WriteContinuation, WriteGroup};
-use super::context::{NodesView, PubSubContext, Requester, ViewContinuation};
+use super::context::{NodesView, PubSubContext, Requester};
 use super::node::{Node, Nodes};
 use super::notify::{Notification, NotifiedClients, newest_message};
-use super::publish::{ItemRemoval, ItemWrite, ItemsPage, Publication, RemovalGoal};
+use super::publish::{ItemRemoval, ItemWrite, ItemsPage, Publication, RemovalGoal, RemovalGroup};
 use super::request::PendingRequest;
 use super::service::{self, ServiceRequest, ServiceStanza};
+use super::store::{NodeChange, NodeLoad, NodeReply, WriteFailure, items_of};
 use super::subscribe::Approval;
-use super::{items_of, not_read};
 use crate::limits;
 
+/// The number of a request that another feature of the host makes: the effect that answers it has the same. Each is answered once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FeatureRequest(pub u64);
+
 /// The nodes of owners that are in use.
-pub(in super::super) struct PubSub {
+pub struct PubSub {
     /// The nodes of an owner, all or none of them: as the store has them.
     nodes: Cache<Bare, Rc<Nodes>>,
     /// Owners whose nodes are read or changed, and the jobs that wait for that: each is judged by the
     /// current state.
     busy: HashMap<Bare, VecDeque<NodeJob>>,
     /// Clients that have been sent the newest items, or whose features are still asked for.
-    pub(super) clients: NotifiedClients,
+    clients: NotifiedClients,
 }
 
 /// An event for [`PubSub`].
-pub(crate) enum PubSubEvent<'a> {
+pub enum PubSubEvent<'a> {
     /// A request with `<pubsub/>` to an account or a service.
-    Request { iq: &'a Element, from: &'a Jid, to: &'a Jid },
+    Request {
+        /// The request.
+        iq: &'a Element,
+        /// Its sender.
+        from: &'a Jid,
+        /// The owner of the nodes.
+        to: &'a Jid,
+    },
     /// A stanza for a service.
-    ServiceStanza { stanza: &'a Element, from: &'a Jid, to: &'a Jid },
+    ServiceStanza {
+        /// The stanza.
+        stanza: &'a Element,
+        /// Its sender.
+        from: &'a Jid,
+        /// Its addressee: the service, or an address at its domain.
+        to: &'a Jid,
+    },
     /// A request of service discovery to a service.
     ServiceRequest(ServiceRequest, &'a Jid),
     /// An owner has decided on a pending subscription (XEP-0060 §8.6).
-    Approval { approval: Approval, from: &'a Jid, to: &'a Jid },
+    Approval {
+        /// The decision.
+        approval: Approval,
+        /// Its sender.
+        from: &'a Jid,
+        /// The owner of the node.
+        to: &'a Jid,
+    },
     /// A presence that an account of ours got, or one of its sessions sent.
-    Presence { user: &'a Bare, from: &'a Jid, presence: &'a Element },
+    Presence {
+        /// The account.
+        user: &'a Bare,
+        /// The client whose presence it is.
+        from: &'a Jid,
+        /// The presence.
+        presence: &'a Element,
+    },
     /// From now on the contact sees the account's presence, and perhaps its nodes.
-    ContactAdded { user: &'a Bare, contact: &'a Bare },
+    ContactAdded {
+        /// The account.
+        user: &'a Bare,
+        /// The contact.
+        contact: &'a Bare,
+    },
     /// The features of clients with this hash are known from now on.
-    FeaturesKnown { ver: &'a str },
+    FeaturesKnown {
+        /// The hash.
+        ver: &'a str,
+    },
     /// A client with known features sees the account, whose data are in memory.
-    ClientSeen { user: &'a Bare, client: &'a Jid, ver: &'a str },
+    ClientSeen {
+        /// The account.
+        user: &'a Bare,
+        /// The client.
+        client: &'a Jid,
+        /// The hash of its features.
+        ver: &'a str,
+    },
     /// An account was removed.
-    UserRemoved { user: &'a Bare },
-    /// Another feature publishes something for an account.
-    Publish { owner: &'a Bare, publication: Publication, then: WriteContinuation },
-    /// Another feature retracts the items that exist; others are ignored.
-    Retract { owner: &'a Bare, node: &'static str, ids: Vec<Box<str>>, then: WriteContinuation },
-    /// Another feature reads nodes on behalf of a requester.
-    View { owner: &'a Bare, from: &'a Jid, then: ViewContinuation },
+    UserRemoved {
+        /// The account.
+        user: &'a Bare,
+    },
+    /// Another feature publishes something for an account: [`PubSubEffect::Done`].
+    Publish {
+        /// The account.
+        owner: &'a Bare,
+        /// The item and its node.
+        publication: Publication,
+        /// The feature's request.
+        then: FeatureRequest,
+    },
+    /// Another feature retracts the items that exist; others are ignored: [`PubSubEffect::Done`].
+    Retract {
+        /// The account.
+        owner: &'a Bare,
+        /// The name of the node.
+        node: &'static str,
+        /// The ids of the items.
+        ids: Vec<Box<str>>,
+        /// The feature's request.
+        then: FeatureRequest,
+    },
+    /// Another feature reads nodes on behalf of a requester: [`PubSubEffect::View`].
+    View {
+        /// The owner of the nodes.
+        owner: &'a Bare,
+        /// The requester.
+        from: &'a Jid,
+        /// The feature's request.
+        then: FeatureRequest,
+    },
 }
 
 /// Work on the nodes of an owner, which waits until they are in memory and no change of them is under way.
-pub(super) enum NodeJob {
+pub(crate) enum NodeJob {
     Request(Rc<PendingRequest>),
     Service(ServiceRequest),
     Approval {
@@ -80,22 +150,22 @@ pub(super) enum NodeJob {
         names: Vec<Box<str>>,
     },
     RemoveUser(Bare),
-    Publish(Publication, WriteContinuation),
+    Publish(Publication, FeatureRequest),
     Retract {
         node: &'static str,
         ids: Vec<Box<str>>,
-        then: WriteContinuation,
+        then: FeatureRequest,
     },
     /// Another feature reads the nodes.
-    View(Requester, ViewContinuation),
+    View(Requester, FeatureRequest),
 }
 
 /// Everything that [`PubSub`] asks of its host.
-pub(crate) enum PubSubEffect {
+pub enum PubSubEffect {
     /// Read from the store; answered by [`PubSub::handle_loaded`].
-    Load(Load, PubSubRead),
+    Load(NodeLoad, PubSubRead),
     /// Change the store; answered by [`PubSub::handle_written`].
-    Write(Change, Box<PubSubWrite>),
+    Write(NodeChange, Box<PubSubWrite>),
     /// Answer a stanza.
     Answer(Element, Result<Option<Element>, StanzaError>),
     /// Answer a request.
@@ -105,25 +175,47 @@ pub(crate) enum PubSubEffect {
     /// Send an event to the audience of a node, when the owner's roster is in memory.
     Notify(Notification),
     /// An account has published this payload: the avatar may be for the vCard, too (XEP-0398).
-    Published { owner: Bare, node: Box<str>, payload: Element },
+    Published {
+        /// The account.
+        owner: Bare,
+        /// The name of the node.
+        node: Box<str>,
+        /// The child of the item.
+        payload: Element,
+    },
     /// Mirror bookmarks that were published or retracted (XEP-0402 §5), then answer.
     MirrorBookmarks {
+        /// The request that is to be answered.
         asked: Rc<PendingRequest>,
+        /// The name of the node.
         node: Box<str>,
+        /// The child of the item; `None`: it was retracted.
         payload: Option<Element>,
+        /// The node was made for the item.
         is_new: bool,
+        /// The payload of the answer.
         answer: Option<Element>,
     },
     /// [`PubSubEvent::ClientSeen`] follows once the user's account is in memory.
-    LoadAccount { user: Bare, client: Jid, ver: Box<str> },
+    LoadAccount {
+        /// The account.
+        user: Bare,
+        /// The client.
+        client: Jid,
+        /// The hash of its features.
+        ver: Box<str>,
+    },
     /// A feature's write is on disk, or has failed.
-    Done(WriteContinuation, Result<(), StanzaError>),
+    Done(FeatureRequest, Result<(), StanzaError>),
     /// A feature gets the nodes.
-    View(ViewContinuation, Result<NodesView, StanzaError>),
+    View(FeatureRequest, Result<NodesView, StanzaError>),
 }
 
-/// A read of the store for [`PubSub`].
-pub(crate) enum PubSubRead {
+/// The purpose of a read of the store; it comes back with the answer.
+pub struct PubSubRead(pub(crate) PendingRead);
+
+/// The purpose of a read.
+pub(crate) enum PendingRead {
     /// The nodes of an owner, page by page, after the nodes that were read.
     Nodes(Bare, Nodes),
     /// Items for a request.
@@ -134,26 +226,29 @@ pub(crate) enum PubSubRead {
     Newest { owner: Bare, name: Box<str>, node: Rc<Node>, to: Jid },
 }
 
-/// A write of [`PubSub`].
-pub(crate) enum PubSubWrite {
+/// The purpose of a write; it comes back with the outcome.
+pub struct PubSubWrite(pub(crate) PendingWrite);
+
+/// The purpose of a write.
+pub(crate) enum PendingWrite {
     Node(NodeWrite),
     Item(ItemWrite),
     Removal(ItemRemoval),
     /// A node was removed, to be written again without items. The failure is for that write, which is already under way: it reports both.
-    Purged(Rc<Cell<Option<StoreFailure>>>),
+    Purged(Rc<RefCell<Option<StanzaError>>>),
 }
 
 /// A change of one node that is being written: meanwhile all jobs of its owner wait.
 pub(crate) struct NodeWrite {
-    pub(super) owner: Bare,
-    pub(super) name: Box<str>,
+    pub(crate) owner: Bare,
+    pub(crate) name: Box<str>,
     /// `None`: the node is removed.
-    pub(super) node: Option<Node>,
-    pub(super) goal: NodeGoal,
+    pub(crate) node: Option<Node>,
+    pub(crate) goal: NodeGoal,
 }
 
 /// The purpose of a [`NodeWrite`].
-pub(super) enum NodeGoal {
+pub(crate) enum NodeGoal {
     /// The effects when it is on disk.
     Effects(Vec<PubSubEffect>),
     /// The effects when it is on disk, and then the answer.
@@ -161,17 +256,17 @@ pub(super) enum NodeGoal {
     /// The first item of a node that is made for it (§7.1.4).
     Publish(Box<ItemWrite>),
     /// The node was emptied. `purge`: the notification.
-    Purge { asked: Rc<PendingRequest>, removed: Rc<Cell<Option<StoreFailure>>>, purge: Vec<PubSubEffect> },
+    Purge { asked: Rc<PendingRequest>, removed: Rc<RefCell<Option<StanzaError>>>, purge: Vec<PubSubEffect> },
     /// The other nodes lose the account, too.
     RemoveUser(Bare),
 }
 
 impl NodeWrite {
     /// The effect that writes it.
-    pub(super) fn begin(self) -> PubSubEffect {
+    pub(crate) fn begin(self) -> PubSubEffect {
         let config = self.node.as_ref().map(|node| Box::new(node.element()));
-        let change = Change::Node { owner: self.owner.clone(), node: self.name.clone(), config };
-        PubSubEffect::Write(change, Box::new(PubSubWrite::Node(self)))
+        let change = NodeChange::Node { owner: self.owner.clone(), node: self.name.clone(), config };
+        PubSubEffect::Write(change, Box::new(PubSubWrite(PendingWrite::Node(self))))
     }
 }
 
@@ -187,23 +282,19 @@ impl Default for PubSub {
 
 impl PubSub {
     /// Forgets the nodes of all owners: they are read again.
-    pub(in super::super) fn forget_nodes(&mut self) {
+    pub fn forget_nodes(&mut self) {
         self.nodes = Cache::new(limits::NODE_OWNERS);
     }
 }
 
 impl PubSub {
-    #[cfg(test)]
-    pub(in super::super) fn busy(&self) -> usize {
+    /// The number of owners whose nodes are read or changed now.
+    pub fn busy(&self) -> usize {
         self.busy.len()
     }
 
     /// An event. One that needs nodes becomes a job of their owner; one about clients is handled at once.
-    pub(super) fn handle(
-        &mut self,
-        context: &mut PubSubContext<'_>,
-        event: PubSubEvent<'_>,
-    ) -> Vec<PubSubEffect> {
+    pub fn handle(&mut self, context: &mut PubSubContext<'_>, event: PubSubEvent<'_>) -> Vec<PubSubEffect> {
         let mut effects = Vec::new();
         let (owner, job) = match event {
             PubSubEvent::Request { iq, from, to } => {
@@ -237,7 +328,7 @@ impl PubSub {
                 return effects;
             }
             PubSubEvent::ContactAdded { user, contact } => {
-                for (client, ver) in context.caps.clients_of(contact) {
+                for (client, ver) in context.entities.clients_of(contact) {
                     self.send_newest(context, user, &client, &ver, &mut effects);
                 }
                 return effects;
@@ -280,7 +371,8 @@ impl PubSub {
     ) {
         if let Some(waiting) = self.busy.get_mut(owner) {
             if waiting.len() >= limits::NODE_QUESTIONS {
-                return refuse(job, too_many(), effects);
+                let text = "too many changes at once: wait for their answers";
+                return refuse(job, StanzaError::new(Condition::ResourceConstraint, text), effects);
             }
             return waiting.push_back(job);
         }
@@ -334,7 +426,7 @@ impl PubSub {
             }
         }
         let writes_node = |effect: &PubSubEffect| match effect {
-            PubSubEffect::Write(_, write) => matches!(**write, PubSubWrite::Node(_)),
+            PubSubEffect::Write(_, write) => matches!(write.0, PendingWrite::Node(_)),
             _ => false,
         };
         if effects[from..].iter().any(writes_node) {
@@ -365,23 +457,23 @@ impl PubSub {
     }
 
     /// The store has answered a read.
-    pub(super) fn handle_loaded(
+    pub fn handle_loaded(
         &mut self,
         context: &mut PubSubContext<'_>,
         read: PubSubRead,
-        result: Result<StoreReply, StoreFailure>,
+        result: Result<NodeReply, StanzaError>,
     ) -> Vec<PubSubEffect> {
-        match read {
-            PubSubRead::Nodes(owner, nodes) => self.handle_nodes(context, owner, nodes, result),
-            PubSubRead::Items { asked, name, page } => {
+        match read.0 {
+            PendingRead::Nodes(owner, nodes) => self.handle_nodes(context, owner, nodes, result),
+            PendingRead::Items { asked, name, page } => {
                 let answer = items_of(result).and_then(|found| page.of(&name, found));
                 vec![PubSubEffect::Reply(asked, answer.map(Some))]
             }
-            PubSubRead::ItemIds { iq, owner, name } => {
+            PendingRead::ItemIds { iq, owner, name } => {
                 let query = items_of(result).map(|page| service::item_list(&owner, name, page));
                 vec![PubSubEffect::Answer(iq, query.map(Some))]
             }
-            PubSubRead::Newest { owner, name, node, to } => {
+            PendingRead::Newest { owner, name, node, to } => {
                 // When it cannot be read now, the next publication is told anyway.
                 let newest = items_of(result).ok().and_then(|page| page.items.into_iter().next());
                 let message =
@@ -398,13 +490,13 @@ impl PubSub {
         context: &mut PubSubContext<'_>,
         owner: Bare,
         mut nodes: Nodes,
-        result: Result<StoreReply, StoreFailure>,
+        result: Result<NodeReply, StanzaError>,
     ) -> Vec<PubSubEffect> {
         let error = match result {
-            Ok(StoreReply::Rows(page)) => {
+            Ok(NodeReply::Nodes(page)) => {
                 let is_last = page.is_complete || page.rows.is_empty();
                 let rows = page.rows.into_iter();
-                nodes.extend(rows.map(|(name, _, row)| (name, Rc::new(Node::from_element(&row)))));
+                nodes.extend(rows.map(|(name, row)| (name, Rc::new(Node::from_element(&row)))));
                 if !is_last {
                     return vec![read_nodes(owner, nodes)];
                 }
@@ -412,7 +504,7 @@ impl PubSub {
                 None
             }
             Ok(_) => Some(Condition::InternalServerError.into()),
-            Err(error) => Some(not_read(error)),
+            Err(error) => Some(error),
         };
         let mut effects = Vec::new();
         self.run_waiting(context, &owner, error.as_ref(), &mut effects);
@@ -420,18 +512,22 @@ impl PubSub {
     }
 
     /// The store has answered a write.
-    pub(super) fn handle_written(
+    pub fn handle_written(
         &mut self,
         context: &mut PubSubContext<'_>,
         write: PubSubWrite,
-        result: Result<(), StoreFailure>,
+        result: Result<(), WriteFailure>,
     ) -> Vec<PubSubEffect> {
         let mut effects = Vec::new();
-        match write {
-            PubSubWrite::Node(write) => self.handle_node_written(context, write, result, &mut effects),
-            PubSubWrite::Item(item) => item.handle_written(result.map_err(not_written), &mut effects),
-            PubSubWrite::Removal(removal) => removal.handle_written(result, &mut effects),
-            PubSubWrite::Purged(failure) => failure.set(result.err()),
+        match write.0 {
+            PendingWrite::Node(write) => self.handle_node_written(context, write, result, &mut effects),
+            PendingWrite::Item(item) => {
+                item.handle_written(result.map_err(|failure| failure.error), &mut effects)
+            }
+            PendingWrite::Removal(removal) => removal.handle_written(result, &mut effects),
+            PendingWrite::Purged(failure) => {
+                *failure.borrow_mut() = result.err().map(|failure| failure.error)
+            }
         }
         effects
     }
@@ -442,7 +538,7 @@ impl PubSub {
         &mut self,
         context: &mut PubSubContext<'_>,
         write: NodeWrite,
-        result: Result<(), StoreFailure>,
+        result: Result<(), WriteFailure>,
         effects: &mut Vec<PubSubEffect>,
     ) {
         let NodeWrite { owner, name, node, goal } = write;
@@ -455,7 +551,7 @@ impl PubSub {
                 None => drop(nodes.remove(&name)),
             }
         }
-        let result = result.map_err(not_written);
+        let result = result.map_err(|failure| failure.error);
         match (goal, result) {
             (NodeGoal::Effects(more), Ok(())) => effects.extend(more),
             // If it is not on disk, the subscription stays pending, and the owner may answer again.
@@ -470,10 +566,7 @@ impl PubSub {
             (NodeGoal::Publish(item), Ok(())) => effects.extend(item.begin(context.now)),
             (NodeGoal::Publish(item), Err(error)) => item.goal.finish(Err(error), effects),
             (NodeGoal::Purge { asked, removed, purge }, result) => {
-                let result = match removed.get() {
-                    Some(error) => Err(not_written(error)),
-                    None => result,
-                };
+                let result = removed.take().map_or(result, Err);
                 if result.is_err() {
                     // Half of it may be done: the state in the store counts.
                     self.nodes.remove(&owner);
@@ -500,7 +593,7 @@ impl PubSub {
         ver: &str,
         effects: &mut Vec<PubSubEffect>,
     ) {
-        let Some(features) = context.caps.abilities_of(ver) else { return };
+        let Some(features) = context.entities.abilities_of(ver) else { return };
         let names = features.iter().filter_map(|feature| feature.strip_suffix("+notify"));
         let names: Vec<Box<str>> = names.map(Box::from).collect();
         if names.is_empty() || !self.clients.begin(user, client, ver) {
@@ -528,7 +621,8 @@ impl PubSub {
 /// Reads the next page of an owner's nodes; `nodes`: those of the pages before, in the order of their names.
 fn read_nodes(owner: Bare, nodes: Nodes) -> PubSubEffect {
     let after = nodes.last_key_value().map(|(name, _)| name.clone());
-    PubSubEffect::Load(Load::Nodes { owner: owner.clone(), after }, PubSubRead::Nodes(owner, nodes))
+    let load = NodeLoad::Nodes { owner: owner.clone(), after };
+    PubSubEffect::Load(load, PubSubRead(PendingRead::Nodes(owner, nodes)))
 }
 
 /// The nodes cannot be read now, or too much waits for them.
@@ -549,22 +643,21 @@ fn newest_for(owner: &Bare, name: &str, nodes: &Nodes, by: &Requester, client: &
         .then(|| super::notify::send_newest(owner, name, node, client))
 }
 
-/// Retracts items for another feature. `then` runs after all removals are answered; `own` stands for the request itself,
-/// so that it runs without any removal, too.
+/// Retracts items for another feature, which is answered after all removals are, and at once without any.
 fn retract(
     owner: &Bare,
     (name, ids): (&'static str, Vec<Box<str>>),
     nodes: &Nodes,
-    then: WriteContinuation,
+    then: FeatureRequest,
     effects: &mut Vec<PubSubEffect>,
 ) {
-    let Some(node) = nodes.get(name) else { return effects.push(PubSubEffect::Done(then, Ok(()))) };
-    let all = WriteGroup::new(then);
-    let own = all.one();
+    let Some(node) = nodes.get(name).filter(|_| !ids.is_empty()) else {
+        return effects.push(PubSubEffect::Done(then, Ok(())));
+    };
+    let group = RemovalGroup::new(ids.len(), then);
     for id in ids {
-        let goal = RemovalGoal::Feature(Box::new(all.one()));
+        let goal = RemovalGoal::Feature(Rc::clone(&group));
         let (owner, node) = (owner.clone(), Rc::clone(node));
         effects.push(ItemRemoval { owner, name: name.into(), node, id, is_told: true, goal }.begin());
     }
-    effects.push(PubSubEffect::Done(Box::new(own), Ok(())));
 }

@@ -12,19 +12,19 @@ use super::fault;
 use crate::limits;
 
 /// The nodes of one owner, by name.
-pub(super) type Nodes = BTreeMap<Box<str>, Rc<Node>>;
+pub(crate) type Nodes = BTreeMap<Box<str>, Rc<Node>>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 /// A node without its items.
-pub(super) struct Node {
-    pub(super) config: NodeConfig,
-    pub(super) affiliations: Vec<(Bare, NodeAffiliation)>,
-    pub(super) subscriptions: Vec<(Jid, NodeSubscription)>,
+pub(crate) struct Node {
+    pub(crate) config: NodeConfig,
+    pub(crate) affiliations: Vec<(Bare, NodeAffiliation)>,
+    pub(crate) subscriptions: Vec<(Jid, NodeSubscription)>,
 }
 
 /// The access model: the entities that may subscribe and read (§4.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum AccessModel {
+pub(crate) enum AccessModel {
     Open,
     /// Subscribers of the owner's presence.
     #[default]
@@ -46,7 +46,7 @@ const ACCESS: [(&str, AccessModel); 5] = [
 
 /// The publish model: the entities beside publishers and owners that may publish (`pubsub#publish_model`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum PublishModel {
+pub(crate) enum PublishModel {
     #[default]
     Publishers,
     Subscribers,
@@ -61,7 +61,7 @@ const PUBLISH: [(&str, PublishModel); 3] = [
 
 /// The occasions at which the newest item is sent again (`pubsub#send_last_published_item`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum SendLast {
+pub(crate) enum SendLast {
     Never,
     OnSubscribe,
     #[default]
@@ -76,7 +76,7 @@ const SEND_LAST: [(&str, SendLast); 3] = [
 
 /// The lasting relation of an account to the node (§4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NodeAffiliation {
+pub(crate) enum NodeAffiliation {
     Owner,
     Publisher,
     PublishOnly,
@@ -96,7 +96,7 @@ const AFFILIATIONS: [(&str, NodeAffiliation); 6] = [
 
 /// The state of one subscription (§4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NodeSubscription {
+pub(crate) enum NodeSubscription {
     Subscribed,
     /// Waits for the owner.
     Pending,
@@ -118,41 +118,41 @@ fn meant<T: Copy>(words: &[(&'static str, T)], word: &str) -> Option<T> {
 }
 
 impl NodeAffiliation {
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         word(&AFFILIATIONS, self)
     }
 
-    pub(super) fn parse(text: &str) -> Option<NodeAffiliation> {
+    pub(crate) fn parse(text: &str) -> Option<NodeAffiliation> {
         meant(&AFFILIATIONS, text)
     }
 }
 
 impl NodeSubscription {
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         word(&STATES, self)
     }
 
-    pub(super) fn parse(text: &str) -> Option<NodeSubscription> {
+    pub(crate) fn parse(text: &str) -> Option<NodeSubscription> {
         meant(&STATES, text)
     }
 }
 
 /// The configuration of a node: the fields of §16.4.3 that are known here. The default is that of XEP-0163 §2.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct NodeConfig {
-    pub(super) title: Box<str>,
-    pub(super) kind: Box<str>,
-    pub(super) access: AccessModel,
-    pub(super) groups: Vec<Box<str>>,
-    pub(super) publish: PublishModel,
-    pub(super) persists: bool,
-    pub(super) max_items: u32,
-    pub(super) send_last: SendLast,
-    pub(super) notifies: bool,
-    pub(super) with_payload: bool,
-    pub(super) notify_retract: bool,
-    pub(super) notify_delete: bool,
-    pub(super) notify_config: bool,
+pub(crate) struct NodeConfig {
+    pub(crate) title: Box<str>,
+    pub(crate) kind: Box<str>,
+    pub(crate) access: AccessModel,
+    pub(crate) groups: Vec<Box<str>>,
+    pub(crate) publish: PublishModel,
+    pub(crate) persists: bool,
+    pub(crate) max_items: u32,
+    pub(crate) send_last: SendLast,
+    pub(crate) notifies: bool,
+    pub(crate) with_payload: bool,
+    pub(crate) notify_retract: bool,
+    pub(crate) notify_delete: bool,
+    pub(crate) notify_config: bool,
 }
 
 impl Default for NodeConfig {
@@ -184,7 +184,7 @@ const META_DATA: [&str; 5] =
 
 /// The reason for which a form is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FormFault {
+pub(crate) enum FormFault {
     Malformed,
     /// A field that this server does not know.
     Unknown,
@@ -245,12 +245,12 @@ impl NodeConfig {
     }
 
     /// `form` to be filled in, `submit` as it is kept, `result` as subscribers are told.
-    pub(super) fn form(&self, kind: &'static str) -> Element {
+    pub(crate) fn form(&self, kind: &'static str) -> Element {
         self.form_of("node_config", kind, |_| true)
     }
 
     /// §5.4: the public fields of a node, of those in §16.4.2.
-    pub(super) fn meta_data(&self) -> Element {
+    pub(crate) fn meta_data(&self) -> Element {
         self.form_of("meta-data", "result", |var| META_DATA.contains(&var))
     }
 
@@ -287,7 +287,7 @@ impl NodeConfig {
     /// # Errors
     /// The form is not of that type, or has an impossible value. Unknown fields are an error only if
     /// `strict`.
-    pub(super) fn with_form(&self, form: &Element, of: &str, strict: bool) -> Result<NodeConfig, FormFault> {
+    pub(crate) fn with_form(&self, form: &Element, of: &str, strict: bool) -> Result<NodeConfig, FormFault> {
         let mut config = self.clone();
         if form.attr("type") != Some("submit") {
             return Err(FormFault::Malformed);
@@ -340,12 +340,12 @@ impl NodeConfig {
     }
 
     /// True if a client that comes gets the newest item (XEP-0163 §4.3).
-    pub(super) fn sends_newest_on_presence(&self) -> bool {
+    pub(crate) fn sends_newest_on_presence(&self) -> bool {
         self.send_last == SendLast::OnSubscribeAndPresence && self.notifies && self.persists
     }
 
     /// The number of items that the store keeps: at least one, as a node without items has `persists` off.
-    pub(super) fn keep(&self) -> u32 {
+    pub(crate) fn keep(&self) -> u32 {
         self.max_items.max(1)
     }
 }
@@ -376,15 +376,17 @@ fn max_items(text: &str) -> Option<u32> {
 
 /// The relation of a requester to the owner.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Relation {
-    pub(super) is_owner: bool,
+pub struct Relation {
+    /// The requester owns the nodes: its own, or all of a service.
+    pub is_owner: bool,
     /// Sees the owner's presence.
-    pub(super) has_presence: bool,
-    pub(super) groups: Vec<Box<str>>,
+    pub has_presence: bool,
+    /// The groups of the owner's roster that have the requester.
+    pub groups: Vec<Box<str>>,
 }
 
 impl Node {
-    pub(super) fn affiliation(&self, who: &Bare, relation: &Relation) -> NodeAffiliation {
+    pub(crate) fn affiliation(&self, who: &Bare, relation: &Relation) -> NodeAffiliation {
         if relation.is_owner {
             return NodeAffiliation::Owner;
         }
@@ -393,33 +395,33 @@ impl Node {
     }
 
     /// True if the account has an affiliation other than a ban, or a subscription: its removal changes the node.
-    pub(super) fn names(&self, user: &Bare) -> bool {
+    pub(crate) fn names(&self, user: &Bare) -> bool {
         let is_of = |(known, is): &(Bare, NodeAffiliation)| known == user && *is != NodeAffiliation::Outcast;
         self.affiliations.iter().any(is_of) || self.subscriptions.iter().any(|(jid, _)| jid.bare() == *user)
     }
 
-    pub(super) fn remove(&mut self, user: &Bare) {
+    pub(crate) fn remove(&mut self, user: &Bare) {
         self.affiliations.retain(|(known, is)| known != user || *is == NodeAffiliation::Outcast);
         self.subscriptions.retain(|(jid, _)| jid.bare() != *user);
     }
 
     /// The number of subscriptions of an account: each of its resources may have one.
-    pub(super) fn subscriptions_of(&self, who: &Bare) -> usize {
+    pub(crate) fn subscriptions_of(&self, who: &Bare) -> usize {
         self.subscriptions.iter().filter(|(jid, _)| jid.bare() == *who).count()
     }
 
-    pub(super) fn state(&self, jid: &Jid) -> Option<NodeSubscription> {
+    pub(crate) fn state(&self, jid: &Jid) -> Option<NodeSubscription> {
         self.subscriptions.iter().find(|(known, _)| known == jid).map(|(_, state)| *state)
     }
 
     /// True if any address of this account is subscribed.
-    pub(super) fn is_subscribed(&self, who: &Bare) -> bool {
+    pub(crate) fn is_subscribed(&self, who: &Bare) -> bool {
         let mut of_user = self.subscriptions.iter().filter(|(jid, _)| jid.bare() == *who);
         of_user.any(|(_, state)| *state == NodeSubscription::Subscribed)
     }
 
     /// §6.1.3 and §6.5.9: checks that this account may subscribe. In the `Authorize` model the owner decides.
-    pub(super) fn may_subscribe(&self, who: &Bare, relation: &Relation) -> Result<(), StanzaError> {
+    pub(crate) fn may_subscribe(&self, who: &Bare, relation: &Relation) -> Result<(), StanzaError> {
         // The affiliation goes before the access model: a member enters a whitelist, and an outcast is kept out of an open node.
         match self.affiliation(who, relation) {
             NodeAffiliation::Owner | NodeAffiliation::Publisher | NodeAffiliation::Member => return Ok(()),
@@ -440,7 +442,7 @@ impl Node {
     }
 
     /// Checks that this account may read items (§6.5.9): under `Authorize`, not all that may subscribe.
-    pub(super) fn may_read(&self, who: &Bare, relation: &Relation) -> Result<(), StanzaError> {
+    pub(crate) fn may_read(&self, who: &Bare, relation: &Relation) -> Result<(), StanzaError> {
         self.may_subscribe(who, relation)?;
         let is_let_in = self.config.access != AccessModel::Authorize
             || self.affiliation(who, relation) != NodeAffiliation::None
@@ -449,7 +451,7 @@ impl Node {
     }
 
     /// True if this account may publish (§7.1.3.1): by its affiliation, or by the publish model.
-    pub(super) fn may_publish(&self, who: &Bare, relation: &Relation) -> bool {
+    pub(crate) fn may_publish(&self, who: &Bare, relation: &Relation) -> bool {
         match self.affiliation(who, relation) {
             NodeAffiliation::Owner | NodeAffiliation::Publisher | NodeAffiliation::PublishOnly => true,
             NodeAffiliation::Outcast => false,
@@ -462,7 +464,7 @@ impl Node {
     }
 
     /// The node as the store has it, in the elements of the protocol.
-    pub(super) fn element(&self) -> Element {
+    pub(crate) fn element(&self) -> Element {
         let affiliations = self.affiliations.iter().map(|(who, affiliation)| {
             Element::new("affiliation", ns::PUBSUB_OWNER)
                 .with("jid", who.as_str())
@@ -481,7 +483,7 @@ impl Node {
 
     /// A node that is only partly readable exists and is closed: its name stays taken, only affiliations that
     /// could be read admit an account, and all others stay out.
-    pub(super) fn from_element(element: &Element) -> Node {
+    pub(crate) fn from_element(element: &Element) -> Node {
         let form = element.get("configure", ns::PUBSUB_OWNER).and_then(|part| part.get("x", ns::DATA));
         let affiliations = listed(element, "affiliations", |child| {
             let affiliation = NodeAffiliation::parse(child.attr("affiliation")?)?;
