@@ -546,7 +546,7 @@ fn no_form_is_made_anywhere_else() {
     }
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut found = Vec::new();
-    for name in ["chat", "muc", "xmpp"] {
+    for name in ["chat", "muc", "pubsub", "xmpp"] {
         sources(&root.join(name).join("src"), &mut found);
     }
     let makes = |path: &&std::path::PathBuf| {
