@@ -47,7 +47,8 @@ impl Reply {
     }
 
     /// Bytes written so far.
-    pub(crate) fn len(&self) -> usize {
+    #[expect(clippy::len_without_is_empty, reason = "a reply has its start line from the beginning")]
+    pub fn len(&self) -> usize {
         self.out.len()
     }
 

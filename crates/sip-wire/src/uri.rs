@@ -265,6 +265,7 @@ pub fn unescape(text: &[u8]) -> Vec<u8> {
     out
 }
 
+/// The byte of the escape (`%20`) at the beginning of a text; `None`: there is none, or its digits are wrong.
 pub fn escape_at(text: &[u8]) -> Option<u8> {
     match text {
         [b'%', high, low, ..] => {
