@@ -4,7 +4,7 @@ set -eu
 cd "$(dirname "$0")"
 corpus="${1:-corpus}"
 (mkdir -p "$corpus" && cd "$corpus" && mkdir -p message uri framing rewrite scenario rcml xmpp_host pie sip_bounds)
-for vector in ../crates/sip/tests/vectors/*/*.dat; do
+for vector in ../crates/sip-wire/tests/vectors/*/*.dat; do
     name="$(basename "$vector" .dat)"
     cp "$vector" "$corpus/message/$name"
     { printf '\003'; cat "$vector"; } > "$corpus/framing/$name"
@@ -12,7 +12,7 @@ for vector in ../crates/sip/tests/vectors/*/*.dat; do
     # Orders (see fuzz_targets/rewrite.rs), a value, the message.
     { printf '\004\007\002\003\000\001<sip:a@b>;lr\377'; cat "$vector"; } > "$corpus/rewrite/$name"
 done
-grep -ahoiE '(sips?|tel):[^ <>"]+' ../crates/sip/tests/vectors/*/*.dat ../crates/sip/src/wire/uri_form.rs | sort -u |
+grep -ahoiE '(sips?|tel):[^ <>"]+' ../crates/sip-wire/tests/vectors/*/*.dat ../crates/sip-wire/src/uri_form.rs | sort -u |
     awk -v corpus="$corpus" '{ printf "%s\n%s", last, $0 > (corpus "/uri/" NR); close(corpus "/uri/" NR); last = $0 }'
 cp ../crates/lab-sip/src/scenario/builtin/*.xml "$corpus/scenario/"
 # What happens (see fuzz_targets/rcml.rs), a line end, the document: those of the plays.

@@ -291,7 +291,7 @@ pub(super) fn change_blocked(
             // The answer before the push: the client that asked knows the change by its answer.
             host.answer(&iq, Ok(None), out);
             perform(host, now, &user, &change, out);
-            reports::forward(host, &user, &iq, out);
+            reports::forward((&host.settings, &mut host.rng), &user, &iq, out);
         });
     });
     has_turn.map_err(|_| too_many())

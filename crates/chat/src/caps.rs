@@ -102,11 +102,7 @@ impl Default for Caps {
 
 impl Caps {
     /// Clients of an account that are here and can do that: `…+notify` for events (XEP-0163 §4).
-    pub(super) fn clients_with<'a>(
-        &'a self,
-        account: &Bare,
-        feature: &'a str,
-    ) -> impl Iterator<Item = &'a Jid> {
+    pub(super) fn clients_with<'a>(&'a self, account: &Bare, feature: &str) -> impl Iterator<Item = &'a Jid> {
         let clients = self.clients.get(account).map(|clients| &clients[..]).unwrap_or_default();
         let is_able = move |ver: &Ver| self.known.get(ver).is_some_and(|known| known.contains(feature));
         clients.iter().filter(move |(_, ver)| is_able(ver)).map(|(jid, _)| jid)

@@ -61,11 +61,7 @@ pub(super) fn perform(host: &mut Host, now: Instant, iq: &IqRequest<'_>, effect:
         IqEffect::ReadArchive => return archive::handle_query(host, &iq.to.bare(), iq.iq, out),
         IqEffect::Block(command) => blocking::change_blocked(host, now, iq, command, out),
         IqEffect::ViewNodes(then) => {
-            return host.tell_pubsub(
-                now,
-                PubSubEvent::View { owner: &iq.to.bare(), from: iq.from, then },
-                out,
-            );
+            return host.view_nodes(now, (&iq.to.bare(), iq.from), then, out);
         }
         IqEffect::RetrieveOffline => {
             let user = iq.to.bare();

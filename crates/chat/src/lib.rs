@@ -3,8 +3,8 @@
 //! A host owns the addresses whose bucket is its shard's. Sessions of other shards' connections reach it by
 //! [`ConnectionId`](xmpp::ConnectionId); stanzas of other hosts and other servers by [`Host::handle_routed`]. One feature, one
 //! file. A feature announces itself in `feature`'s table; `connection` has the events of clients' connections, and `route` decides
-//! where a stanza goes. The inside of a room is the crate `muc`; the module of that name joins rooms with accounts, the store and
-//! the archive.
+//! where a stanza goes. The inside of a room is the crate `muc`, and the nodes of an owner are the crate `pubsub`; the modules of these
+//! names join them with accounts, the store and the archive.
 //!
 //! State is in machines, each a field of [`Host`]: `AccountMemory` has the accounts with their sessions and data, `StoreRequests`
 //! the questions to the store, `PendingAcks` the messages that are not handled yet; a `Session` decides what its client gets when;
@@ -238,6 +238,7 @@ pub struct Host {
     caps: caps::Caps,
     rooms: muc::Rooms,
     pubsub: pubsub::PubSub,
+    feature_continuations: pubsub::FeatureContinuations,
     avatars: vcard::Avatars,
     commands: commands::Commands,
     push: push::Push,
@@ -263,6 +264,7 @@ impl Host {
             caps: caps::Caps::default(),
             rooms: muc::Rooms::default(),
             pubsub: pubsub::PubSub::default(),
+            feature_continuations: pubsub::FeatureContinuations::default(),
             avatars: vcard::Avatars::default(),
             commands: commands::Commands::default(),
             push: push::Push::default(),

@@ -5,6 +5,11 @@ pub use ::muc::limits::{
     AFFILIATIONS, HAT_TITLE, HAT_URI, HATS_OF_USER, HISTORY, HISTORY_BYTES, HISTORY_UNASKED, NICK, OCCUPANTS,
     ROOM_CONTACTS, ROOM_DESCRIPTION, ROOM_HATS, ROOM_SUBJECT, ROOM_TEXT, ROOM_VCARD, SESSIONS_OF_OCCUPANT,
 };
+// Limits of nodes and items that other features keep too.
+pub use ::pubsub::limits::{
+    CONTACT_GROUPS, CONTACT_NAME, ITEM, ITEMS_ANSWER, NODE_ITEMS, NODE_NAME, NODE_QUESTIONS,
+    NODE_SUBSCRIPTIONS, NODES, SUBSCRIPTIONS_OF_USER,
+};
 // Limits of stanzas that features keep too.
 pub use xmpp::limits::{DEPTH, JID_PART, STANZA};
 
@@ -41,12 +46,6 @@ pub const CONTACTS_ASKING: usize = 500;
 /// Bytes of a request that are kept until it is answered (RFC 6121 §3.1.3). Longer: only the sender's address
 /// and a shortened status.
 pub const SUBSCRIPTION_REQUEST: usize = 4 << 10;
-
-/// Bytes of a contact's name and of a group's (RFC 6121 §2.3.3). Beyond: `not-acceptable`.
-pub const CONTACT_NAME: usize = 1_023;
-
-/// Groups of one contact. Beyond: `not-acceptable`.
-pub const CONTACT_GROUPS: usize = 64;
 
 /// Blocked addresses of one account. Beyond: `policy-violation`. Every stanza is compared with all.
 pub const BLOCKED: usize = 1_000;
@@ -238,65 +237,12 @@ pub const PUSH_OPTIONS: usize = 4 << 10;
 /// Notifications whose answer is awaited. Beyond: the oldest is forgotten, and its error would change nothing.
 pub const PUSH_ASKED: usize = 4_096;
 
-/// Nodes of one account. Beyond: `resource-constraint`. All their configurations are in memory while one is used.
-pub const NODES: usize = 200;
-
-/// Nodes of a service, of all owners; of one of them as of an account. Beyond: `resource-constraint`. All are
-/// in memory while one is used.
-pub const SERVICE_NODES: usize = 2_000;
-
-/// Items that a service's node keeps unless its owner says otherwise: a page of news.
-pub const SERVICE_ITEMS: u32 = 20;
-
-/// Nodes that a service lists in one answer. Beyond: clients that know their names can use them. An answer
-/// has to fit a stanza.
-pub const SERVICE_LISTED: usize = 1_000;
-
-/// Bytes of a node's name, an item's id, a title. Beyond: `not-acceptable`.
-pub const NODE_NAME: usize = 1_023;
-
-/// Items of one node: the value of `max` for `pubsub#max_items`. Beyond: the oldest is forgotten. A long list
-/// of bookmarks.
-pub const NODE_ITEMS: u32 = 1_000;
-
-/// Bytes of an item. Beyond: `not-acceptable`. It has to fit a stanza together with a notification's
-/// wrapping; an avatar does.
-pub const ITEM: usize = 192 << 10;
-
-/// Bytes of items in one answer. Beyond: the rest is for another page (XEP-0060 §6.5.4), of which the answer tells.
-pub const ITEMS_ANSWER: usize = 224 << 10;
-
-/// Bytes of a node's items that are read at once where all are needed: of bookmarks, a thousand with long names. Beyond:
-/// `resource-constraint`, until the client takes some back.
-pub const ITEMS_WHOLE: usize = 1 << 20;
-
 /// Reads of the store that one address has under way, each of as many bytes as a page may have. Further ones wait.
 pub const READS_UNDER_WAY: usize = 8;
 
 /// Reads of one address that wait: a client that signs in asks for the vCard of every contact at once. Beyond:
 /// `resource-constraint`.
 pub const READS_WAITING: usize = 1_000;
-
-/// Subscriptions of one node, and its affiliations. Beyond: `policy-violation`. Each publication goes through all.
-pub const NODE_SUBSCRIPTIONS: usize = 500;
-
-/// Subscriptions of one account to one node, a resource each. Beyond: `policy-violation`. Else one account fills the node.
-pub const SUBSCRIPTIONS_OF_USER: usize = 20;
-
-/// Accounts whose nodes are in memory. Beyond: those used least recently are read again when they are needed.
-pub const NODE_OWNERS: usize = 10_000;
-
-/// Questions for the nodes of one account that wait for a change. Beyond: `resource-constraint`.
-pub const NODE_QUESTIONS: usize = 64;
-
-/// Clients that were told the newest items, so that they are told but once. Beyond: one is told again.
-pub const NODE_NOTIFIED: usize = 200_000;
-
-/// Kinds of clients whose features are not known yet, and clients of each, that are notified once they are.
-/// Beyond: they are told with their next presence.
-pub const NODE_INTERESTED: usize = 1_000;
-/// Clients of each such kind. Beyond: they are told with their next presence.
-pub const NODE_INTERESTED_CLIENTS: usize = 64;
 
 /// Accounts whose avatar's hash is remembered. Beyond: it is read again at the next sign-in.
 pub const AVATARS: usize = 100_000;

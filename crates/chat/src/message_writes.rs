@@ -4,7 +4,7 @@
 //! acknowledged. New messages are refused before anything is delivered or written once too many wait, or the oldest has waited too
 //! long: so an error that a sender gets is true, and the memory of an outage is bounded.
 //!
-//! `StoreRequests::change` counts the writes here; `route` asks `is_refused` before it archives or delivers a message.
+//! `StoreRequests::change` counts the writes here; `route` asks [`MessageWrites::is_refused`] before it archives or delivers a message.
 
 use std::collections::BTreeMap;
 
@@ -43,8 +43,14 @@ impl MessageWrites {
         }
     }
 
+    /// True if a message that would be stored cannot be stored now: it is to be refused before anything is delivered.
+    pub(super) fn is_refused(&mut self, now: Instant, message: &Element) -> bool {
+        let is_stored = message.attr("type") == Some("groupchat") || hints::is_worth_keeping(message);
+        is_stored && self.is_full(now)
+    }
+
     /// True if no further message may begin a write.
-    fn is_full(&mut self, now: Instant) -> bool {
+    pub(super) fn is_full(&mut self, now: Instant) -> bool {
         let Some((oldest, _)) = self.pending.first_key_value() else { return false };
         let (_, since) = self.oldest.filter(|(known, _)| known == oldest).unwrap_or((*oldest, now));
         self.oldest = Some((*oldest, since));
@@ -57,17 +63,6 @@ impl MessageWrites {
     pub(super) fn len(&self) -> usize {
         self.pending.len()
     }
-}
-
-/// True if a message that would be stored cannot be stored now: it is to be refused before anything is delivered.
-pub(super) fn is_refused(host: &mut Host, now: Instant, message: &Element) -> bool {
-    let is_stored = message.attr("type") == Some("groupchat") || hints::is_worth_keeping(message);
-    is_stored && is_full(host, now)
-}
-
-/// True if no message can be stored now.
-pub(super) fn is_full(host: &mut Host, now: Instant) -> bool {
-    host.store.message_writes.is_full(now)
 }
 
 /// The error of a message that is refused so: no session has it.

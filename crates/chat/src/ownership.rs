@@ -8,15 +8,16 @@ use stdx::Instant;
 use stdx::slab::Key;
 use xmpp::{Bare, ConnectionId, Element, Jid, ShardAddress, ns};
 
+use super::account_memory::AccountMemory;
 use super::announce::room_answer;
 use super::connection::{close_session, perform_deliveries};
 use super::session::Session;
-use super::{Host, Outbox, muc, presence};
+use super::{Host, HostSettings, Outbox, muc, presence};
 use crate::effect::{Effect, RosterItem};
 
 /// Addresses of this host get another one if it dies, which reads what the store has of them.
 pub fn share_addresses(host: &mut Host) {
-    muc::share_rooms(host);
+    host.rooms.set_shared();
 }
 
 /// The connections of these shards are gone: their process has ended. Their sessions may be resumed on others (XEP-0198 §5).
@@ -78,16 +79,21 @@ pub fn handle_owners_changed(
             presence::send_probes(&host.accounts, &user, contact.as_str(), out);
         }
         for key in host.accounts.keys_of(&user, |session: &Session| !session.directed.is_empty()) {
-            enter_rooms(host, key, &is_lost, out);
+            enter_rooms(&host.accounts, &host.settings, key, &is_lost, out);
             leave_rooms(host, now, key, |room| has_moved(room) && !is_lost(room), out);
         }
     }
 }
 
 /// A session enters the rooms with these addresses again, as the occupant that it was. Its client has seen the history.
-pub(super) fn enter_rooms(host: &mut Host, key: Key, is_meant: &impl Fn(&str) -> bool, out: &mut Outbox) {
-    let settings = &host.settings;
-    let Some(session) = host.accounts.sessions.get(key) else { return };
+pub(super) fn enter_rooms(
+    accounts: &AccountMemory,
+    settings: &HostSettings,
+    key: Key,
+    is_meant: &impl Fn(&str) -> bool,
+    out: &mut Outbox,
+) {
+    let Some(session) = accounts.sessions.get(key) else { return };
     let presence = session.presence().unwrap_or_else(|| Element::new("presence", ns::CLIENT));
     for to in &session.directed {
         let is_room = to.resource().is_some() && settings.rooms_of(to.domain()).is_some();
@@ -105,12 +111,17 @@ const ENTER_AGAIN: &str = "belfry-enter-again";
 
 /// Notes what a room answers a session that is, was or wants to be its occupant. Returns the presence for the client: one that has
 /// not asked for entry itself is not refused, but has left the room.
-pub(super) fn note_room_answer(host: &mut Host, key: Key, from: &Jid, presence: Element) -> Element {
+pub(super) fn note_room_answer(
+    (accounts, settings): (&mut AccountMemory, &HostSettings),
+    key: Key,
+    from: &Jid,
+    presence: Element,
+) -> Element {
     let Some(is_there) = room_answer(&presence) else { return presence };
-    if host.settings.rooms_of(from.domain()).is_none() {
+    if settings.rooms_of(from.domain()).is_none() {
         return presence;
     }
-    let Some(session) = host.accounts.sessions.get_mut(key) else { return presence };
+    let Some(session) = accounts.sessions.get_mut(key) else { return presence };
     if !session.directed.contains(from) {
         return presence;
     }

@@ -18,7 +18,7 @@ use super::change_queue::not_written;
 use super::effect::{Change, Load};
 use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
-use super::pubsub::{PubSubEvent, Publication, items_of, whole};
+use super::pubsub::{Publication, change_of, items_of, whole};
 use super::store_requests::StoreRequests;
 use super::write_group::{WriteContinuation, WriteGroup};
 use super::{Host, ItemPage, ItemQuery, Outbox, imported};
@@ -267,7 +267,7 @@ pub(crate) fn imported(owner: &Bare, data: &Element, at: Instant) -> Result<Vec<
             options: BOOKMARKS_NODE,
         });
         for publication in [old_item(data.clone())].into_iter().chain(rooms) {
-            changes.extend(publication.changes(owner, at));
+            changes.extend(publication.changes(owner, at).map(change_of));
         }
     }
     Ok(changes)
@@ -376,9 +376,7 @@ fn sync_bookmarks(
     }
     // Rooms that a client took away go in any case, also where a new one could not be published.
     if !gone.is_empty() {
-        let then = Box::new(all.one());
-        let event = PubSubEvent::Retract { owner: user, node: ns::BOOKMARKS, ids: gone, then };
-        host.tell_pubsub(now, event, out);
+        host.retract_for(now, user, (ns::BOOKMARKS, gone), out, all.one());
     }
     // Where nothing had to be written, it is done.
     all.one()(host, now, Ok(()), out);

@@ -4,10 +4,11 @@
 //! `blocking` performs the request and calls [`forward`] afterwards. Everything in a report is one user's
 //! text about another: it is cut to the limits, and only its known elements are passed on.
 
+use stdx::rng::Rng;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::feature::Feature;
-use super::{Host, Outbox, token};
+use super::{Effect, HostSettings, Outbox, token};
 use crate::limits;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -80,14 +81,20 @@ fn cut(text: &str, most: usize) -> &str {
 }
 
 /// Sends the reports in a request to block to the administrators. The request has been performed: a report alone never makes it fail.
-pub(super) fn forward(host: &mut Host, reporter: &Bare, iq: &Element, out: &mut Outbox) {
+pub(super) fn forward(
+    (settings, rng): (&HostSettings, &mut Rng),
+    reporter: &Bare,
+    iq: &Element,
+    out: &mut Outbox,
+) {
     let Some(block) = iq.get("block", ns::BLOCKING) else { return };
     let reports: Vec<Report> =
         block.elements().filter_map(Report::parse).take(limits::REPORTS_OF_REQUEST).collect();
-    for admin in host.settings.clone().admins.iter().filter(|_| !reports.is_empty()) {
+    for admin in settings.admins.iter().filter(|_| !reports.is_empty()) {
         for report in &reports {
-            let id = token(&mut host.rng);
-            host.route(report.message(reporter).with("to", admin.as_str()).with("id", id), out);
+            let id = token(rng);
+            let message = report.message(reporter).with("to", admin.as_str()).with("id", id);
+            out.push(Effect::Route(Box::new(message)));
         }
     }
 }

@@ -94,7 +94,7 @@ fn begin(
         None => {}
     }
     // All of them: what a room has sent to the host that is dead may be lost.
-    ownership::enter_rooms(host, key, &|_| true, out);
+    ownership::enter_rooms(&host.accounts, &host.settings, key, &|_| true, out);
     // Messages that came before are stored.
     send_backlog(host, now, key, out);
 }

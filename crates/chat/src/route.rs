@@ -140,7 +140,7 @@ fn message_from(host: &mut Host, now: Instant, key: Key, mut element: Element, o
         blocking::refuse_blocked(&mut host.accounts, now, key, &element, &error, out);
         return connection::perform_deliveries(host, now, out);
     }
-    if message_writes::is_refused(host, now, &element) {
+    if host.store.message_writes.is_refused(now, &element) {
         return host.refuse(&element, &message_writes::refusal(), out);
     }
     let mark = ack::take_ack_token(&mut element);
@@ -219,7 +219,7 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
 fn to_room(host: &mut Host, now: Instant, mut element: Element, (from, to): (&Jid, &Jid), out: &mut Outbox) {
     let hold = host.pending_acks.begin(&mut element);
     let is_message = stanza::kind_of(&element) == Some(StanzaKind::Message);
-    if is_message && message_writes::is_refused(host, now, &element) {
+    if is_message && host.store.message_writes.is_refused(now, &element) {
         host.refuse(&element, &message_writes::refusal(), out);
     } else {
         host.routed_to_room(now, element, from, to, out);
@@ -299,7 +299,7 @@ fn message_to(host: &mut Host, now: Instant, from: &Jid, to: &Jid, mut element: 
             _ => host.refuse(&element, &Condition::ServiceUnavailable.into(), out),
         };
     }
-    if message_writes::is_refused(host, now, &element) {
+    if host.store.message_writes.is_refused(now, &element) {
         return host.refuse(&element, &message_writes::refusal(), out);
     }
     ArchiveWriter::of(host).record_received(now, &bare, &mut element, out);

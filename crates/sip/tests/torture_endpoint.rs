@@ -124,7 +124,7 @@ fn show(bytes: &Bytes) -> String {
 
 /// The messages whose names start so.
 fn table(initials: std::ops::RangeInclusive<char>) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/rfc4475");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sip-wire/tests/vectors/rfc4475");
     let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     names.sort();
     let lines = names.iter().filter_map(|path| {
@@ -197,7 +197,7 @@ fn and_those_from_m_on() {
 }
 
 fn all() -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/rfc4475");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sip-wire/tests/vectors/rfc4475");
     let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     names.sort();
     names.iter().map(|path| fs::read(path).unwrap()).collect()

@@ -106,11 +106,6 @@ pub enum RoomCreation {
     Nobody,
 }
 
-/// Addresses get another host if this one dies: temporary rooms are stored while they have occupants.
-pub(super) fn share_rooms(host: &mut Host) {
-    host.rooms.set_shared();
-}
-
 /// Removes rooms that have another host now; occupants are told as when the service ends.
 pub(super) fn release_rooms(host: &mut Host, is_meant: impl Fn(&str) -> bool, out: &mut Outbox) {
     let (effects, ended) = host.rooms.release(|address| is_meant(address.as_str()));

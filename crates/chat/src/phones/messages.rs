@@ -18,7 +18,7 @@ use super::super::offline::MessageOrigin;
 use super::super::user::{AccountState, is_waiting_full};
 use super::super::{Host, Outbox, ack};
 use super::body::MessageBody;
-use crate::{blocking, carbons, connection, limits, message_writes, offline, route, token};
+use crate::{blocking, carbons, connection, limits, offline, route, token};
 
 /// A MESSAGE for an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,7 +139,7 @@ pub(super) fn hear(host: &mut Host, now: Instant, heard: PhoneMessage, out: &mut
     if blocking::blocks_incoming(&host.accounts, &to, &from) {
         return host.phones.heard.report(id, PhoneMessageOutcome::Refused, out);
     }
-    if matches!(words, MessageBody::Text(_)) && message_writes::is_full(host, now) {
+    if matches!(words, MessageBody::Text(_)) && host.store.message_writes.is_full(now) {
         return host.phones.heard.report(id, PhoneMessageOutcome::Busy, out);
     }
     let mut message = message_of(&mut host.rng, &from, &to, &words);

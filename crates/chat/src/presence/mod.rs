@@ -134,7 +134,8 @@ fn arrived(host: &mut Host, now: Instant, from: &Jid, to: &Jid, presence: Elemen
     host.tell_pubsub(now, event, out);
     if !to.is_bare() {
         if let Some(key) = host.accounts.session_of(to) {
-            let presence = ownership::note_room_answer(host, key, from, presence);
+            let presence =
+                ownership::note_room_answer((&mut host.accounts, &host.settings), key, from, presence);
             host.deliver(now, key, presence, out);
         }
         return;

@@ -1,29 +1,21 @@
-//! Nodes and items (XEP-0060) of accounts (XEP-0163) and of services. [`PubSub`] is the machine; the host performs its effects
-//! here.
+//! Nodes and items (XEP-0060) of accounts (XEP-0163) and of services. [`PubSub`] is the machine, the crate `pubsub`; the host
+//! performs its effects here.
 //!
-//! An account has its nodes under its own address, a service (`pubsub.` before a domain) those of all its users. The machine
-//! holds the configuration of nodes while they are in use, and never their items. It changes one owner's nodes one at a time
-//! (`state`); each request is a function from the nodes to effects (`owner`, `publish`, `subscribe`), and `notify` computes the
-//! audience of an event. The store has a change before any subscriber hears of it.
+//! An account has its nodes under its own address, a service (`pubsub.` before a domain) those of all its users. Other features of an
+//! account publish, retract and read by [`Host::publish_for`], [`Host::retract_for`] and [`Host::view_nodes`].
 
-mod context;
-mod imported;
-mod node;
-mod notify;
-mod owner;
-mod publish;
-mod request;
-mod service;
-mod state;
-mod subscribe;
+mod entities;
 
-use std::rc::Rc;
+use std::collections::HashMap;
 
+use pubsub::{FeatureRequest, NodeChange, NodeLoad, NodePage, NodeReply, Notification, PubSubContext};
+use pubsub::{PubSubEffect, WriteFailure};
 use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
-use xmpp::{Bare, Element, Level, Specification, ns};
+use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
-use super::effect::{Load, StoreFailure, StoreReply};
+use super::change_queue::not_written;
+use super::effect::{Change, Load, StoreFailure, StoreReply};
 use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
 use super::private::mirror_publication;
@@ -31,16 +23,8 @@ use super::read_queues::with_requester;
 use super::store_requests::StoreRequests;
 use super::write_group::WriteContinuation;
 use super::{Host, ItemPage, ItemQuery, ItemRow, Outbox, token};
-use context::PubSubContext;
-pub(crate) use context::{NodesView, ViewContinuation};
-pub(crate) use imported::imported;
-use node::{Node, Nodes};
-use notify::Notification;
-pub(super) use publish::Publication;
-pub(super) use state::PubSub;
-use state::PubSubEffect;
-pub(crate) use state::PubSubEvent;
-pub(crate) use subscribe::Approval;
+use entities::HostEntities;
+pub(super) use pubsub::{Approval, NodesView, PubSub, PubSubEvent, Publication};
 
 const FILE: &str = "crates/chat/src/pubsub/mod.rs";
 
@@ -72,47 +56,7 @@ pub(super) const FEATURE: Feature = Feature {
         },
     ],
     // The names are those of XEP-0060 §10.
-    account: &[
-        ns::PUBSUB,
-        "http://jabber.org/protocol/pubsub#access-authorize",
-        "http://jabber.org/protocol/pubsub#access-open",
-        "http://jabber.org/protocol/pubsub#access-presence",
-        "http://jabber.org/protocol/pubsub#access-roster",
-        "http://jabber.org/protocol/pubsub#access-whitelist",
-        "http://jabber.org/protocol/pubsub#auto-create",
-        "http://jabber.org/protocol/pubsub#auto-subscribe",
-        "http://jabber.org/protocol/pubsub#config-node",
-        "http://jabber.org/protocol/pubsub#config-node-max",
-        "http://jabber.org/protocol/pubsub#create-and-configure",
-        "http://jabber.org/protocol/pubsub#create-nodes",
-        "http://jabber.org/protocol/pubsub#delete-items",
-        "http://jabber.org/protocol/pubsub#delete-nodes",
-        "http://jabber.org/protocol/pubsub#filtered-notifications",
-        "http://jabber.org/protocol/pubsub#instant-nodes",
-        "http://jabber.org/protocol/pubsub#item-ids",
-        "http://jabber.org/protocol/pubsub#last-published",
-        "http://jabber.org/protocol/pubsub#manage-subscriptions",
-        "http://jabber.org/protocol/pubsub#member-affiliation",
-        "http://jabber.org/protocol/pubsub#meta-data",
-        "http://jabber.org/protocol/pubsub#modify-affiliations",
-        "http://jabber.org/protocol/pubsub#multi-items",
-        "http://jabber.org/protocol/pubsub#outcast-affiliation",
-        "http://jabber.org/protocol/pubsub#persistent-items",
-        "http://jabber.org/protocol/pubsub#presence-notifications",
-        "http://jabber.org/protocol/pubsub#presence-subscribe",
-        "http://jabber.org/protocol/pubsub#publish",
-        "http://jabber.org/protocol/pubsub#publish-only-affiliation",
-        "http://jabber.org/protocol/pubsub#publish-options",
-        "http://jabber.org/protocol/pubsub#publisher-affiliation",
-        "http://jabber.org/protocol/pubsub#purge-nodes",
-        "http://jabber.org/protocol/pubsub#retract-items",
-        "http://jabber.org/protocol/pubsub#retrieve-affiliations",
-        "http://jabber.org/protocol/pubsub#retrieve-default",
-        "http://jabber.org/protocol/pubsub#retrieve-items",
-        "http://jabber.org/protocol/pubsub#retrieve-subscriptions",
-        "http://jabber.org/protocol/pubsub#rsm",
-        "http://jabber.org/protocol/pubsub#subscribe",
-    ],
+    account: pubsub::FEATURES,
     server: &[],
     handles: &[
         IqHandler { at: IqTarget::Account, name: "pubsub", ns: ns::PUBSUB, run: IqHandlerFn::View(request) },
@@ -125,18 +69,6 @@ pub(super) const FEATURE: Feature = Feature {
     ],
 };
 
-/// An error with the condition that XEP-0060 has for it, beside the general one: clients decide by the
-/// detail.
-fn fault(condition: Condition, detail: &'static str) -> StanzaError {
-    StanzaError::from(condition).with(Element::new(detail, ns::PUBSUB_ERRORS))
-}
-
-/// The error for a feature that the node or the service lacks; XEP-0060 names the feature in it.
-fn unsupported(feature: &'static str) -> StanzaError {
-    let detail = Element::new("unsupported", ns::PUBSUB_ERRORS).with("feature", feature);
-    StanzaError::from(Condition::FeatureNotImplemented).with(detail)
-}
-
 /// Passes a request on to [`PubSub`]. Anonymous accounts have no nodes, as nothing of them is stored.
 fn request(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if view.accounts.is_anonymous(&iq.to.bare()) {
@@ -146,9 +78,41 @@ fn request(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     IqReply::Perform(IqEffect::PubSub)
 }
 
-/// A known node, or the error for an unknown one (§6.1.3.12 and others).
-fn node_of<'a>(nodes: &'a Nodes, name: &str) -> Result<&'a Rc<Node>, StanzaError> {
-    nodes.get(name).ok_or_else(|| Condition::ItemNotFound.into())
+/// The continuation of another feature that gets the nodes.
+pub(crate) type ViewContinuation = Box<dyn FnOnce(&mut Host, Result<NodesView, StanzaError>, &mut Outbox)>;
+
+/// The continuations of other features' requests to [`PubSub`], by their numbers. Each is called once.
+#[derive(Default)]
+pub(super) struct FeatureContinuations {
+    last: u64,
+    writes: HashMap<FeatureRequest, WriteContinuation>,
+    views: HashMap<FeatureRequest, ViewContinuation>,
+}
+
+impl FeatureContinuations {
+    fn next(&mut self) -> FeatureRequest {
+        self.last += 1;
+        FeatureRequest(self.last)
+    }
+
+    /// A request whose continuation gets the outcome of a write.
+    fn insert_write(&mut self, then: WriteContinuation) -> FeatureRequest {
+        let request = self.next();
+        self.writes.insert(request, then);
+        request
+    }
+
+    /// A request whose continuation gets nodes.
+    fn insert_view(&mut self, then: ViewContinuation) -> FeatureRequest {
+        let request = self.next();
+        self.views.insert(request, then);
+        request
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.writes.len() + self.views.len()
+    }
 }
 
 impl Host {
@@ -170,13 +134,8 @@ impl Host {
         now: Instant,
         act: impl FnOnce(&mut PubSub, &mut PubSubContext<'_>) -> T,
     ) -> T {
-        let mut context = PubSubContext {
-            now,
-            settings: &self.settings,
-            accounts: &self.accounts,
-            caps: &self.caps,
-            rng: &mut self.rng,
-        };
+        let entities = HostEntities { settings: &self.settings, accounts: &self.accounts, caps: &self.caps };
+        let mut context = PubSubContext { now, entities: &entities, rng: &mut self.rng };
         act(&mut self.pubsub, &mut context)
     }
 
@@ -185,14 +144,19 @@ impl Host {
         for effect in effects {
             match effect {
                 PubSubEffect::Load(load, read) => {
-                    self.store.load(load, out, move |host, now, result, out| {
+                    self.store.load(load_of(load), out, move |host, now, result, out| {
+                        let reply = reply_of(result);
                         let effects = host
-                            .with_pubsub(now, |pubsub, context| pubsub.handle_loaded(context, read, result));
+                            .with_pubsub(now, |pubsub, context| pubsub.handle_loaded(context, read, reply));
                         host.perform_pubsub(now, effects, out);
                     });
                 }
                 PubSubEffect::Write(change, write) => {
-                    self.store.change(change, out, move |host, now, result, out| {
+                    self.store.change(change_of(change), out, move |host, now, result, out| {
+                        let result = result.map_err(|failure| WriteFailure {
+                            is_absent: matches!(failure, StoreFailure::NotFound),
+                            error: not_written(failure),
+                        });
                         let effects = host.with_pubsub(now, |pubsub, context| {
                             pubsub.handle_written(context, *write, result)
                         });
@@ -200,7 +164,7 @@ impl Host {
                     });
                 }
                 PubSubEffect::Answer(iq, result) => self.answer(&iq, result, out),
-                PubSubEffect::Reply(asked, result) => self.answer(&asked.iq, result, out),
+                PubSubEffect::Reply(asked, result) => self.answer(asked.iq(), result, out),
                 // Ids are made here: the machine's effects are plain data without chance.
                 PubSubEffect::Send(stanza) => {
                     let stanza = with_id(stanza, token(&mut self.rng));
@@ -214,10 +178,10 @@ impl Host {
                 }
                 PubSubEffect::MirrorBookmarks { asked, node, payload, is_new, answer } => {
                     // The other form of the bookmarks is written before the answer, as the client may read either form next.
-                    let owner = asked.owner.clone();
+                    let owner = asked.owner().clone();
                     // A copy that cannot be written now follows with the next change: the item itself is on disk.
                     let done: WriteContinuation =
-                        Box::new(move |host, _, _, out| host.answer(&asked.iq, Ok(answer), out));
+                        Box::new(move |host, _, _, out| host.answer(asked.iq(), Ok(answer), out));
                     let change = (payload.as_ref(), is_new);
                     mirror_publication(&mut self.store, &owner, &node, change, out, done)
                         .unwrap_or_else(|done| done(self, now, Ok(()), out));
@@ -232,8 +196,16 @@ impl Host {
                     }
                 }
                 // Continuations of other features, which may use the whole host.
-                PubSubEffect::Done(then, result) => then(self, now, result, out),
-                PubSubEffect::View(then, result) => then(self, result, out),
+                PubSubEffect::Done(request, result) => {
+                    if let Some(then) = self.feature_continuations.writes.remove(&request) {
+                        then(self, now, result, out);
+                    }
+                }
+                PubSubEffect::View(request, result) => {
+                    if let Some(then) = self.feature_continuations.views.remove(&request) {
+                        then(self, result, out);
+                    }
+                }
             }
         }
     }
@@ -248,9 +220,72 @@ impl Host {
         out: &mut Outbox,
         then: impl FnOnce(&mut Host, Instant, Result<(), StanzaError>, &mut Outbox) + 'static,
     ) {
-        let event = PubSubEvent::Publish { owner, publication, then: Box::new(then) };
-        self.tell_pubsub(now, event, out);
+        let then = self.feature_continuations.insert_write(Box::new(then));
+        self.tell_pubsub(now, PubSubEvent::Publish { owner, publication, then }, out);
     }
+
+    /// Retracts items of an account, by another feature of it; ids of no item are passed over. `then` is called once, with the
+    /// outcome on disk.
+    pub(crate) fn retract_for(
+        &mut self,
+        now: Instant,
+        owner: &Bare,
+        (node, ids): (&'static str, Vec<Box<str>>),
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Instant, Result<(), StanzaError>, &mut Outbox) + 'static,
+    ) {
+        let then = self.feature_continuations.insert_write(Box::new(then));
+        self.tell_pubsub(now, PubSubEvent::Retract { owner, node, ids, then }, out);
+    }
+
+    /// Reads the nodes of an owner as a requester may see them. `then` is called once.
+    pub(crate) fn view_nodes(
+        &mut self,
+        now: Instant,
+        (owner, from): (&Bare, &Jid),
+        then: ViewContinuation,
+        out: &mut Outbox,
+    ) {
+        let then = self.feature_continuations.insert_view(then);
+        self.tell_pubsub(now, PubSubEvent::View { owner, from, then }, out);
+    }
+}
+
+/// A read of nodes as a read of the store.
+fn load_of(load: NodeLoad) -> Load {
+    match load {
+        NodeLoad::Nodes { owner, after } => Load::Nodes { owner, after },
+        NodeLoad::Items { owner, node, query } => Load::Items { owner, node, query },
+    }
+}
+
+/// A change of nodes as a change of the store.
+pub(super) fn change_of(change: NodeChange) -> Change {
+    match change {
+        NodeChange::Node { owner, node, config } => Change::Node { owner, node, config },
+        NodeChange::Item { owner, node, id, item, at, keep } => {
+            Change::Item { owner, node, id, item, at, keep }
+        }
+    }
+}
+
+/// The store's answer as [`PubSub`] reads it. An unreadable node is an error, and never an empty node.
+fn reply_of(result: Result<StoreReply, StoreFailure>) -> Result<NodeReply, StanzaError> {
+    match result {
+        Ok(StoreReply::Items(page)) => Ok(NodeReply::Items(page)),
+        Ok(StoreReply::Rows(page)) => Ok(NodeReply::Nodes(NodePage {
+            rows: page.rows.into_iter().map(|(name, _, config)| (name, config)).collect(),
+            is_complete: page.is_complete,
+        })),
+        Ok(_) => Err(Condition::InternalServerError.into()),
+        Err(error) => Err(not_read(error)),
+    }
+}
+
+/// The nodes of a `<user>` of an export, and the kinds of things that are not imported, in the plural.
+pub(super) fn imported(owner: &Bare, user: &Element, at: Instant) -> (Vec<Change>, Vec<&'static str>) {
+    let (changes, left_out) = pubsub::imported(owner, user, at);
+    (changes.into_iter().map(change_of).collect(), left_out)
 }
 
 /// Reads the newest item of a node. A node that does not exist has none.

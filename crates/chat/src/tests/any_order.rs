@@ -366,6 +366,7 @@ impl Play {
             ("offline", host.offline.len()),
             ("rooms", host.rooms.len()),
             ("nodes", host.pubsub.busy()),
+            ("requests to nodes", host.feature_continuations.len()),
         ];
         assert_eq!(
             left.iter().filter(|(_, count)| *count > 0).collect::<Vec<_>>(),

@@ -2,11 +2,9 @@
 //! requires one, stands beside them or at an address of its own. Slow clients and a busy REST interface take no places
 //! of metrics and health.
 //!
-//! [`metrics`] makes the text; the sockets, limits and timeouts of HTTP are in the crate `web`. A request asks
+//! The crate `metrics` makes the text; the sockets, limits and timeouts of HTTP are in the crate `web`. A request asks
 //! the operator's thread for the status (`StatusSource`) and gets 503 if that does not answer in time, so a
 //! scrape never touches a shard.
-
-pub mod metrics;
 
 use std::borrow::Cow;
 use std::io;

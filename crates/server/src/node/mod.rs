@@ -25,7 +25,7 @@ mod operator;
 mod operator_status;
 mod registrations;
 mod room;
-pub(crate) mod shard_counters;
+mod shard_counters;
 mod xmpp;
 
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //!
 //! Each part of a shard counts with plain integers on its own thread, and `shard::status` puts copies on the
 //! board twice a second. Here they become the one flat struct that operators' programs read
-//! (`control::ShardCounters`) and of which `http::metrics` makes metrics. A new figure is one field there, one
+//! (`control::ShardCounters`) and of which the crate `metrics` makes metrics. A new figure is one field there, one
 //! line here and one row there.
 
 use ::voice::VoiceCounts;
@@ -102,7 +102,7 @@ fn set_router(figures: &mut ShardCounters, router: &router::Counts) {
 
 /// Sets the counters of programmable voice.
 /// Not private, as the tests of the metrics set only this part.
-pub(crate) fn set_voice(figures: &mut ShardCounters, voice: &VoiceCounts) {
+fn set_voice(figures: &mut ShardCounters, voice: &VoiceCounts) {
     figures.voice_calls = voice.calls;
     figures.voice_sessions = voice.sessions;
     figures.voice_ports = voice.ports;
@@ -190,4 +190,17 @@ fn set_ledger(figures: &mut ShardCounters, ledger: &call::LedgerCounts) {
     figures.calls_failed = ledger.failed_total;
     figures.calls_lost = ledger.lost_total;
     figures.calls_unrecorded = ledger.unrecorded_total;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_calls_of_applications_are_those_that_their_crate_counted() {
+        let voice = VoiceCounts { recordings: 2, streams: 3, ..Default::default() };
+        let mut figures = ShardCounters::new(1);
+        set_voice(&mut figures, &voice);
+        assert_eq!((figures.voice_recordings, figures.voice_streams), (2, 3));
+    }
 }

@@ -1,16 +1,15 @@
 //! Sessions that outlive their owner, in a farm whose nodes share a database (`docs/decisions/0071-sessions-that-outlive-their-owner.md`): the
-//! node of a client's connection follows the session ([`FollowedSessions`](super::followed_sessions::FollowedSessions)) and announces it to
+//! node of a client's connection follows the session ([`FollowedSessions`](chat_owners::FollowedSessions)) and announces it to
 //! the next owner when the owner is dead; that one makes it again.
 
 use chat::{AnnouncedSession, RestoreManner, announced_session, handle_restore, occupant_of};
+use chat_owners::{BoundStep, ElementStep, Way};
 use cluster::{Bucket, ShardAddress};
 use stdx::Instant;
 use xmpp::c2s::{BindRequest, Bound};
 use xmpp::{ConnectionId, Element, ns, stanza};
 
 use super::farm::{self, MOVED};
-use super::followed_sessions::{BoundStep, ElementStep};
-use super::shard_queues::Way;
 use super::streams::C2sEvent;
 use super::{Xmpp, XmppEffect};
 use crate::message::XmppShardMessage;

@@ -2,12 +2,13 @@
 //! node, has the sessions, rooms and nodes of its addresses; a client's connection is at the node that has accepted it.
 //!
 //! `shard::chat_farm` calls these functions: when the farm's view changes, when the shard serves or stops buckets, and for messages
-//! that come from other shards or come back. [`SharedOwners`](super::shared_owners::SharedOwners) has the state.
+//! that come from other shards or come back. [`SharedOwners`](chat_owners::SharedOwners) has the state.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use chat::{MessageNumber, ownership};
+use chat_owners::{MessageTarget, OwnerChange, SentMessage, Way, bucket_of};
 use cluster::{Bucket, ShardAddress};
 use farm::view::FarmView;
 use router::BucketSet;
@@ -15,9 +16,6 @@ use stdx::Instant;
 use xmpp::{ConnectionId, Element, stanza};
 
 use super::announcing;
-use super::shard_queues::{MessageTarget, Way};
-use super::shared_owners::{OwnerChange, bucket_of};
-use super::unhandled::SentMessage;
 use super::{Xmpp, XmppEffect};
 use crate::message::{StreamCondition, XmppShardMessage};
 

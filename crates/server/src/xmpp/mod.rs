@@ -15,31 +15,25 @@
 //! | `stanza_router::StanzaRouter` | a stanza's way: to our accounts and services, then to components, then to other servers |
 //! | `shard_requests::ShardRequests` | an action of all hosts (`HostAction`) goes to every shard; the shard that began it adds the answers up |
 //! | `phones::Phones` | phones and chat of the same accounts: the router of an account and its host are of one shard |
-//! | `shard_queues::ShardQueues` | the ways of messages to other shards |
-//! | `shared_owners::SharedOwners` | the owners of addresses where nodes of a farm share a database, and messages that wait for them |
-//! | `unhandled::UnhandledMessages` | messages that other nodes have and that are not handled, to be sent again if these nodes die |
-//! | `followed_sessions::FollowedSessions` | sessions whose hosts are at other nodes, to be announced to the next host if that node dies |
+//! | [`ShardQueues`] | the ways of messages to other shards |
+//! | [`SharedOwners`] | the owners of addresses where nodes of a farm share a database, and messages that wait for them |
+//! | [`UnhandledMessages`] | messages that other nodes have and that are not handled, to be sent again if these nodes die |
+//! | [`FollowedSessions`] | sessions whose hosts are at other nodes, to be announced to the next host if that node dies |
 //! | `chat::SeenOccupants` | occupants of rooms at other nodes that clients here see, for the next host if that node dies |
-//! | `moved_streams::MovedStreams` | clients' streams whose sessions are lost, until their turn to be announced or closed comes |
+//! | [`MovedStreams`] | clients' streams whose sessions are lost, until their turn to be announced or closed comes |
 
 pub(crate) mod access;
 mod announcing;
 mod counts;
 pub(crate) mod farm;
-mod followed_sessions;
 mod host_driver;
 mod host_requests;
-mod moved_streams;
 pub(crate) mod operator;
 mod pending;
 mod phones;
-mod restore_barrier;
-mod shard_queues;
 pub(crate) mod shard_requests;
-mod shared_owners;
 pub(crate) mod sign_in;
 mod stanza_router;
-mod unhandled;
 mod work;
 
 use std::sync::Arc;
@@ -47,6 +41,7 @@ use std::task::{Context, Poll};
 
 use chat::effect::{Accounts, HostAction};
 use chat::{Host, SeenOccupants};
+use chat_owners::{FollowedSessions, MovedStreams, ShardQueues, SharedOwners, UnhandledMessages};
 use cluster::{Bucket, ShardAddress, ShardMap};
 use stdx::Instant;
 use store::access::AccessRead;
@@ -62,18 +57,13 @@ use crate::message::XmppShardMessage;
 use access::{Access, ClientAccess, NewContacts};
 use counts::Counted;
 pub use counts::XmppCounts;
-use followed_sessions::FollowedSessions;
 use host_driver::HostDriver;
 use host_requests::HostRequests;
-use moved_streams::MovedStreams;
 use pending::Asker;
 use phones::Phones;
 pub(crate) use phones::{ChatAccounts, Offering, PendingWatch, PhoneEffect, kept_of};
-use shard_queues::ShardQueues;
 use shard_requests::ShardRequests;
-use shared_owners::SharedOwners;
 use stanza_router::StanzaRouter;
-use unhandled::UnhandledMessages;
 
 /// The settings of a shard's XMPP. They may move to the shard's thread.
 #[derive(Clone, Debug)]

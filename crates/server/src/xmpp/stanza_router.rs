@@ -8,6 +8,7 @@
 
 use std::task::{Context, Poll};
 
+use chat_owners::MessageTarget;
 use cluster::{Bucket, ShardMap};
 use stdx::Instant;
 use xmpp::s2s::{Recipient, ShardMessage};
@@ -16,7 +17,6 @@ use xmpp::{Element, Jid};
 use xmpp_io::components::{Components, Delivery};
 use xmpp_io::servers::{self, S2sEvent, Servers};
 
-use super::shard_queues::MessageTarget;
 use super::shard_requests;
 use crate::message::XmppShardMessage;
 

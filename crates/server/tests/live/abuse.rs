@@ -76,7 +76,7 @@ fn garbage_datagrams_are_counted_and_forgotten() {
 fn every_torture_message_over_every_transport() {
     let place = place();
     let node = place.start();
-    let vectors = concat!(env!("CARGO_MANIFEST_DIR"), "/../sip/tests/vectors");
+    let vectors = concat!(env!("CARGO_MANIFEST_DIR"), "/../sip-wire/tests/vectors");
     let mut thrown = 0;
     for transport in [Udp, Tcp, Ws] {
         for file in files_below(vectors.as_ref()) {

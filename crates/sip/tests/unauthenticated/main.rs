@@ -30,7 +30,7 @@ const AT_REST: usize = 64 << 10;
 
 /// The messages of RFC 4475 and 5118.
 fn torture() -> Vec<Vec<u8>> {
-    let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
+    let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sip-wire/tests/vectors");
     let folders = ["rfc4475", "rfc5118"].map(|name| fs::read_dir(vectors.join(name)).unwrap());
     let files = folders.into_iter().flatten().map(|entry| entry.unwrap().path());
     files

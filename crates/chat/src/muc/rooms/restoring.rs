@@ -90,7 +90,7 @@ impl RestoringRoom {
 
 impl Rooms {
     /// Addresses get another host if this one dies.
-    pub(in super::super) fn set_shared(&mut self) {
+    pub(crate) fn set_shared(&mut self) {
         self.is_shared = true;
     }
 

@@ -1,0 +1,30 @@
+//! Chat of one shard in a farm: the ways of its messages to the owners of addresses, and what it keeps while owners move or die.
+//!
+//! Each machine is given the farm's views, its messages and the time, and says what is to be done; the server's `xmpp::farm` and
+//! `xmpp::announcing` do it.
+//!
+//! | machine | its part |
+//! |---|---|
+//! | [`ShardQueues`] | the ways of messages to other shards, of one process as of a farm |
+//! | [`SharedOwners`] | the owners of addresses where nodes share a database, and messages that wait for them |
+//! | [`RestoreBarrier`] | buckets of a dead owner, until all sessions of them are announced to the next one |
+//! | [`UnhandledMessages`] | messages that other nodes have and that are not handled, to be sent again if these nodes die |
+//! | [`FollowedSessions`] | sessions whose hosts are at other nodes, to be announced to the next host if that node dies |
+//! | [`MovedStreams`] | clients' streams whose sessions are lost, until their turn to be announced or closed comes |
+
+#![warn(missing_docs)]
+
+mod followed_sessions;
+pub mod limits;
+mod moved_streams;
+mod restore_barrier;
+mod shard_queues;
+mod shared_owners;
+mod unhandled;
+
+pub use followed_sessions::{BoundStep, ElementStep, FollowedSessions};
+pub use moved_streams::MovedStreams;
+pub use restore_barrier::RestoreBarrier;
+pub use shard_queues::{MessageTarget, ShardQueues, Way};
+pub use shared_owners::{OwnerChange, SharedOwners, WaitingMessage, bucket_of};
+pub use unhandled::{SentMessage, UnhandledMessages};

@@ -1,0 +1,196 @@
+//! Notifications of the events of a node: to subscribers, and clients that ask for it by their abilities (XEP-0060 §7.1.2,
+//! XEP-0163 §4).
+//!
+//! A notification is made when its change is on disk; the host asks for its audience once the owner's roster is in memory.
+//! Beside the notifications of changes there are those of the newest item, for clients that come ([`NotifiedClients`]) and
+//! for new subscribers.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::rc::Rc;
+
+use stdx::Instant;
+use stdx::cache::Cache;
+use xmpp::{Bare, Element, Jid, ns};
+
+use super::context::PubSubContext;
+use super::node::{Node, NodeSubscription};
+use super::page::ItemQuery;
+use super::publish::event_item;
+use super::state::{PendingRead, PubSubEffect, PubSubRead};
+use super::store::NodeLoad;
+use crate::limits;
+
+/// Clients of contacts and of the owner itself, which get the newest items when they come, once for each set of features. Both caches are
+/// bounded: a client that has been dropped from one is told again, or not until its next presence.
+pub(crate) struct NotifiedClients {
+    /// By hash of owner and client: the hash of the abilities it had when it was told.
+    told: Cache<u64, u64>,
+    /// The key is the hash of abilities that are still asked for (`caps`); the value names owner and client.
+    waiting: Cache<Box<str>, Vec<(Bare, Jid)>>,
+}
+
+impl Default for NotifiedClients {
+    fn default() -> NotifiedClients {
+        NotifiedClients {
+            told: Cache::new(limits::NODE_NOTIFIED),
+            waiting: Cache::new(limits::NODE_INTERESTED),
+        }
+    }
+}
+
+/// A short name for a pair of addresses: the cache needs only to tell them apart.
+fn hash(of: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl NotifiedClients {
+    /// A presence that an account of ours got, or one of its sessions sent. Returns the hash of the client's features if
+    /// they are known.
+    pub(crate) fn handle_presence<'a>(
+        &mut self,
+        context: &PubSubContext<'_>,
+        user: &Bare,
+        from: &Jid,
+        presence: &'a Element,
+    ) -> Option<&'a str> {
+        if presence.attr("type").is_some() {
+            self.told.remove(&hash((user, from)));
+            return None;
+        }
+        let ver = presence.get("c", ns::CAPS).and_then(|caps| caps.attr("ver"))?;
+        let relation = context.relation(user, from);
+        if !(relation.is_owner || relation.has_presence) || context.entities.is_anonymous(user) {
+            return None;
+        }
+        if context.entities.abilities_of(ver).is_some() {
+            return Some(ver);
+        }
+        let client = (user.clone(), from.clone());
+        match self.waiting.get_mut(ver) {
+            Some(known) if known.len() < limits::NODE_INTERESTED_CLIENTS && !known.contains(&client) => {
+                known.push(client);
+            }
+            Some(_) => {}
+            None => drop(self.waiting.insert(ver.into(), vec![client])),
+        }
+        None
+    }
+
+    /// The features of this hash are known from now on: the accounts of the clients that wait for them. The audience is in
+    /// the roster, which may have left memory meanwhile.
+    pub(crate) fn take_waiting(&mut self, ver: &str) -> Vec<PubSubEffect> {
+        let waiting = self.waiting.remove(ver).unwrap_or_default().into_iter();
+        waiting.map(|(user, client)| PubSubEffect::LoadAccount { user, client, ver: ver.into() }).collect()
+    }
+
+    /// The client is about to get the newest items. False: it got them with these features before.
+    pub(crate) fn begin(&mut self, user: &Bare, client: &Jid, ver: &str) -> bool {
+        let ver = hash(ver);
+        self.told.insert(hash((user, client)), ver) != Some(ver)
+    }
+}
+
+/// An event of a node, for its audience, which is computed when it is sent.
+pub struct Notification {
+    pub(crate) owner: Bare,
+    /// The name of the node.
+    pub(crate) name: Box<str>,
+    /// The node whose subscribers and access model give the audience: after a change of its configuration, the new one.
+    pub(crate) node: Rc<Node>,
+    pub(crate) event: Element,
+}
+
+impl Notification {
+    /// The owner of the node.
+    pub fn owner(&self) -> &Bare {
+        &self.owner
+    }
+
+    /// The stanza for one recipient.
+    pub fn message(&self, to: &Jid) -> Element {
+        message(&self.owner, to.as_str(), self.event.clone())
+    }
+
+    /// The recipients, each once: subscribers, and clients of contacts that ask for the node by their
+    /// features. Subscribers that the access model shuts out by now are left out, as are blocked contacts.
+    pub fn audience(&self, context: &PubSubContext<'_>) -> Vec<Jid> {
+        let (owner, node) = (&self.owner, &self.node);
+        let subscribed = node.subscriptions.iter().filter(|(jid, state)| {
+            let is_allowed = || node.may_subscribe(&jid.bare(), &context.relation(owner, jid)).is_ok();
+            *state == NodeSubscription::Subscribed && is_allowed()
+        });
+        let mut audience: Vec<Jid> = subscribed.map(|(jid, _)| jid.clone()).collect();
+        // A client that has subscribed gets the event once, not also for its features.
+        let explicit = audience.len();
+        let feature = format!("{}+notify", self.name);
+        let mut contacts = vec![owner];
+        contacts.extend(context.entities.watchers(owner));
+        for contact in contacts {
+            let clients = context.entities.clients_with(contact, &feature);
+            if clients.is_empty()
+                || node.may_read(contact, &context.relation(owner, contact.as_jid())).is_err()
+            {
+                continue;
+            }
+            for client in clients {
+                let has_it = audience[..explicit].iter().any(|jid| jid == client || jid == contact.as_jid());
+                if !has_it {
+                    audience.push(client.clone());
+                }
+            }
+        }
+        audience
+    }
+}
+
+/// The effect that tells the audience of a node, if the node notifies.
+pub(crate) fn notify(owner: &Bare, name: &str, node: &Rc<Node>, event: Element) -> Option<PubSubEffect> {
+    node.config.notifies.then(|| {
+        let (owner, name, node) = (owner.clone(), name.into(), Rc::clone(node));
+        PubSubEffect::Notify(Notification { owner, name, node, event })
+    })
+}
+
+/// The effect that tells the audience of one item that was published or retracted, if the node notifies.
+pub(crate) fn notify_item(owner: &Bare, name: &str, node: &Rc<Node>, item: Element) -> Option<PubSubEffect> {
+    let items = Element::new("items", ns::PUBSUB_EVENT).with("node", name).child(item);
+    notify(owner, name, node, items)
+}
+
+/// An event for one recipient, whatever it has subscribed to.
+pub(crate) fn send_event(owner: &Bare, to: &Jid, event: Element) -> PubSubEffect {
+    PubSubEffect::Send(message(owner, to.as_str(), event))
+}
+
+/// The effect that sends the newest item to one client.
+pub(crate) fn send_newest(owner: &Bare, name: &str, node: &Rc<Node>, to: &Jid) -> PubSubEffect {
+    let (owner, name, node, to) = (owner.clone(), Box::<str>::from(name), Rc::clone(node), to.clone());
+    let query = Box::new(ItemQuery::newest());
+    let load = NodeLoad::Items { owner: owner.clone(), node: name.clone(), query };
+    PubSubEffect::Load(load, PubSubRead(PendingRead::Newest { owner, name, node, to }))
+}
+
+/// The newest item, with the time it was published.
+pub(crate) fn newest_message(
+    (owner, name, node): (&Bare, &str, &Node),
+    to: &Jid,
+    at: Instant,
+    item: &Element,
+) -> Element {
+    let items =
+        Element::new("items", ns::PUBSUB_EVENT).with("node", name).child(event_item(item, &node.config));
+    let delay =
+        Element::new("delay", ns::DELAY).with("from", owner.as_str()).with("stamp", xmpp::time::stamp(at));
+    message(owner, to.as_str(), items).child(delay)
+}
+
+/// An event as a message. A headline: it is neither stored for later nor archived.
+fn message(owner: &Bare, to: &str, event: Element) -> Element {
+    Element::new("message", ns::CLIENT)
+        .with("type", "headline")
+        .with("from", owner.as_str())
+        .with("to", to)
+        .child(Element::new("event", ns::PUBSUB_EVENT).child(event))
+}

@@ -1,0 +1,250 @@
+//! The owner's use cases: create, configure, purge and delete nodes, and manage affiliations and subscriptions (XEP-0060 §8).
+//!
+//! `request` calls these functions with the nodes of one owner. Each checks the right of the requester and the request,
+//! and returns the write of the changed node with the notifications that follow it (`PendingRequest::write`), or the
+//! answer.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use xmpp::stanza::{Condition, StanzaError};
+use xmpp::{Bare, Element, Jid, ns};
+
+use super::context::PubSubContext;
+use super::node::{FormFault, Node, NodeAffiliation, NodeSubscription, Nodes};
+use super::notify::{notify, send_event};
+use super::publish::{name_is_free, there_is_room};
+use super::request::{PendingRequest, PubSubResult};
+use super::state::{NodeGoal, NodeWrite, PendingWrite, PubSubEffect, PubSubWrite};
+use super::store::NodeChange;
+use super::{fault, service};
+use crate::limits;
+
+/// The error for a form of an owner.
+fn wrong(form: FormFault) -> StanzaError {
+    match form {
+        FormFault::Malformed | FormFault::Unknown => Condition::BadRequest.into(),
+        FormFault::Value => {
+            StanzaError::new(Condition::NotAcceptable, "a node cannot be configured with such a value")
+        }
+    }
+}
+
+/// Creates a node (XEP-0060 §8.1): the account itself, or at a service each account of this server, which becomes the owner.
+pub(crate) fn create(
+    context: &mut PubSubContext<'_>,
+    asked: &Rc<PendingRequest>,
+    part: &Element,
+    nodes: &Nodes,
+) -> PubSubResult {
+    let is_of_service = asked.is_of_service();
+    // At a service each account of this server may have nodes, up to a number of its own.
+    let may =
+        asked.by.relation.is_owner || (is_of_service && context.entities.is_local(asked.by.who.domain()));
+    if !may {
+        return Err(Condition::Forbidden.into());
+    }
+    let given = part.attr("node").filter(|name| !name.is_empty());
+    let name: Box<str> = given.map_or_else(|| context.name(), Box::from);
+    if nodes.contains_key(&name) {
+        // §8.1.3: a node of that name is there already.
+        return Err(Condition::Conflict.into());
+    }
+    name_is_free(&name)?;
+    if is_of_service {
+        service::there_is_room(nodes, &asked.by.who)?;
+    } else {
+        there_is_room(nodes)?;
+    }
+    // §8.1.3: creation and configuration in one request, which fails as a whole.
+    let form = asked.iq.first().and_then(|pubsub| pubsub.get("configure", ns::PUBSUB));
+    let config = match form.and_then(|configure| configure.get("x", ns::DATA)) {
+        Some(form) => asked.default_config().with_form(form, "node_config", false).map_err(wrong)?,
+        None => asked.default_config(),
+    };
+    let mut node = Node { config, ..Node::default() };
+    if is_of_service {
+        service::is_possible(&node.config)?;
+        node.affiliations.push((asked.by.who.clone(), NodeAffiliation::Owner));
+    }
+    // §8.1.1: the answer has the name only if the client gave none.
+    let create = given.is_none().then(|| {
+        let create = Element::new("create", ns::PUBSUB).with("node", name.clone());
+        Element::new("pubsub", ns::PUBSUB).child(create)
+    });
+    asked.write(name, Some(node), Vec::new(), create)
+}
+
+/// Configures a node by the form that the owner submits (XEP-0060 §8.2.4).
+pub(crate) fn configure(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+    let (name, node) = asked.own_node(part, nodes)?;
+    let Some(form) = part.get("x", ns::DATA) else { return Err(Condition::BadRequest.into()) };
+    // §8.2.5: to cancel leaves the configuration as it is.
+    if form.attr("type") == Some("cancel") {
+        return asked.reply(None);
+    }
+    let config = node.config.with_form(form, "node_config", false).map_err(wrong)?;
+    if asked.is_of_service() {
+        service::is_possible(&config)?;
+    }
+    let node = Node { config, ..Node::clone(node) };
+    let configuration = node.config.notify_config.then(|| {
+        let form = node.config.with_payload.then(|| node.config.form("result"));
+        Element::new("configuration", ns::PUBSUB_EVENT).with("node", name.clone()).children(form)
+    });
+    // Told by the new configuration: subscribers that it shuts out do not hear of it.
+    let told = Rc::new(node.clone());
+    let notification = configuration.and_then(|event| notify(&asked.owner, &name, &told, event));
+    asked.write(name, Some(node), notification.into_iter().collect(), None)
+}
+
+/// Deletes a node with its items (XEP-0060 §8.4). `redirect` tells subscribers where to go on (§8.4.1).
+pub(crate) fn delete(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+    let (name, node) = asked.own_node(part, nodes)?;
+    let redirect = part.get("redirect", ns::PUBSUB_OWNER).and_then(|redirect| redirect.attr("uri"));
+    let redirect = redirect.map(|uri| Element::new("redirect", ns::PUBSUB_EVENT).with("uri", uri));
+    let delete = Element::new("delete", ns::PUBSUB_EVENT).with("node", name.clone()).children(redirect);
+    // The audience is that of the node as it was.
+    let is_told = node.config.notify_delete;
+    let notification = if is_told { notify(&asked.owner, &name, node, delete) } else { None };
+    asked.write(name, None, notification.into_iter().collect(), None)
+}
+
+/// Removes all items of a node (XEP-0060 §8.5): the store empties a node by removing it; it is written again at once.
+pub(crate) fn purge(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+    let (name, node) = asked.own_node(part, nodes)?;
+    let node = Rc::clone(node);
+    if !node.config.persists {
+        return Err(super::unsupported("persistent-items"));
+    }
+    let removed = Rc::new(RefCell::new(None));
+    let remove = NodeChange::Node { owner: asked.owner.clone(), node: name.clone(), config: None };
+    let remove =
+        PubSubEffect::Write(remove, Box::new(PubSubWrite(PendingWrite::Purged(Rc::clone(&removed)))));
+    let event = Element::new("purge", ns::PUBSUB_EVENT).with("node", name.clone());
+    let purge = if node.config.notify_retract { notify(&asked.owner, &name, &node, event) } else { None };
+    let goal = NodeGoal::Purge { asked: Rc::clone(asked), removed, purge: purge.into_iter().collect() };
+    let (owner, node) = (asked.owner.clone(), Some(Node::clone(&node)));
+    Ok(vec![remove, NodeWrite { owner, name, node, goal }.begin()])
+}
+
+/// Changes affiliations (XEP-0060 §8.9.2): all that the request names, or none.
+pub(crate) fn set_affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+    let (name, node) = asked.own_node(part, nodes)?;
+    let mut node = Node::clone(node);
+    for child in part.elements().filter(|child| child.is("affiliation", ns::PUBSUB_OWNER)) {
+        let who = child.attr("jid").and_then(|jid| Jid::parse(jid).ok()).map(|jid| jid.bare());
+        let affiliation = child.attr("affiliation").and_then(NodeAffiliation::parse);
+        let (Some(who), Some(affiliation)) = (who, affiliation) else {
+            return Err(Condition::BadRequest.into());
+        };
+        // An account is its only owner, and stays it.
+        if !asked.is_of_service() && (who == asked.owner || affiliation == NodeAffiliation::Owner) {
+            return Err(Condition::NotAcceptable.into());
+        }
+        // Replaced, not added: an account has one affiliation.
+        node.affiliations.retain(|(known, _)| *known != who);
+        // A banned account loses its subscriptions as well, else it would still be notified.
+        if affiliation == NodeAffiliation::Outcast {
+            node.subscriptions.retain(|(jid, _)| jid.bare() != who);
+        }
+        if affiliation != NodeAffiliation::None {
+            node.affiliations.push((who, affiliation));
+        }
+    }
+    // §8.9.2.4: a node has an owner.
+    if asked.is_of_service() && service::owners(&node).next().is_none() {
+        return Err(Condition::NotAcceptable.into());
+    }
+    if node.affiliations.len() > limits::NODE_SUBSCRIPTIONS {
+        return Err(StanzaError::new(Condition::PolicyViolation, "too many affiliations of one node"));
+    }
+    asked.write(name, Some(node), Vec::new(), None)
+}
+
+/// Changes subscriptions of others (XEP-0060 §8.8.2); by this the owner also approves a pending one (§8.6).
+pub(crate) fn set_subscriptions(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+    let (name, node) = asked.own_node(part, nodes)?;
+    let mut node = Node::clone(node);
+    let mut changed = Vec::new();
+    for child in part.elements().filter(|child| child.is("subscription", ns::PUBSUB_OWNER)) {
+        let jid = child.attr("jid").and_then(|jid| Jid::parse(jid).ok());
+        let (Some(jid), Some(state)) = (jid, child.attr("subscription").and_then(NodeSubscription::parse))
+        else {
+            return Err(Condition::BadRequest.into());
+        };
+        // An unchanged subscription is not told again.
+        if node.state(&jid).unwrap_or(NodeSubscription::None) == state {
+            continue;
+        }
+        node.subscriptions.retain(|(known, _)| *known != jid);
+        if state != NodeSubscription::None {
+            node.subscriptions.push((jid.clone(), state));
+        }
+        changed.push((jid, state));
+    }
+    if node.subscriptions.len() > limits::NODE_SUBSCRIPTIONS {
+        return Err(fault(Condition::PolicyViolation, "too-many-subscriptions"));
+    }
+    let told = changed.iter().map(|(jid, state)| tell_state(&asked.owner, &name, jid, *state));
+    let told = told.collect();
+    asked.write(name, Some(node), told, None)
+}
+
+/// The event by which a subscriber learns that its subscription began or ended (§8.8.4).
+pub(crate) fn tell_state(owner: &Bare, node: &str, jid: &Jid, state: NodeSubscription) -> PubSubEffect {
+    let subscription = Element::new("subscription", ns::PUBSUB_EVENT)
+        .with("node", node)
+        .with("jid", jid.as_str())
+        .with("subscription", state.as_str());
+    send_event(owner, jid, subscription)
+}
+
+/// An answer with one part in the owner's namespace.
+fn of_owner(asked: &Rc<PendingRequest>, part: Element) -> PubSubResult {
+    asked.reply(Some(Element::new("pubsub", ns::PUBSUB_OWNER).child(part)))
+}
+
+/// The form with the configuration of a node (XEP-0060 §8.2.1).
+pub(crate) fn configuration(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+    let (name, node) = asked.own_node(part, nodes)?;
+    let form = node.config.form("form");
+    of_owner(asked, Element::new("configure", ns::PUBSUB_OWNER).with("node", name).child(form))
+}
+
+/// The form with the configuration that a new node has (XEP-0060 §8.3).
+pub(crate) fn default_configuration(asked: &Rc<PendingRequest>) -> PubSubResult {
+    if !asked.by.relation.is_owner && !asked.is_of_service() {
+        return Err(Condition::Forbidden.into());
+    }
+    of_owner(asked, Element::new("default", ns::PUBSUB_OWNER).child(asked.default_config().form("form")))
+}
+
+/// The affiliations of a node (XEP-0060 §8.9.1). An account is in the list as the owner of its nodes, though it is not stored with them.
+pub(crate) fn affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+    let (name, node) = asked.own_node(part, nodes)?;
+    let item = |who: &Bare, affiliation: NodeAffiliation| {
+        Element::new("affiliation", ns::PUBSUB_OWNER)
+            .with("jid", who.as_str())
+            .with("affiliation", affiliation.as_str())
+    };
+    of_owner(
+        asked,
+        Element::new("affiliations", ns::PUBSUB_OWNER)
+            .with("node", name)
+            .children((!asked.is_of_service()).then(|| item(&asked.owner, NodeAffiliation::Owner)))
+            .children(node.affiliations.iter().map(|(who, affiliation)| item(who, *affiliation))),
+    )
+}
+
+/// The subscriptions of a node (XEP-0060 §8.8.1).
+pub(crate) fn subscriptions(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+    let (name, node) = asked.own_node(part, nodes)?;
+    let item = |(jid, state): &(Jid, NodeSubscription)| {
+        Element::new("subscription", ns::PUBSUB_OWNER)
+            .with("jid", jid.as_str())
+            .with("subscription", state.as_str())
+    };
+    let list = Element::new("subscriptions", ns::PUBSUB_OWNER).with("node", name);
+    of_owner(asked, list.children(node.subscriptions.iter().map(item)))
+}

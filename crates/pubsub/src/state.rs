@@ -1,0 +1,663 @@
+//! Publish-subscribe as a machine: the nodes of owners while they are in use, and the jobs that wait for them. Events and the
+//! store's replies come in, [`PubSubEffect`]s go out; the host performs them.
+//!
+//! An owner is an account or a service. Its nodes are in `nodes` while they are in use, and in `busy` are the owners whose
+//! nodes are being read or changed: jobs for these wait. Steps of an event: `handle` makes it a job, `begin` waits for the
+//! owner's nodes, `run` performs it, and `handle_written` applies a change to the nodes in memory and goes on with the
+//! waiting jobs.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+use stdx::cache::Cache;
+use xmpp::stanza::{Condition, StanzaError};
+use xmpp::{Bare, Element, Jid};
+
+use super::context::{NodesView, PubSubContext, Requester};
+use super::node::{Node, Nodes};
+use super::notify::{Notification, NotifiedClients, newest_message};
+use super::publish::{ItemRemoval, ItemWrite, ItemsPage, Publication, RemovalGoal, RemovalGroup};
+use super::request::PendingRequest;
+use super::service::{self, ServiceRequest, ServiceStanza};
+use super::store::{NodeChange, NodeLoad, NodeReply, WriteFailure, items_of};
+use super::subscribe::Approval;
+use crate::limits;
+
+/// The number of a request that another feature of the host makes: the effect that answers it has the same. Each is answered once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FeatureRequest(pub u64);
+
+/// The nodes of owners that are in use.
+pub struct PubSub {
+    /// The nodes of an owner, all or none of them: as the store has them.
+    nodes: Cache<Bare, Rc<Nodes>>,
+    /// Owners whose nodes are read or changed, and the jobs that wait for that: each is judged by the
+    /// current state.
+    busy: HashMap<Bare, VecDeque<NodeJob>>,
+    /// Clients that have been sent the newest items, or whose features are still asked for.
+    clients: NotifiedClients,
+}
+
+/// An event for [`PubSub`].
+pub enum PubSubEvent<'a> {
+    /// A request with `<pubsub/>` to an account or a service.
+    Request {
+        /// The request.
+        iq: &'a Element,
+        /// Its sender.
+        from: &'a Jid,
+        /// The owner of the nodes.
+        to: &'a Jid,
+    },
+    /// A stanza for a service.
+    ServiceStanza {
+        /// The stanza.
+        stanza: &'a Element,
+        /// Its sender.
+        from: &'a Jid,
+        /// Its addressee: the service, or an address at its domain.
+        to: &'a Jid,
+    },
+    /// A request of service discovery to a service.
+    ServiceRequest(ServiceRequest, &'a Jid),
+    /// An owner has decided on a pending subscription (XEP-0060 §8.6).
+    Approval {
+        /// The decision.
+        approval: Approval,
+        /// Its sender.
+        from: &'a Jid,
+        /// The owner of the node.
+        to: &'a Jid,
+    },
+    /// A presence that an account of ours got, or one of its sessions sent.
+    Presence {
+        /// The account.
+        user: &'a Bare,
+        /// The client whose presence it is.
+        from: &'a Jid,
+        /// The presence.
+        presence: &'a Element,
+    },
+    /// From now on the contact sees the account's presence, and perhaps its nodes.
+    ContactAdded {
+        /// The account.
+        user: &'a Bare,
+        /// The contact.
+        contact: &'a Bare,
+    },
+    /// The features of clients with this hash are known from now on.
+    FeaturesKnown {
+        /// The hash.
+        ver: &'a str,
+    },
+    /// A client with known features sees the account, whose data are in memory.
+    ClientSeen {
+        /// The account.
+        user: &'a Bare,
+        /// The client.
+        client: &'a Jid,
+        /// The hash of its features.
+        ver: &'a str,
+    },
+    /// An account was removed.
+    UserRemoved {
+        /// The account.
+        user: &'a Bare,
+    },
+    /// Another feature publishes something for an account: [`PubSubEffect::Done`].
+    Publish {
+        /// The account.
+        owner: &'a Bare,
+        /// The item and its node.
+        publication: Publication,
+        /// The feature's request.
+        then: FeatureRequest,
+    },
+    /// Another feature retracts the items that exist; others are ignored: [`PubSubEffect::Done`].
+    Retract {
+        /// The account.
+        owner: &'a Bare,
+        /// The name of the node.
+        node: &'static str,
+        /// The ids of the items.
+        ids: Vec<Box<str>>,
+        /// The feature's request.
+        then: FeatureRequest,
+    },
+    /// Another feature reads nodes on behalf of a requester: [`PubSubEffect::View`].
+    View {
+        /// The owner of the nodes.
+        owner: &'a Bare,
+        /// The requester.
+        from: &'a Jid,
+        /// The feature's request.
+        then: FeatureRequest,
+    },
+}
+
+/// Work on the nodes of an owner, which waits until they are in memory and no change of them is under way.
+pub(crate) enum NodeJob {
+    Request(Rc<PendingRequest>),
+    Service(ServiceRequest),
+    Approval {
+        approval: Approval,
+        by: Requester,
+    },
+    /// The client gets the newest items of these nodes.
+    SendNewest {
+        client: Jid,
+        names: Vec<Box<str>>,
+    },
+    RemoveUser(Bare),
+    Publish(Publication, FeatureRequest),
+    Retract {
+        node: &'static str,
+        ids: Vec<Box<str>>,
+        then: FeatureRequest,
+    },
+    /// Another feature reads the nodes.
+    View(Requester, FeatureRequest),
+}
+
+/// Everything that [`PubSub`] asks of its host.
+pub enum PubSubEffect {
+    /// Read from the store; answered by [`PubSub::handle_loaded`].
+    Load(NodeLoad, PubSubRead),
+    /// Change the store; answered by [`PubSub::handle_written`].
+    Write(NodeChange, Box<PubSubWrite>),
+    /// Answer a stanza.
+    Answer(Element, Result<Option<Element>, StanzaError>),
+    /// Answer a request.
+    Reply(Rc<PendingRequest>, Result<Option<Element>, StanzaError>),
+    /// Send a stanza to its addressee.
+    Send(Element),
+    /// Send an event to the audience of a node, when the owner's roster is in memory.
+    Notify(Notification),
+    /// An account has published this payload: the avatar may be for the vCard, too (XEP-0398).
+    Published {
+        /// The account.
+        owner: Bare,
+        /// The name of the node.
+        node: Box<str>,
+        /// The child of the item.
+        payload: Element,
+    },
+    /// Mirror bookmarks that were published or retracted (XEP-0402 §5), then answer.
+    MirrorBookmarks {
+        /// The request that is to be answered.
+        asked: Rc<PendingRequest>,
+        /// The name of the node.
+        node: Box<str>,
+        /// The child of the item; `None`: it was retracted.
+        payload: Option<Element>,
+        /// The node was made for the item.
+        is_new: bool,
+        /// The payload of the answer.
+        answer: Option<Element>,
+    },
+    /// [`PubSubEvent::ClientSeen`] follows once the user's account is in memory.
+    LoadAccount {
+        /// The account.
+        user: Bare,
+        /// The client.
+        client: Jid,
+        /// The hash of its features.
+        ver: Box<str>,
+    },
+    /// A feature's write is on disk, or has failed.
+    Done(FeatureRequest, Result<(), StanzaError>),
+    /// A feature gets the nodes.
+    View(FeatureRequest, Result<NodesView, StanzaError>),
+}
+
+/// The purpose of a read of the store; it comes back with the answer.
+pub struct PubSubRead(pub(crate) PendingRead);
+
+/// The purpose of a read.
+pub(crate) enum PendingRead {
+    /// The nodes of an owner, page by page, after the nodes that were read.
+    Nodes(Bare, Nodes),
+    /// Items for a request.
+    Items { asked: Rc<PendingRequest>, name: Box<str>, page: ItemsPage },
+    /// The ids of a node's items, for service discovery.
+    ItemIds { iq: Element, owner: Bare, name: Box<str> },
+    /// The newest item, for one client.
+    Newest { owner: Bare, name: Box<str>, node: Rc<Node>, to: Jid },
+}
+
+/// The purpose of a write; it comes back with the outcome.
+pub struct PubSubWrite(pub(crate) PendingWrite);
+
+/// The purpose of a write.
+pub(crate) enum PendingWrite {
+    Node(NodeWrite),
+    Item(ItemWrite),
+    Removal(ItemRemoval),
+    /// A node was removed, to be written again without items. The failure is for that write, which is already under way: it reports both.
+    Purged(Rc<RefCell<Option<StanzaError>>>),
+}
+
+/// A change of one node that is being written: meanwhile all jobs of its owner wait.
+pub(crate) struct NodeWrite {
+    pub(crate) owner: Bare,
+    pub(crate) name: Box<str>,
+    /// `None`: the node is removed.
+    pub(crate) node: Option<Node>,
+    pub(crate) goal: NodeGoal,
+}
+
+/// The purpose of a [`NodeWrite`].
+pub(crate) enum NodeGoal {
+    /// The effects when it is on disk.
+    Effects(Vec<PubSubEffect>),
+    /// The effects when it is on disk, and then the answer.
+    Reply { asked: Rc<PendingRequest>, effects: Vec<PubSubEffect>, payload: Option<Element> },
+    /// The first item of a node that is made for it (§7.1.4).
+    Publish(Box<ItemWrite>),
+    /// The node was emptied. `purge`: the notification.
+    Purge { asked: Rc<PendingRequest>, removed: Rc<RefCell<Option<StanzaError>>>, purge: Vec<PubSubEffect> },
+    /// The other nodes lose the account, too.
+    RemoveUser(Bare),
+}
+
+impl NodeWrite {
+    /// The effect that writes it.
+    pub(crate) fn begin(self) -> PubSubEffect {
+        let config = self.node.as_ref().map(|node| Box::new(node.element()));
+        let change = NodeChange::Node { owner: self.owner.clone(), node: self.name.clone(), config };
+        PubSubEffect::Write(change, Box::new(PubSubWrite(PendingWrite::Node(self))))
+    }
+}
+
+impl Default for PubSub {
+    fn default() -> PubSub {
+        PubSub {
+            nodes: Cache::new(limits::NODE_OWNERS),
+            busy: HashMap::new(),
+            clients: NotifiedClients::default(),
+        }
+    }
+}
+
+impl PubSub {
+    /// Forgets the nodes of all owners: they are read again.
+    pub fn forget_nodes(&mut self) {
+        self.nodes = Cache::new(limits::NODE_OWNERS);
+    }
+}
+
+impl PubSub {
+    /// The number of owners whose nodes are read or changed now.
+    pub fn busy(&self) -> usize {
+        self.busy.len()
+    }
+
+    /// An event. One that needs nodes becomes a job of their owner; one about clients is handled at once.
+    pub fn handle(&mut self, context: &mut PubSubContext<'_>, event: PubSubEvent<'_>) -> Vec<PubSubEffect> {
+        let mut effects = Vec::new();
+        let (owner, job) = match event {
+            PubSubEvent::Request { iq, from, to } => {
+                let owner = to.bare();
+                let by = context.requester(&owner, from);
+                (owner.clone(), NodeJob::Request(Rc::new(PendingRequest { iq: iq.clone(), owner, by })))
+            }
+            PubSubEvent::ServiceStanza { stanza, from, to } => {
+                return self.handle_service_stanza(context, stanza, (from, to));
+            }
+            PubSubEvent::ServiceRequest(request, to) => (to.bare(), NodeJob::Service(request)),
+            PubSubEvent::Approval { approval, .. } if !approval.is_complete() => return effects,
+            PubSubEvent::Approval { approval, from, to } => {
+                let owner = to.bare();
+                let by = context.requester(&owner, from);
+                (owner, NodeJob::Approval { approval, by })
+            }
+            PubSubEvent::Publish { owner, publication, then } => {
+                (owner.clone(), NodeJob::Publish(publication, then))
+            }
+            PubSubEvent::Retract { owner, node, ids, then } => {
+                (owner.clone(), NodeJob::Retract { node, ids, then })
+            }
+            PubSubEvent::View { owner, from, then } => {
+                (owner.clone(), NodeJob::View(context.requester(owner, from), then))
+            }
+            PubSubEvent::Presence { user, from, presence } => {
+                if let Some(ver) = self.clients.handle_presence(context, user, from, presence) {
+                    self.send_newest(context, user, from, ver, &mut effects);
+                }
+                return effects;
+            }
+            PubSubEvent::ContactAdded { user, contact } => {
+                for (client, ver) in context.entities.clients_of(contact) {
+                    self.send_newest(context, user, &client, &ver, &mut effects);
+                }
+                return effects;
+            }
+            PubSubEvent::FeaturesKnown { ver } => return self.clients.take_waiting(ver),
+            PubSubEvent::ClientSeen { user, client, ver } => {
+                self.send_newest(context, user, client, ver, &mut effects);
+                return effects;
+            }
+            PubSubEvent::UserRemoved { user } => {
+                self.remove_user(context, user, &mut effects);
+                return effects;
+            }
+        };
+        self.begin(context, &owner, job, &mut effects);
+        effects
+    }
+
+    /// A stanza for a service: the events and answers that `service` makes of it.
+    fn handle_service_stanza(
+        &mut self,
+        context: &mut PubSubContext<'_>,
+        stanza: &Element,
+        (from, to): (&Jid, &Jid),
+    ) -> Vec<PubSubEffect> {
+        match ServiceStanza::parse(stanza, from, to) {
+            ServiceStanza::Event(event) => self.handle(context, event),
+            ServiceStanza::Answer(result) => vec![PubSubEffect::Answer(stanza.clone(), result)],
+            ServiceStanza::Ignore => Vec::new(),
+        }
+    }
+
+    /// Runs the job with the owner's nodes: at once, or when they are read or not being changed any more.
+    fn begin(
+        &mut self,
+        context: &mut PubSubContext<'_>,
+        owner: &Bare,
+        job: NodeJob,
+        effects: &mut Vec<PubSubEffect>,
+    ) {
+        if let Some(waiting) = self.busy.get_mut(owner) {
+            if waiting.len() >= limits::NODE_QUESTIONS {
+                let text = "too many changes at once: wait for their answers";
+                return refuse(job, StanzaError::new(Condition::ResourceConstraint, text), effects);
+            }
+            return waiting.push_back(job);
+        }
+        if let Some(nodes) = self.nodes.get(owner).cloned() {
+            return self.run(context, owner, job, &nodes, effects);
+        }
+        self.busy.insert(owner.clone(), VecDeque::from([job]));
+        effects.push(read_nodes(owner.clone(), Nodes::new()));
+    }
+
+    /// Runs a job with the owner's nodes. If it changes one of them, the owner is busy until that is written.
+    fn run(
+        &mut self,
+        context: &mut PubSubContext<'_>,
+        owner: &Bare,
+        job: NodeJob,
+        nodes: &Rc<Nodes>,
+        effects: &mut Vec<PubSubEffect>,
+    ) {
+        let from = effects.len();
+        match job {
+            NodeJob::Request(asked) => match asked.perform(context, nodes) {
+                Ok(more) => effects.extend(more),
+                Err(error) => effects.push(PubSubEffect::Reply(asked, Err(error))),
+            },
+            NodeJob::Service(request) => effects.push(request.answer(context, owner, nodes)),
+            NodeJob::Approval { approval, by } => effects.extend(approval.decide(owner, &by, nodes)),
+            NodeJob::SendNewest { client, names } => {
+                let by = context.requester(owner, &client);
+                for name in names {
+                    effects.extend(newest_for(owner, &name, nodes, &by, &client));
+                }
+            }
+            // A change on its way may have written the account once more: one node after the other is written
+            // without it.
+            NodeJob::RemoveUser(user) => {
+                if let Some((name, node)) = nodes.iter().find(|(_, node)| node.names(&user)) {
+                    let mut node = Node::clone(node);
+                    node.remove(&user);
+                    let (owner, name, goal) = (owner.clone(), name.clone(), NodeGoal::RemoveUser(user));
+                    effects.push(NodeWrite { owner, name, node: Some(node), goal }.begin());
+                }
+            }
+            NodeJob::Publish(publication, then) => {
+                effects.extend(publication.begin(context.now, owner, nodes, then));
+            }
+            NodeJob::Retract { node, ids, then } => retract(owner, (node, ids), nodes, then, effects),
+            NodeJob::View(by, then) => {
+                let view = NodesView { nodes: Rc::clone(nodes), by };
+                effects.push(PubSubEffect::View(then, Ok(view)));
+            }
+        }
+        let writes_node = |effect: &PubSubEffect| match effect {
+            PubSubEffect::Write(_, write) => matches!(write.0, PendingWrite::Node(_)),
+            _ => false,
+        };
+        if effects[from..].iter().any(writes_node) {
+            self.busy.entry(owner.clone()).or_default();
+        }
+    }
+
+    /// The owner's nodes were read or written: the jobs that waited.
+    fn run_waiting(
+        &mut self,
+        context: &mut PubSubContext<'_>,
+        owner: &Bare,
+        error: Option<&StanzaError>,
+        effects: &mut Vec<PubSubEffect>,
+    ) {
+        let mut waiting = self.busy.remove(owner).unwrap_or_default();
+        while let Some(job) = waiting.pop_front() {
+            match error {
+                Some(error) => refuse(job, error.clone(), effects),
+                None => self.begin(context, owner, job, effects),
+            }
+            // The job has begun a change, and the others wait for that, behind it.
+            if let Some(newer) = self.busy.get_mut(owner) {
+                newer.append(&mut waiting);
+                return;
+            }
+        }
+    }
+
+    /// The store has answered a read.
+    pub fn handle_loaded(
+        &mut self,
+        context: &mut PubSubContext<'_>,
+        read: PubSubRead,
+        result: Result<NodeReply, StanzaError>,
+    ) -> Vec<PubSubEffect> {
+        match read.0 {
+            PendingRead::Nodes(owner, nodes) => self.handle_nodes(context, owner, nodes, result),
+            PendingRead::Items { asked, name, page } => {
+                let answer = items_of(result).and_then(|found| page.of(&name, found));
+                vec![PubSubEffect::Reply(asked, answer.map(Some))]
+            }
+            PendingRead::ItemIds { iq, owner, name } => {
+                let query = items_of(result).map(|page| service::item_list(&owner, name, page));
+                vec![PubSubEffect::Answer(iq, query.map(Some))]
+            }
+            PendingRead::Newest { owner, name, node, to } => {
+                // When it cannot be read now, the next publication is told anyway.
+                let newest = items_of(result).ok().and_then(|page| page.items.into_iter().next());
+                let message =
+                    newest.map(|(_, at, item)| newest_message((&owner, &name, &node), &to, at, &item));
+                message.map(PubSubEffect::Send).into_iter().collect()
+            }
+        }
+    }
+
+    /// A page of an owner's nodes was read: the next one, or the jobs that waited. A node that cannot be parsed is there,
+    /// and closed.
+    fn handle_nodes(
+        &mut self,
+        context: &mut PubSubContext<'_>,
+        owner: Bare,
+        mut nodes: Nodes,
+        result: Result<NodeReply, StanzaError>,
+    ) -> Vec<PubSubEffect> {
+        let error = match result {
+            Ok(NodeReply::Nodes(page)) => {
+                let is_last = page.is_complete || page.rows.is_empty();
+                let rows = page.rows.into_iter();
+                nodes.extend(rows.map(|(name, row)| (name, Rc::new(Node::from_element(&row)))));
+                if !is_last {
+                    return vec![read_nodes(owner, nodes)];
+                }
+                self.nodes.insert(owner.clone(), Rc::new(nodes));
+                None
+            }
+            Ok(_) => Some(Condition::InternalServerError.into()),
+            Err(error) => Some(error),
+        };
+        let mut effects = Vec::new();
+        self.run_waiting(context, &owner, error.as_ref(), &mut effects);
+        effects
+    }
+
+    /// The store has answered a write.
+    pub fn handle_written(
+        &mut self,
+        context: &mut PubSubContext<'_>,
+        write: PubSubWrite,
+        result: Result<(), WriteFailure>,
+    ) -> Vec<PubSubEffect> {
+        let mut effects = Vec::new();
+        match write.0 {
+            PendingWrite::Node(write) => self.handle_node_written(context, write, result, &mut effects),
+            PendingWrite::Item(item) => {
+                item.handle_written(result.map_err(|failure| failure.error), &mut effects)
+            }
+            PendingWrite::Removal(removal) => removal.handle_written(result, &mut effects),
+            PendingWrite::Purged(failure) => {
+                *failure.borrow_mut() = result.err().map(|failure| failure.error)
+            }
+        }
+        effects
+    }
+
+    /// A node was written, or could not be: memory follows the store, then the purpose of the write, then the jobs that
+    /// waited.
+    fn handle_node_written(
+        &mut self,
+        context: &mut PubSubContext<'_>,
+        write: NodeWrite,
+        result: Result<(), WriteFailure>,
+        effects: &mut Vec<PubSubEffect>,
+    ) {
+        let NodeWrite { owner, name, node, goal } = write;
+        if result.is_ok()
+            && let Some(nodes) = self.nodes.get_mut(&owner)
+        {
+            let nodes = Rc::make_mut(nodes);
+            match node.clone() {
+                Some(node) => drop(nodes.insert(name, Rc::new(node))),
+                None => drop(nodes.remove(&name)),
+            }
+        }
+        let result = result.map_err(|failure| failure.error);
+        match (goal, result) {
+            (NodeGoal::Effects(more), Ok(())) => effects.extend(more),
+            // If it is not on disk, the subscription stays pending, and the owner may answer again.
+            (NodeGoal::Effects(_), Err(_)) => {}
+            (NodeGoal::Reply { asked, effects: more, payload }, Ok(())) => {
+                effects.extend(more);
+                effects.push(PubSubEffect::Reply(asked, Ok(payload)));
+            }
+            (NodeGoal::Reply { asked, .. }, Err(error)) => {
+                effects.push(PubSubEffect::Reply(asked, Err(error)));
+            }
+            (NodeGoal::Publish(item), Ok(())) => effects.extend(item.begin(context.now)),
+            (NodeGoal::Publish(item), Err(error)) => item.goal.finish(Err(error), effects),
+            (NodeGoal::Purge { asked, removed, purge }, result) => {
+                let result = removed.take().map_or(result, Err);
+                if result.is_err() {
+                    // Half of it may be done: the state in the store counts.
+                    self.nodes.remove(&owner);
+                } else {
+                    effects.extend(purge);
+                }
+                effects.push(PubSubEffect::Reply(asked, result.map(|()| None)));
+            }
+            (NodeGoal::RemoveUser(user), Ok(())) => {
+                self.begin(context, &owner, NodeJob::RemoveUser(user), effects);
+            }
+            (NodeGoal::RemoveUser(_), Err(_)) => {}
+        }
+        self.run_waiting(context, &owner, None, effects);
+    }
+
+    /// XEP-0163 §4.1: a client that comes, or can do something new, gets the newest items of the nodes that
+    /// it asks for.
+    fn send_newest(
+        &mut self,
+        context: &mut PubSubContext<'_>,
+        user: &Bare,
+        client: &Jid,
+        ver: &str,
+        effects: &mut Vec<PubSubEffect>,
+    ) {
+        let Some(features) = context.entities.abilities_of(ver) else { return };
+        let names = features.iter().filter_map(|feature| feature.strip_suffix("+notify"));
+        let names: Vec<Box<str>> = names.map(Box::from).collect();
+        if names.is_empty() || !self.clients.begin(user, client, ver) {
+            return;
+        }
+        let job = NodeJob::SendNewest { client: client.clone(), names };
+        self.begin(context, user, job, effects);
+    }
+
+    /// A removed account loses what it is in the nodes that are in memory or being changed.
+    fn remove_user(&mut self, context: &mut PubSubContext<'_>, user: &Bare, effects: &mut Vec<PubSubEffect>) {
+        // The store has already changed its nodes; they are read again.
+        self.nodes.retain(|owner, _| owner != user);
+        let busy = &self.busy;
+        self.nodes
+            .retain(|owner, nodes| busy.contains_key(owner) || !nodes.values().any(|node| node.names(user)));
+        let mut owners: Vec<Bare> = self.busy.keys().cloned().collect();
+        owners.retain(|owner| owner != user);
+        for owner in owners {
+            self.begin(context, &owner, NodeJob::RemoveUser(user.clone()), effects);
+        }
+    }
+}
+
+/// Reads the next page of an owner's nodes; `nodes`: those of the pages before, in the order of their names.
+fn read_nodes(owner: Bare, nodes: Nodes) -> PubSubEffect {
+    let after = nodes.last_key_value().map(|(name, _)| name.clone());
+    let load = NodeLoad::Nodes { owner: owner.clone(), after };
+    PubSubEffect::Load(load, PubSubRead(PendingRead::Nodes(owner, nodes)))
+}
+
+/// The nodes cannot be read now, or too much waits for them.
+fn refuse(job: NodeJob, error: StanzaError, effects: &mut Vec<PubSubEffect>) {
+    effects.push(match job {
+        NodeJob::Request(asked) => PubSubEffect::Reply(asked, Err(error)),
+        NodeJob::Service(request) => PubSubEffect::Answer(request.iq, Err(error)),
+        NodeJob::Publish(_, then) | NodeJob::Retract { then, .. } => PubSubEffect::Done(then, Err(error)),
+        NodeJob::View(_, then) => PubSubEffect::View(then, Err(error)),
+        NodeJob::Approval { .. } | NodeJob::SendNewest { .. } | NodeJob::RemoveUser(_) => return,
+    });
+}
+
+/// The newest item of a node for a client that may read it.
+fn newest_for(owner: &Bare, name: &str, nodes: &Nodes, by: &Requester, client: &Jid) -> Option<PubSubEffect> {
+    let node = nodes.get(name)?;
+    (node.config.sends_newest_on_presence() && node.may_read(&by.who, &by.relation).is_ok())
+        .then(|| super::notify::send_newest(owner, name, node, client))
+}
+
+/// Retracts items for another feature, which is answered after all removals are, and at once without any.
+fn retract(
+    owner: &Bare,
+    (name, ids): (&'static str, Vec<Box<str>>),
+    nodes: &Nodes,
+    then: FeatureRequest,
+    effects: &mut Vec<PubSubEffect>,
+) {
+    let Some(node) = nodes.get(name).filter(|_| !ids.is_empty()) else {
+        return effects.push(PubSubEffect::Done(then, Ok(())));
+    };
+    let group = RemovalGroup::new(ids.len(), then);
+    for id in ids {
+        let goal = RemovalGoal::Feature(Rc::clone(&group));
+        let (owner, node) = (owner.clone(), Rc::clone(node));
+        effects.push(ItemRemoval { owner, name: name.into(), node, id, is_told: true, goal }.begin());
+    }
+}
