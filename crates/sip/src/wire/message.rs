@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::address::Address;
 use super::header::Header;
 use super::method::Method;
-use super::places::{Place, TagPlace, UriPlaces, ViaPlaces};
+use super::places::{AddressPlaces, Place, UriPlaces, ViaPlaces};
 use super::scan::{early_position, is_lws, is_token, parse_number, trim, trim_end, trim_start};
 use super::uri::{Uri, UriError};
 use super::values::Values;
@@ -32,8 +32,8 @@ pub struct Message {
     uri: Result<UriPlaces, UriError>,
     top_via: Option<ViaPlaces>,
     /// `None`: it is missing or malformed.
-    from: Option<TagPlace>,
-    to: Option<TagPlace>,
+    from: Option<AddressPlaces>,
+    to: Option<AddressPlaces>,
     cseq: Option<(u32, Place)>,
 }
 
@@ -168,8 +168,8 @@ impl Message {
     /// Finds what nearly every layer asks for.
     fn find_places(&mut self) {
         let bytes = &self.bytes;
-        let tag = |header| TagPlace::of(self.header(header)?, bytes);
-        let (from, to) = (tag(Header::From), tag(Header::To));
+        let address = |header| AddressPlaces::of(self.header(header)?, bytes);
+        let (from, to) = (address(Header::From), address(Header::To));
         let top = self.header(Header::Via).and_then(|line| Values::new(line).next());
         let top_via = top.and_then(|value| ViaPlaces::of(value, bytes));
         let uri = if self.is_request() { UriPlaces::of(self.uri(), bytes) } else { self.uri };
@@ -345,19 +345,14 @@ impl Message {
         self.top_via().into_iter().chain(others)
     }
 
-    /// True if From and To stand there and are well formed.
-    pub(crate) fn has_from_and_to(&self) -> bool {
-        self.from.is_some() && self.to.is_some()
-    }
-
     /// The From header, parsed.
     pub fn from(&self) -> Option<Address<'_>> {
-        Address::parse(self.header(Header::From)?)
+        self.from.map(|places| places.address(&self.bytes))
     }
 
     /// The To header, parsed.
     pub fn to(&self) -> Option<Address<'_>> {
-        Address::parse(self.header(Header::To)?)
+        self.to.map(|places| places.address(&self.bytes))
     }
 
     /// The tag of From.
