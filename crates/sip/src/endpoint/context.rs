@@ -8,6 +8,7 @@ use stdx::slab::Key;
 use super::environment::ClaimedSender;
 use super::request_router::AdmissionSide;
 use super::{CallLimits, Caller};
+use crate::digest::InspectedCredentials;
 use crate::proxy::{ResponseContext, ResponseEdit};
 use crate::registrar::gruu::Instance;
 use crate::session::SessionId;
@@ -43,7 +44,7 @@ pub(crate) struct RequestContext {
 #[derive(Debug)]
 pub(crate) enum RequestStage {
     /// The account whose password the request claims to know.
-    Authenticating { own_routes: usize, claim: ClaimedSender },
+    Authenticating { own_routes: usize, claim: ClaimedSender, credentials: Box<InspectedCredentials> },
     /// The routing plan. `own_routes` Route values are ours and come off.
     Planning { own_routes: usize },
     /// The check that the caller, or the callee, may have one more call.
