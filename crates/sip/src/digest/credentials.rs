@@ -137,25 +137,22 @@ struct CredentialFields<'a> {
 impl<'a> CredentialFields<'a> {
     /// `None` when the parameter stands there twice: two readers could choose differently.
     fn put(&mut self, name: &[u8], value: FieldValue<'a>) -> Option<()> {
-        let slots: [(&str, &mut Option<FieldValue<'a>>); 11] = [
-            ("username", &mut self.username),
-            ("realm", &mut self.realm),
-            ("nonce", &mut self.nonce),
-            ("uri", &mut self.uri),
-            ("response", &mut self.response),
-            ("algorithm", &mut self.algorithm),
-            ("qop", &mut self.qop),
-            ("cnonce", &mut self.cnonce),
-            ("nc", &mut self.nc),
-            ("username*", &mut self.username_star),
-            ("userhash", &mut self.userhash),
-        ];
-        for (known, slot) in slots {
-            if eq_ignore_case(name, known) {
-                return slot.replace(value).is_none().then_some(());
-            }
-        }
-        Some(())
+        let is = |known: &str| eq_ignore_case(name, known);
+        let slot = match name {
+            _ if is("username") => &mut self.username,
+            _ if is("username*") => &mut self.username_star,
+            _ if is("realm") => &mut self.realm,
+            _ if is("nonce") => &mut self.nonce,
+            _ if is("uri") => &mut self.uri,
+            _ if is("response") => &mut self.response,
+            _ if is("algorithm") => &mut self.algorithm,
+            _ if is("qop") => &mut self.qop,
+            _ if is("cnonce") => &mut self.cnonce,
+            _ if is("nc") => &mut self.nc,
+            _ if is("userhash") => &mut self.userhash,
+            _ => return Some(()),
+        };
+        slot.replace(value).is_none().then_some(())
     }
 
     fn finish(self, line: &Bytes) -> Result<Credentials, CredentialsError> {
