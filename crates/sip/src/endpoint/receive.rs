@@ -18,7 +18,7 @@ use super::{Caller, Endpoint, EndpointOutbox, Intake, RequestContext};
 use crate::limits;
 use crate::transaction::{TransactionEvent, TransactionMachine};
 use crate::transport::{Packet, Source, TransmitId, Transport};
-use crate::wire::{self, Header, Message, Method, ParseError, Reply};
+use crate::wire::{self, Header, Message, Method, ParseError, Reply, Unparsed};
 
 /// The time that a client is told to wait when a shard is behind; short, since shards recover within a second.
 const RETRY_AFTER_OVERLOAD: &[u8] = b"5";
@@ -48,9 +48,11 @@ impl Endpoint {
     /// One whole message from the network.
     pub fn handle_packet(&mut self, now: Instant, packet: Packet, out: &mut EndpointOutbox) {
         let Packet { bytes, source } = packet;
-        let message = match Message::parse(bytes.clone()) {
+        let message = match Message::parse_packet(bytes) {
             Ok(message) => message,
-            Err(ParseError::Unfinished) => return self.lower.at(now, out).handle_unfinished(&bytes, &source),
+            Err(Unparsed { error: ParseError::Unfinished, bytes }) => {
+                return self.lower.at(now, out).handle_unfinished(&bytes, &source);
+            }
             Err(_) => {
                 self.lower.counters.unparsable += 1;
                 return;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 use super::address::Address;
 use super::header::Header;
@@ -106,52 +106,46 @@ pub enum ParseError {
     TooLarge,
 }
 
+/// Bytes that are not a message.
+#[derive(Debug)]
+pub(crate) struct Unparsed {
+    pub(crate) error: ParseError,
+    pub(crate) bytes: Bytes,
+}
+
 impl Message {
     /// Indexes one whole message. An error inside a header shows when the header is read, or in
     /// [`check_request`](super::check_request), so that it can be answered.
     ///
     /// Empty lines before the start line are skipped (RFC 3261 §7.5), and bytes after the end that
     /// Content-Length gives are dropped (§18.3): we forward one message, whatever came after it.
-    pub fn parse(mut bytes: Bytes) -> Result<Message, ParseError> {
-        if bytes.len() > limits::MESSAGE_BYTES {
-            return Err(ParseError::TooLarge);
-        }
+    pub fn parse(bytes: Bytes) -> Result<Message, ParseError> {
+        Message::parse_packet(bytes).map_err(|unparsed| unparsed.error)
+    }
+
+    /// As [`parse`](Self::parse). Bytes that are not a message are returned with the error: a copy of them would cost each
+    /// message an allocation.
+    pub(crate) fn parse_packet(mut bytes: Bytes) -> Result<Message, Unparsed> {
         let leading = bytes.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
-        if leading > 0 {
-            bytes = bytes.slice(leading..);
-        }
-        let first_end = memchr::memchr(b'\n', &bytes).ok_or(ParseError::Unfinished)?;
-        let start_line = trim_line(&bytes[..first_end]);
-        let spaces = memchr::memchr(b' ', start_line).zip(memchr::memrchr(b' ', start_line));
-        let kind = parse_start(start_line, spaces).ok_or(ParseError::NotSip)?;
-        // A folded start line: that line would be a header to one reader and none to another.
-        if matches!(bytes.get(first_end + 1), Some(b' ' | b'\t')) {
-            return Err(ParseError::NotSip);
-        }
-        let index = index_lines(&bytes, first_end + 1)?;
-        // A CR without LF ends a line for some readers and not for others, so it could hide a header from us.
-        let crlfs = index.crlfs + first_end - start_line.len();
-        let has_stray_cr = memchr::memchr_iter(b'\r', &bytes[..index.body]).count() != crlfs;
-        let blemished = index.nameless || has_stray_cr;
-        let (body, present, repeated) = (offset(index.body), index.present, index.repeated);
-        let lines = index.lines;
-        let start = StartLine::of(start_line, spaces);
-        let uri = Err(UriError::Malformed);
-        let (top_via, from, to, cseq) = (None, None, None, None);
+        bytes.advance(leading);
+        let (kind, start, header) = match index(&bytes) {
+            Ok(index) => index,
+            Err(error) => return Err(Unparsed { error, bytes }),
+        };
         let mut message = Message {
             bytes,
             kind,
-            lines,
+            lines: header.lines,
             start,
-            body,
-            present,
-            blemished,
-            repeated,
-            uri,
-            top_via,
-            from,
-            to,
-            cseq,
+            body: offset(header.body),
+            present: header.present,
+            blemished: header.blemished,
+            repeated: header.repeated,
+            uri: Err(UriError::Malformed),
+            top_via: None,
+            from: None,
+            to: None,
+            cseq: None,
         };
         message.drop_what_follows();
         message.find_places();
@@ -431,12 +425,32 @@ fn parse_start(line: &[u8], spaces: Option<(usize, usize)>) -> Option<MessageKin
     is_request.then(|| MessageKind::Request { method: Method::from_bytes(&line[..space]) })
 }
 
+/// The start line and the header of one message, from its first byte on.
+fn index(bytes: &[u8]) -> Result<(MessageKind, StartLine, HeaderIndex), ParseError> {
+    if bytes.len() > limits::MESSAGE_BYTES {
+        return Err(ParseError::TooLarge);
+    }
+    let first_end = memchr::memchr(b'\n', bytes).ok_or(ParseError::Unfinished)?;
+    let start_line = trim_line(&bytes[..first_end]);
+    let spaces = memchr::memchr(b' ', start_line).zip(memchr::memrchr(b' ', start_line));
+    let kind = parse_start(start_line, spaces).ok_or(ParseError::NotSip)?;
+    // A folded start line: that line would be a header to one reader and none to another.
+    if matches!(bytes.get(first_end + 1), Some(b' ' | b'\t')) {
+        return Err(ParseError::NotSip);
+    }
+    let mut header = index_lines(bytes, first_end + 1)?;
+    // A CR without LF ends a line for some readers and not for others, so it could hide a header from us.
+    let crlfs = header.crlfs + first_end - start_line.len();
+    header.blemished |= memchr::memchr_iter(b'\r', &bytes[..header.body]).count() != crlfs;
+    Ok((kind, StartLine::of(start_line, spaces), header))
+}
+
 /// The header lines found by the one pass over a message.
 struct HeaderIndex {
     lines: Vec<HeaderLine>,
     present: u64,
     body: usize,
-    nameless: bool,
+    blemished: bool,
     repeated: bool,
     /// Line ends with a CR.
     crlfs: usize,
@@ -447,7 +461,7 @@ const USUAL_LINES: usize = 20;
 
 fn index_lines(bytes: &[u8], mut at: usize) -> Result<HeaderIndex, ParseError> {
     let lines = Vec::with_capacity(USUAL_LINES);
-    let mut index = HeaderIndex { lines, present: 0, body: 0, nameless: false, repeated: false, crlfs: 0 };
+    let mut index = HeaderIndex { lines, present: 0, body: 0, blemished: false, repeated: false, crlfs: 0 };
     loop {
         match &bytes[at..] {
             [b'\n', ..] => return Ok(HeaderIndex { body: at + 1, ..index }),
@@ -462,7 +476,7 @@ fn index_lines(bytes: &[u8], mut at: usize) -> Result<HeaderIndex, ParseError> {
         }
         let (line, is_named) = index_line(bytes, at, end);
         let bit = line.header.bit();
-        index.nameless |= !is_named;
+        index.blemished |= !is_named;
         index.repeated |= index.present & bit != 0 && line.header.is_single();
         index.present |= bit;
         index.lines.push(line);

@@ -27,7 +27,7 @@ pub use build::{PRODUCT, Reply, RequestBuilder};
 pub use check::{Fault, check_request, check_response};
 pub use date::{parse_date, write_date};
 pub use header::Header;
-pub(crate) use message::top_branch;
+pub(crate) use message::{Unparsed, top_branch};
 pub use message::{Message, MessageKind, ParseError};
 pub use method::{ALLOW, Method};
 pub use params::{Param, Params};
