@@ -86,9 +86,7 @@ impl Transactions {
     pub(crate) fn send_cancel(&mut self, now: Instant, client: Key, out: &mut EndpointOutbox) {
         let Some(transaction) = self.table.get(client) else { return };
         let TransactionMachine::ClientInvite(machine) = &transaction.machine else { return };
-        let Some(invite) = machine.request().and_then(|bytes| Message::parse(bytes.clone()).ok()) else {
-            return;
-        };
+        let Some(invite) = machine.request().and_then(parse_copy) else { return };
         // RFC 3261 §9.1: its branch is the INVITE's.
         let Some(branch) = wire::top_branch(&invite) else { return };
         let to = invite.header(Header::To).unwrap_or_default();
@@ -206,8 +204,7 @@ impl Transactions {
             return;
         }
         let Some(transaction) = self.table.get(key) else { return };
-        let request = transaction.machine.request().and_then(|bytes| Message::parse(bytes.clone()).ok());
-        if let Some(request) = request {
+        if let Some(request) = transaction.machine.request().and_then(parse_copy) {
             let target = &transaction.target;
             let ends = (target.local.unwrap_or(target.remote), target.remote);
             self.trace_as(Traced::Refused(target.transport), &request, ends, out);
@@ -232,6 +229,11 @@ impl Transactions {
             }
         }
     }
+}
+
+/// The message that a transaction keeps.
+fn parse_copy(bytes: &[u8]) -> Option<Message> {
+    Message::parse(Bytes::copy_from_slice(bytes)).ok()
 }
 
 /// Where responses to a request go: RFC 3261 §18.2.2, RFC 3581 §4.
