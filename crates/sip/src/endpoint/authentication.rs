@@ -211,7 +211,7 @@ impl Authentication {
         let Some(context) = lower.contexts.get(key) else { return };
         let Some(transaction) = lower.transactions.table.get(context.server) else { return };
         if context.source.transport == Transport::Udp {
-            let address = transaction.target.remote;
+            let address = transaction.target().remote;
             // A phone that refreshes has mostly proved itself before.
             lower.transactions.note_receipt(lower.now, address);
         }
@@ -221,8 +221,10 @@ impl Authentication {
         lower.counters.challenged += 1;
         let Some(context) = lower.contexts.get(key) else { return };
         let (request, source) = (context.request.clone(), context.source);
-        let credit = lower.transactions.table.get(context.server).and_then(|transaction| transaction.credit);
-        let challenge = Challenge { realm, stale, room: credit.map(SourceCredit::left) };
+        let transaction = lower.transactions.table.get(context.server);
+        let room =
+            transaction.and_then(|transaction| transaction.credit.as_ref()).map(|credit| credit.left());
+        let challenge = Challenge { realm, stale, room };
         let response = self.challenge_response(lower, &request, &source, &challenge);
         let (status, _) = challenge_status(&request);
         lower.refuse_or_answer(key, status, response);

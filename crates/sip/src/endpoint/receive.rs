@@ -239,7 +239,7 @@ impl Endpoint {
         let failed = FailedTransaction {
             user: transaction.user,
             client: key,
-            hop: transaction.target.hop(),
+            hop: transaction.target().hop(),
             status: 408,
         };
         if turn.send.as_ref().is_some_and(|bytes| !bytes.starts_with(b"SIP/2.0 100")) {
@@ -270,7 +270,7 @@ impl Endpoint {
         let failed = FailedTransaction {
             user: transaction.user,
             client: key,
-            hop: transaction.target.hop(),
+            hop: transaction.target().hop(),
             status: 503,
         };
         transactions.table.remove(key);
@@ -319,10 +319,10 @@ pub(super) fn give_response(
     };
     let user = transaction.user;
     // The transaction may be gone after its turn.
-    let from = transaction.target.received();
+    let target = transaction.target();
     if let ResponseOrigin::Network(source) = origin
         && source.transport == Transport::Udp
-        && source.remote == transaction.target.remote
+        && source.remote == target.remote
     {
         transactions.note_receipt(now, source.remote);
     }
@@ -331,7 +331,7 @@ pub(super) fn give_response(
     let lower = &mut endpoint.lower.at(now, out);
     if let Some(TransactionEvent::Response) = lower.perform(key, turn) {
         lower.is_sent_elsewhere = matches!(origin, ResponseOrigin::Forwarded);
-        let branch_response = BranchResponse { client: key, from, message: response };
+        let branch_response = BranchResponse { client: key, from: target.received(), message: response };
         endpoint.cores.handle_response(lower, user, &branch_response);
         if !matches!(origin, ResponseOrigin::Forwarded) && user.forwards() {
             share_of_context(lower, response, is_off_slot);

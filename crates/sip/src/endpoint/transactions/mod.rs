@@ -92,7 +92,7 @@ impl Transactions {
         let to = invite.header(Header::To).unwrap_or_default();
         let bytes = RequestBuilder::from_invite("CANCEL", &invite, to);
         let cancel = self.ready(bytes, branch, Method::Cancel.as_str().as_bytes());
-        let target = transaction.target.clone();
+        let target = transaction.target();
         self.start_client(now, cancel, target, TransactionUser::None, out);
     }
 
@@ -119,11 +119,11 @@ impl Transactions {
         response: bytes::Bytes,
         out: &mut EndpointOutbox,
     ) {
-        let Some(transaction) = self.table.get_mut(server) else { return };
+        let Some(transaction) = self.table.get(server) else { return };
         let is_invite = matches!(transaction.machine, TransactionMachine::ServerInvite(_));
-        if is_invite && (101..300).contains(&status) && transaction.target.transport == Transport::Udp {
-            let address = transaction.target.remote;
-            self.note_shown(now, &response, address);
+        let target = transaction.target();
+        if is_invite && (101..300).contains(&status) && target.transport == Transport::Udp {
+            self.note_shown(now, &response, target.remote);
         }
         let turn = self.respond_by(now, server, status, response);
         self.perform(server, turn, out);
@@ -163,7 +163,7 @@ impl Transactions {
             && self.is_covered(key, &bytes)
             && let Some(transaction) = self.table.get(key)
         {
-            let target = transaction.target.clone();
+            let target = transaction.target();
             self.transmit(target, bytes, Some(TransmitId(key.to_u64())), out);
         }
         if let Some(deadline) = self.table.settle(key) {
@@ -205,7 +205,7 @@ impl Transactions {
         }
         let Some(transaction) = self.table.get(key) else { return };
         if let Some(request) = transaction.machine.request().and_then(parse_copy) {
-            let target = &transaction.target;
+            let target = transaction.target();
             let ends = (target.local.unwrap_or(target.remote), target.remote);
             self.trace_as(Traced::Refused(target.transport), &request, ends, out);
         }

@@ -263,18 +263,17 @@ impl Transactions {
     /// True if the source of a request has proved itself by now.
     pub(crate) fn is_transaction_proved(&self, key: stdx::slab::Key) -> bool {
         self.table.get(key).is_some_and(|transaction| {
-            transaction.credit.is_none() || self.proofs.is_proved_since(transaction.target.remote)
+            transaction.credit.is_none() || self.proofs.is_proved_since(transaction.target().remote)
         })
     }
 
     /// True if these bytes may go to the peer of a transaction.
     pub(crate) fn is_covered(&mut self, key: stdx::slab::Key, response: &[u8]) -> bool {
         let Some(transaction) = self.table.get_mut(key) else { return false };
-        let Some(credit) = &mut transaction.credit else { return true };
-        if self.proofs.is_proved_since(transaction.target.remote) {
+        if transaction.credit.is_some() && self.proofs.is_proved_since(transaction.target().remote) {
             transaction.credit = None;
-            return true;
         }
+        let Some(credit) = &mut transaction.credit else { return true };
         let is_covered = credit.spend(response);
         self.proofs.withheld += u64::from(!is_covered);
         is_covered
