@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 use super::address::Address;
 use super::header::Header;
 use super::method::Method;
-use super::places::{Place, TagPlace, UriPlaces, ViaPlaces};
+use super::places::{AddressPlaces, Place, UriPlaces, ViaPlaces};
 use super::scan::{early_position, is_lws, is_token, parse_number, trim, trim_end, trim_start};
 use super::uri::{Uri, UriError};
 use super::values::Values;
@@ -32,8 +32,8 @@ pub struct Message {
     uri: Result<UriPlaces, UriError>,
     top_via: Option<ViaPlaces>,
     /// `None`: it is missing or malformed.
-    from: Option<TagPlace>,
-    to: Option<TagPlace>,
+    from: Option<AddressPlaces>,
+    to: Option<AddressPlaces>,
     cseq: Option<(u32, Place)>,
 }
 
@@ -106,52 +106,48 @@ pub enum ParseError {
     TooLarge,
 }
 
+/// Bytes that are not a message.
+#[derive(Debug)]
+pub struct Unparsed {
+    /// The reason.
+    pub error: ParseError,
+    /// As they came, without empty lines before them.
+    pub bytes: Bytes,
+}
+
 impl Message {
     /// Indexes one whole message. An error inside a header shows when the header is read, or in
     /// [`check_request`](super::check_request), so that it can be answered.
     ///
     /// Empty lines before the start line are skipped (RFC 3261 §7.5), and bytes after the end that
     /// Content-Length gives are dropped (§18.3): we forward one message, whatever came after it.
-    pub fn parse(mut bytes: Bytes) -> Result<Message, ParseError> {
-        if bytes.len() > limits::MESSAGE_BYTES {
-            return Err(ParseError::TooLarge);
-        }
+    pub fn parse(bytes: Bytes) -> Result<Message, ParseError> {
+        Message::parse_packet(bytes).map_err(|unparsed| unparsed.error)
+    }
+
+    /// As [`parse`](Self::parse). Bytes that are not a message are returned with the error: a copy of them would cost each
+    /// message an allocation.
+    pub fn parse_packet(mut bytes: Bytes) -> Result<Message, Unparsed> {
         let leading = bytes.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
-        if leading > 0 {
-            bytes = bytes.slice(leading..);
-        }
-        let first_end = memchr::memchr(b'\n', &bytes).ok_or(ParseError::Unfinished)?;
-        let start_line = trim_line(&bytes[..first_end]);
-        let spaces = memchr::memchr(b' ', start_line).zip(memchr::memrchr(b' ', start_line));
-        let kind = parse_start(start_line, spaces).ok_or(ParseError::NotSip)?;
-        // A folded start line: that line would be a header to one reader and none to another.
-        if matches!(bytes.get(first_end + 1), Some(b' ' | b'\t')) {
-            return Err(ParseError::NotSip);
-        }
-        let index = index_lines(&bytes, first_end + 1)?;
-        // A CR without LF ends a line for some readers and not for others, so it could hide a header from us.
-        let crlfs = index.crlfs + first_end - start_line.len();
-        let has_stray_cr = memchr::memchr_iter(b'\r', &bytes[..index.body]).count() != crlfs;
-        let blemished = index.nameless || has_stray_cr;
-        let (body, present, repeated) = (offset(index.body), index.present, index.repeated);
-        let lines = index.lines;
-        let start = StartLine::of(start_line, spaces);
-        let uri = Err(UriError::Malformed);
-        let (top_via, from, to, cseq) = (None, None, None, None);
+        bytes.advance(leading);
+        let (kind, start, header) = match index(&bytes) {
+            Ok(index) => index,
+            Err(error) => return Err(Unparsed { error, bytes }),
+        };
         let mut message = Message {
             bytes,
             kind,
-            lines,
+            lines: header.lines,
             start,
-            body,
-            present,
-            blemished,
-            repeated,
-            uri,
-            top_via,
-            from,
-            to,
-            cseq,
+            body: offset(header.body),
+            present: header.present,
+            blemished: header.blemished,
+            repeated: header.repeated,
+            uri: Err(UriError::Malformed),
+            top_via: None,
+            from: None,
+            to: None,
+            cseq: None,
         };
         message.drop_what_follows();
         message.find_places();
@@ -168,8 +164,8 @@ impl Message {
     /// Finds what nearly every layer asks for.
     fn find_places(&mut self) {
         let bytes = &self.bytes;
-        let tag = |header| TagPlace::of(self.header(header)?, bytes);
-        let (from, to) = (tag(Header::From), tag(Header::To));
+        let address = |header| AddressPlaces::of(self.header(header)?, bytes);
+        let (from, to) = (address(Header::From), address(Header::To));
         let top = self.header(Header::Via).and_then(|line| Values::new(line).next());
         let top_via = top.and_then(|value| ViaPlaces::of(value, bytes));
         let uri = if self.is_request() { UriPlaces::of(self.uri(), bytes) } else { self.uri };
@@ -345,19 +341,14 @@ impl Message {
         self.top_via().into_iter().chain(others)
     }
 
-    /// True if From and To stand there and are well formed.
-    pub(crate) fn has_from_and_to(&self) -> bool {
-        self.from.is_some() && self.to.is_some()
-    }
-
     /// The From header, parsed.
     pub fn from(&self) -> Option<Address<'_>> {
-        Address::parse(self.header(Header::From)?)
+        self.from.map(|places| places.address(&self.bytes))
     }
 
     /// The To header, parsed.
     pub fn to(&self) -> Option<Address<'_>> {
-        Address::parse(self.header(Header::To)?)
+        self.to.map(|places| places.address(&self.bytes))
     }
 
     /// The tag of From.
@@ -410,10 +401,6 @@ fn parse_cseq(value: &[u8]) -> Option<(u32, &[u8])> {
     Some((number, trim(&value[space..])))
 }
 
-fn trim_line(line: &[u8]) -> &[u8] {
-    line.strip_suffix(b"\r").unwrap_or(line)
-}
-
 /// RFC 3261 §7.1.
 const VERSION: &[u8] = b"SIP/2.0";
 
@@ -436,38 +423,56 @@ fn parse_start(line: &[u8], spaces: Option<(usize, usize)>) -> Option<MessageKin
     is_request.then(|| MessageKind::Request { method: Method::from_bytes(&line[..space]) })
 }
 
+/// The start line and the header of one message, from its first byte on.
+fn index(bytes: &[u8]) -> Result<(MessageKind, StartLine, HeaderIndex), ParseError> {
+    if bytes.len() > limits::MESSAGE_BYTES {
+        return Err(ParseError::TooLarge);
+    }
+    let mut blemished = false;
+    let end = line_end(bytes, 0, &mut blemished)?;
+    let start_line = &bytes[..end.text];
+    let last_space = start_line.iter().rposition(|&byte| byte == b' ');
+    let spaces = early_position([b' '], start_line).zip(last_space);
+    let kind = parse_start(start_line, spaces).ok_or(ParseError::NotSip)?;
+    // A folded start line: that line would be a header to one reader and none to another.
+    if is_folded(bytes, end.next) {
+        return Err(ParseError::NotSip);
+    }
+    let header = index_lines(bytes, end.next, blemished)?;
+    Ok((kind, StartLine::of(start_line, spaces), header))
+}
+
 /// The header lines found by the one pass over a message.
 struct HeaderIndex {
     lines: Vec<HeaderLine>,
     present: u64,
     body: usize,
-    nameless: bool,
+    blemished: bool,
     repeated: bool,
-    /// Line ends with a CR.
-    crlfs: usize,
 }
 
 /// Enough for nearly all messages in one allocation.
 const USUAL_LINES: usize = 20;
 
-fn index_lines(bytes: &[u8], mut at: usize) -> Result<HeaderIndex, ParseError> {
+fn index_lines(bytes: &[u8], mut at: usize, blemished: bool) -> Result<HeaderIndex, ParseError> {
     let lines = Vec::with_capacity(USUAL_LINES);
-    let mut index = HeaderIndex { lines, present: 0, body: 0, nameless: false, repeated: false, crlfs: 0 };
+    let mut index = HeaderIndex { lines, present: 0, body: 0, blemished, repeated: false };
     loop {
-        match &bytes[at..] {
-            [b'\n', ..] => return Ok(HeaderIndex { body: at + 1, ..index }),
-            [b'\r', b'\n', ..] => {
-                return Ok(HeaderIndex { body: at + 2, crlfs: index.crlfs + 1, ..index });
-            }
-            _ => {}
+        let mut line = line_end(bytes, at, &mut index.blemished)?;
+        if line.text == at {
+            return Ok(HeaderIndex { body: line.next, ..index });
         }
-        let end = line_end(bytes, at, &mut index.crlfs)?;
+        // Continuation lines (RFC 3261 §7.3.1).
+        while is_folded(bytes, line.next) {
+            line = line_end(bytes, line.next, &mut index.blemished)?;
+        }
+        let end = line.next;
         if index.lines.len() == limits::HEADER_LINES {
             return Err(ParseError::TooManyHeaders);
         }
         let (line, is_named) = index_line(bytes, at, end);
         let bit = line.header.bit();
-        index.nameless |= !is_named;
+        index.blemished |= !is_named;
         index.repeated |= index.present & bit != 0 && line.header.is_single();
         index.present |= bit;
         index.lines.push(line);
@@ -475,15 +480,30 @@ fn index_lines(bytes: &[u8], mut at: usize) -> Result<HeaderIndex, ParseError> {
     }
 }
 
-/// After the end of a line that is not empty, continuation lines included (RFC 3261 §7.3.1).
-fn line_end(bytes: &[u8], mut at: usize, crlfs: &mut usize) -> Result<usize, ParseError> {
+/// The end of a line.
+struct LineEnd {
+    /// Before CR LF, or LF alone.
+    text: usize,
+    next: usize,
+}
+
+/// The end of the line that starts at `at`. A CR without LF ends a line for some readers and not for others, so it could hide a
+/// header from us: the message is `blemished`.
+fn line_end(bytes: &[u8], mut at: usize, blemished: &mut bool) -> Result<LineEnd, ParseError> {
     loop {
-        at += memchr::memchr(b'\n', &bytes[at..]).ok_or(ParseError::Unfinished)? + 1;
-        *crlfs += usize::from(bytes[..at].ends_with(b"\r\n"));
-        if !matches!(bytes.get(at), Some(b' ' | b'\t')) {
-            return Ok(at);
+        at += early_position([b'\n', b'\r'], &bytes[at..]).ok_or(ParseError::Unfinished)?;
+        match &bytes[at..] {
+            [b'\r', b'\n', ..] => return Ok(LineEnd { text: at, next: at + 2 }),
+            [b'\n', ..] => return Ok(LineEnd { text: at, next: at + 1 }),
+            _ => *blemished = true,
         }
+        at += 1;
     }
+}
+
+/// True if the line before goes on at `at`.
+fn is_folded(bytes: &[u8], at: usize) -> bool {
+    matches!(bytes.get(at), Some(b' ' | b'\t'))
 }
 
 /// The line, and whether it has a name that every reader takes for one.

@@ -110,18 +110,34 @@ impl UriPlaces {
     }
 }
 
-/// The tag of a From or To that is well formed.
+/// The parts of From or To.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TagPlace(Option<Place>);
+pub(super) struct AddressPlaces {
+    display: Place,
+    uri: Place,
+    params: Place,
+    tag: Option<Place>,
+}
 
-impl TagPlace {
-    pub(super) fn of(value: &[u8], bytes: &[u8]) -> Option<TagPlace> {
+impl AddressPlaces {
+    pub(super) fn of(value: &[u8], bytes: &[u8]) -> Option<AddressPlaces> {
         let address = Address::parse(value)?;
-        Some(TagPlace(address.tag().map(|tag| Place::of(tag, bytes))))
+        let place = |part| Place::of(part, bytes);
+        Some(AddressPlaces {
+            display: place(address.display),
+            uri: place(address.uri),
+            params: place(address.params.0),
+            tag: address.tag().map(place),
+        })
+    }
+
+    pub(super) fn address(self, bytes: &[u8]) -> Address<'_> {
+        let params = Params(self.params.part(bytes));
+        Address { display: self.display.part(bytes), uri: self.uri.part(bytes), params }
     }
 
     pub(super) fn tag(self, bytes: &[u8]) -> Option<&[u8]> {
-        self.0.map(|place| place.part(bytes))
+        self.tag.map(|place| place.part(bytes))
     }
 }
 
@@ -147,9 +163,13 @@ mod tests {
                 let top = message.header(Header::Via).and_then(|line| Values::new(line).next());
                 prop_assert_eq!(message.top_via(), top.and_then(Via::parse));
                 prop_assert_eq!(message.top_via().map(|_| message.top_via_value()), top.and_then(Via::parse).map(|_| top));
-                prop_assert_eq!(message.from_tag(), message.from().and_then(|from| from.tag()));
-                prop_assert_eq!(message.to_tag(), message.to().and_then(|to| to.tag()));
-                prop_assert_eq!(message.has_from_and_to(), message.from().is_some() && message.to().is_some());
+                for (header, address, tag) in [
+                    (Header::From, message.from(), message.from_tag()),
+                    (Header::To, message.to(), message.to_tag()),
+                ] {
+                    prop_assert_eq!(address, message.header(header).and_then(Address::parse));
+                    prop_assert_eq!(tag, address.and_then(|address| address.tag()));
+                }
             }
         }
     }

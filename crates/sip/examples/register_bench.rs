@@ -7,20 +7,20 @@
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that panics has measured nothing")]
 
+mod measure;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
 use router::{Effect, Life, Router, RouterSettings, ShardAddress};
-use sim::Counting;
 use sip::digest::{Ha1s, Hash};
 use sip::endpoint::{Account, Endpoint, EndpointEffect, EndpointSettings};
 use sip::transport::{Packet, Source, Transport};
 use sip::wire::{Header, Message};
 use stdx::Instant;
 
-#[global_allocator]
-static ALLOCATOR: Counting = Counting::new();
+use measure::{PAUSE, report, timed};
 
 const US: &str = "192.0.2.1:5060";
 const PHONES: &str = "192.0.2.10:5060";
@@ -29,12 +29,6 @@ const EDGE: ShardAddress = ShardAddress { life: Life(1), shard: 0 };
 const START: Instant = Instant::from_unix_seconds(1_800_000_000);
 
 const STEPS: [&str; 3] = ["challenge", "REGISTER", "timers"];
-/// The time between two registrations at 2,000 a second.
-const PAUSE: Duration = Duration::from_micros(500);
-/// Registrations before the first measurement: for longer than a transaction lingers, so that as many end as begin.
-const WARM_UP: u64 = 80_000;
-const BATCHES: usize = 15;
-const REGISTRATIONS: u64 = 4_000;
 /// So few that a short run refreshes bindings, too.
 const ACCOUNTS: u64 = 1_000;
 
@@ -48,37 +42,12 @@ struct Shard {
     ha1s: Ha1s,
     sent: Vec<Bytes>,
     rows: i64,
-    spent: [Duration; STEPS.len()],
 }
 
 fn main() {
     let settings = sim::settings(EDGE, &[US.parse().unwrap()]);
     let mut shard = Shard::new(settings);
-    let mut number = 0;
-    let mut batch = |shard: &mut Shard, registrations: u64| {
-        shard.spent = [Duration::ZERO; STEPS.len()];
-        for _ in 0..registrations {
-            number += 1;
-            shard.register(number);
-        }
-        shard.spent
-    };
-    let warm_up = std::env::args().nth(1).map_or(WARM_UP, |number| number.parse().unwrap());
-    batch(&mut shard, warm_up);
-    let registrations = warm_up.min(REGISTRATIONS);
-    let mut least = [Duration::MAX; STEPS.len()];
-    for _ in 0..BATCHES {
-        let spent = batch(&mut shard, registrations);
-        for (least, spent) in least.iter_mut().zip(spent) {
-            *least = spent.min(*least);
-        }
-    }
-    let nanoseconds = |time: Duration| time.as_secs_f64() * 1e9 / registrations as f64;
-    for (step, time) in STEPS.iter().zip(least) {
-        println!("{step:<16}{:>8.0} ns", nanoseconds(time));
-    }
-    println!("{:<16}{:>8.0} ns", "a registration", nanoseconds(least.iter().sum()));
-    println!("{} bytes allocated a registration", shard.allocated(number + 1));
+    report("a registration", STEPS, |number| shard.register(number));
 }
 
 impl Shard {
@@ -93,25 +62,24 @@ impl Shard {
             ha1s: Ha1s::compute("phone", DOMAIN, "secret"),
             sent: Vec::new(),
             rows: 0,
-            spent: [Duration::ZERO; STEPS.len()],
         }
     }
 
-    fn register(&mut self, number: u64) {
-        self.receive(0, request(number, 1, ""));
+    fn register(&mut self, number: u64) -> [Duration; STEPS.len()] {
+        let challenge_time = self.receive(request(number, 1, ""));
         let challenge = Message::parse(self.sent.remove(0)).unwrap();
         assert_eq!(challenge.status(), 401);
         let nonce = nonce_of(&challenge);
-        self.receive(1, request(number, 2, &self.credentials(number, &nonce)));
+        let register_time = self.receive(request(number, 2, &self.credentials(number, &nonce)));
         assert_eq!(Message::parse(self.sent.remove(0)).unwrap().status(), 200);
         self.now = self.now + PAUSE;
-        let now = self.now;
-        self.measure(2, |shard| {
-            shard.endpoint.expire(now, &mut shard.effects);
-            shard.router.expire(now, &mut shard.of_router);
+        let timers = timed(|| {
+            self.endpoint.expire(self.now, &mut self.effects);
+            self.router.expire(self.now, &mut self.of_router);
         });
         self.effects.clear();
         self.of_router.clear();
+        [challenge_time, register_time, timers]
     }
 
     /// MD5 with `qop=auth`: H over three parts with colons between them is what an HA1 is.
@@ -127,18 +95,18 @@ impl Shard {
         )
     }
 
-    /// Gives the endpoint one datagram, and the answers of store and router.
-    fn receive(&mut self, step: usize, text: String) {
+    /// Gives the endpoint one datagram, and the answers of store and router. The time that it takes.
+    fn receive(&mut self, text: String) -> Duration {
         let remote: SocketAddr = PHONES.parse().unwrap();
         let source = Source { transport: Transport::Udp, local: US.parse().unwrap(), remote, flow: None };
         let packet = Packet { bytes: text.into(), source };
         self.sent.clear();
-        self.measure(step, |shard| {
-            shard.endpoint.handle_packet(shard.now, packet, &mut shard.effects);
-            while let Some(effect) = shard.effects.pop() {
-                shard.perform(effect);
+        timed(|| {
+            self.endpoint.handle_packet(self.now, packet, &mut self.effects);
+            while let Some(effect) = self.effects.pop() {
+                self.perform(effect);
             }
-        });
+        })
     }
 
     fn perform(&mut self, effect: EndpointEffect) {
@@ -172,20 +140,6 @@ impl Shard {
             }
             _ => {}
         }
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time; nothing links it")]
-    fn measure(&mut self, step: usize, work: impl FnOnce(&mut Shard)) {
-        let start = std::time::Instant::now();
-        work(self);
-        self.spent[step] += start.elapsed();
-    }
-
-    /// Without what the datagrams themselves take.
-    fn allocated(&mut self, number: u64) -> usize {
-        let before = ALLOCATOR.total();
-        self.register(number);
-        ALLOCATOR.total() - before
     }
 }
 

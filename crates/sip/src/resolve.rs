@@ -161,11 +161,16 @@ impl Resolver {
             out.push(ResolveEffect::Resolved { id, result: Err(ResolveFault::Busy) });
             return;
         }
-        if let Some(result) = plan::plan_numeric(&self.settings, target) {
-            let result = result.map(|hops| self.penalised_last(now, hops));
+        if let Some(result) = self.resolve_address(now, target) {
             return out.push(ResolveEffect::Resolved { id, result });
         }
         self.advance(now, id, Resolution::new(target.clone(), random), out);
+    }
+
+    /// The hops of a numeric host, for which nothing is asked and nothing kept; `None` for a name.
+    pub fn resolve_address(&self, now: Instant, target: &NextHop) -> Option<Result<Vec<Hop>, ResolveFault>> {
+        let result = plan::plan_numeric(&self.settings, target)?;
+        Some(result.map(|hops| self.penalised_last(now, hops)))
     }
 
     /// The answer to an earlier `Query`. One that is not open is ignored.

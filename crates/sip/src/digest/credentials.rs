@@ -1,31 +1,31 @@
 //! The value of Authorization and Proxy-Authorization (RFC 7616 §3.4, RFC 3261 §25.1 `credentials`).
 
-use std::borrow::Cow;
+use bytes::Bytes;
 
 use super::algorithm::Algorithm;
 use crate::wire::{Header, Message, early_position, eq_ignore_case, quoted_end, trim, unescape};
 
-/// A client's answer to a challenge, over the bytes of the header.
+/// A client's answer to a challenge, over the bytes of the header: it is read once, and kept while the account is looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Credentials<'a> {
+pub struct Credentials {
     /// Escapes undone, `username*` decoded (RFC 5987).
-    pub username: Cow<'a, str>,
+    pub username: Box<str>,
     /// These stand as they were between the quotes: that is what the client hashed (`unq` of RFC 7616 §3.3).
-    pub realm: &'a [u8],
+    pub realm: Bytes,
     /// The nonce, unquoted; it is checked by [`Nonces`](super::Nonces).
-    pub nonce: &'a [u8],
+    pub nonce: Bytes,
     /// The `uri` parameter, unquoted. It need not equal the Request-URI (RFC 3261 §22.4 item 5).
-    pub uri: &'a [u8],
+    pub uri: Bytes,
     /// Hexadecimal digits, as many as the client thought right.
-    pub response: &'a [u8],
+    pub response: Bytes,
     /// The `algorithm` parameter; MD5 without one.
     pub algorithm: Algorithm,
     /// The `qop` parameter, with the values that it brings along.
     pub qop: Qop,
     /// Empty without `qop`.
-    pub cnonce: &'a [u8],
+    pub cnonce: Bytes,
     /// As written, eight hexadecimal digits; it is hashed as it stands.
-    pub nc: &'a [u8],
+    pub nc: Bytes,
 }
 
 /// The quality of protection of a digest response (RFC 7616 §3.4).
@@ -52,14 +52,10 @@ pub enum CredentialsError {
 
 /// The credentials for `realm` among the header lines of that name. Credentials of other realms are for
 /// others on the way (RFC 3261 §22.3).
-pub fn find<'a>(
-    request: &'a Message,
-    header: Header,
-    realm: &str,
-) -> Option<Result<Credentials<'a>, CredentialsError>> {
+pub fn find(request: &Message, header: Header, realm: &str) -> Option<Result<Credentials, CredentialsError>> {
     let mut fault = None;
     for line in request.header_lines(header) {
-        match Credentials::parse(line) {
+        match Credentials::parse(&request.bytes().slice_ref(line)) {
             Ok(credentials) if credentials.realm == realm.as_bytes() => return Some(Ok(credentials)),
             Ok(_) => {}
             Err(error) => fault = Some(Err(error)),
@@ -90,10 +86,10 @@ pub(crate) fn names_realm(value: &[u8], is_ours: impl Fn(&[u8]) -> bool) -> bool
     !is_named
 }
 
-impl<'a> Credentials<'a> {
-    /// `value` is one header line; its commas separate parameters. Unknown parameters are ignored.
-    pub fn parse(value: &'a [u8]) -> Result<Credentials<'a>, CredentialsError> {
-        let value = trim(value);
+impl Credentials {
+    /// `line` is one header line; its commas separate parameters. Unknown parameters are ignored.
+    pub fn parse(line: &Bytes) -> Result<Credentials, CredentialsError> {
+        let value = trim(line);
         let scheme_end = value.iter().position(|b| b.is_ascii_whitespace()).unwrap_or(value.len());
         if !eq_ignore_case(&value[..scheme_end], "Digest") {
             return Err(CredentialsError::NotDigest);
@@ -105,13 +101,13 @@ impl<'a> Credentials<'a> {
             fields.put(name, value).ok_or(CredentialsError::Malformed)?;
             rest = after;
         }
-        fields.finish()
+        fields.finish(line)
     }
 
     /// `nc` as a number; `None` when it is none.
     pub fn nonce_count(&self) -> Option<u32> {
         let is_hex = (1..=8).contains(&self.nc.len()) && self.nc.iter().all(u8::is_ascii_hexdigit);
-        is_hex.then(|| u32::from_str_radix(std::str::from_utf8(self.nc).ok()?, 16).ok())?
+        is_hex.then(|| u32::from_str_radix(std::str::from_utf8(&self.nc).ok()?, 16).ok())?
     }
 }
 
@@ -141,28 +137,25 @@ struct CredentialFields<'a> {
 impl<'a> CredentialFields<'a> {
     /// `None` when the parameter stands there twice: two readers could choose differently.
     fn put(&mut self, name: &[u8], value: FieldValue<'a>) -> Option<()> {
-        let slots: [(&str, &mut Option<FieldValue<'a>>); 11] = [
-            ("username", &mut self.username),
-            ("realm", &mut self.realm),
-            ("nonce", &mut self.nonce),
-            ("uri", &mut self.uri),
-            ("response", &mut self.response),
-            ("algorithm", &mut self.algorithm),
-            ("qop", &mut self.qop),
-            ("cnonce", &mut self.cnonce),
-            ("nc", &mut self.nc),
-            ("username*", &mut self.username_star),
-            ("userhash", &mut self.userhash),
-        ];
-        for (known, slot) in slots {
-            if eq_ignore_case(name, known) {
-                return slot.replace(value).is_none().then_some(());
-            }
-        }
-        Some(())
+        let is = |known: &str| eq_ignore_case(name, known);
+        let slot = match name {
+            _ if is("username") => &mut self.username,
+            _ if is("username*") => &mut self.username_star,
+            _ if is("realm") => &mut self.realm,
+            _ if is("nonce") => &mut self.nonce,
+            _ if is("uri") => &mut self.uri,
+            _ if is("response") => &mut self.response,
+            _ if is("algorithm") => &mut self.algorithm,
+            _ if is("qop") => &mut self.qop,
+            _ if is("cnonce") => &mut self.cnonce,
+            _ if is("nc") => &mut self.nc,
+            _ if is("userhash") => &mut self.userhash,
+            _ => return Some(()),
+        };
+        slot.replace(value).is_none().then_some(())
     }
 
-    fn finish(self) -> Result<Credentials<'a>, CredentialsError> {
+    fn finish(self, line: &Bytes) -> Result<Credentials, CredentialsError> {
         use CredentialsError::{Malformed, NotOffered};
         if self.userhash.is_some_and(|value| eq_ignore_case(value.text, "true")) {
             return Err(NotOffered);
@@ -180,7 +173,7 @@ impl<'a> CredentialFields<'a> {
             Some(value) if value.text.is_empty() => Qop::None,
             Some(_) => return Err(NotOffered),
         };
-        let text = |value: Option<FieldValue<'a>>| value.map(|value| value.text);
+        let text = |value: Option<FieldValue<'a>>| value.map(|value| line.slice_ref(value.text));
         let credentials = Credentials {
             username: username(self.username, self.username_star).ok_or(Malformed)?,
             realm: text(self.realm).ok_or(Malformed)?,
@@ -204,28 +197,28 @@ impl<'a> CredentialFields<'a> {
 }
 
 /// RFC 7616 §3.4: one of both, never both.
-fn username<'a>(plain: Option<FieldValue<'a>>, star: Option<FieldValue<'a>>) -> Option<Cow<'a, str>> {
+fn username(plain: Option<FieldValue<'_>>, star: Option<FieldValue<'_>>) -> Option<Box<str>> {
     match (plain, star) {
         (Some(value), None) => decode_quoted(value),
-        (None, Some(value)) => decode_extended(value.text).map(Cow::Owned),
+        (None, Some(value)) => decode_extended(value.text),
         _ => None,
     }
 }
 
-fn decode_quoted(value: FieldValue<'_>) -> Option<Cow<'_, str>> {
+fn decode_quoted(value: FieldValue<'_>) -> Option<Box<str>> {
     if !value.quoted || memchr::memchr(b'\\', value.text).is_none() {
-        return std::str::from_utf8(value.text).ok().map(Cow::Borrowed);
+        return std::str::from_utf8(value.text).ok().map(Box::from);
     }
     let mut out = Vec::with_capacity(value.text.len());
     let mut bytes = value.text.iter();
     while let Some(&byte) = bytes.next() {
         out.push(if byte == b'\\' { *bytes.next()? } else { byte });
     }
-    String::from_utf8(out).ok().map(Cow::Owned)
+    String::from_utf8(out).ok().map(Box::from)
 }
 
 /// RFC 5987 §3.2: `UTF-8'language'percent-encoded`.
-fn decode_extended(text: &[u8]) -> Option<String> {
+fn decode_extended(text: &[u8]) -> Option<Box<str>> {
     let mut parts = text.splitn(3, |&b| b == b'\'');
     let charset = parts.next()?;
     let _language = parts.next()?;
@@ -233,7 +226,7 @@ fn decode_extended(text: &[u8]) -> Option<String> {
     if !eq_ignore_case(charset, "UTF-8") {
         return None;
     }
-    String::from_utf8(unescape(encoded)).ok()
+    String::from_utf8(unescape(encoded)).ok().map(Box::from)
 }
 
 /// Name, value, and the rest behind the comma.

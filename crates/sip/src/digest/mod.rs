@@ -19,4 +19,4 @@ pub use challenge::{challenge_value, quoted};
 pub(crate) use credentials::names_realm;
 pub use credentials::{Credentials, CredentialsError, Qop, find};
 pub use nonce::{NonceScope, NonceSettings, NonceUse, NonceVerdict, Nonces};
-pub use verify::{Authenticator, DigestRequest, DigestSettings, Verdict};
+pub use verify::{Authenticator, DigestRequest, DigestSettings, InspectedCredentials, Verdict};

@@ -77,6 +77,20 @@ impl<'a> DigestRequest<'a> {
     }
 }
 
+/// Credentials whose nonce is genuine and has not been used with their count.
+#[derive(Clone, Debug)]
+pub struct InspectedCredentials {
+    credentials: Credentials,
+    nonce_use: NonceUse,
+}
+
+impl InspectedCredentials {
+    /// The name of the account that the client claims to be.
+    pub fn username(&self) -> &str {
+        &self.credentials.username
+    }
+}
+
 /// The result of verifying a digest response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -116,44 +130,9 @@ impl Authenticator {
     pub fn inspect(
         &self,
         now: Instant,
-        credentials: &Credentials<'_>,
+        credentials: Credentials,
         question: DigestRequest<'_>,
-    ) -> Result<(), Verdict> {
-        self.nonce_use(now, credentials, question).map(|_| ())
-    }
-
-    /// `account` is `None` when there is none or it may not sign in; that costs the same time.
-    pub fn verify(
-        &mut self,
-        now: Instant,
-        credentials: &Credentials<'_>,
-        question: DigestRequest<'_>,
-        account: Option<&Ha1s>,
-    ) -> Verdict {
-        let nonce_use = match self.nonce_use(now, credentials, question) {
-            Ok(nonce_use) => nonce_use,
-            Err(verdict) => return verdict,
-        };
-        let made_up = self.made_up(&credentials.username);
-        let ha1s = account.unwrap_or(&made_up);
-        let is_right = response_is_right(credentials, question, ha1s);
-        if !is_right || account.is_none() {
-            return Verdict::Wrong;
-        }
-        if self.nonces.spend(now, nonce_use) { Verdict::Accepted } else { Verdict::Stale }
-    }
-
-    /// For the metrics: nonces whose counts are remembered.
-    pub fn nonces_in_use(&self) -> usize {
-        self.nonces.in_use()
-    }
-
-    fn nonce_use(
-        &self,
-        now: Instant,
-        credentials: &Credentials<'_>,
-        question: DigestRequest<'_>,
-    ) -> Result<NonceUse, Verdict> {
+    ) -> Result<InspectedCredentials, Verdict> {
         let is_offered = self.settings.hashes.contains(&credentials.algorithm.hash);
         let is_uri_right = !self.settings.same_uri || credentials.uri == question.request_uri;
         if !is_offered || !is_uri_right || credentials.realm != question.realm.as_bytes() {
@@ -165,13 +144,35 @@ impl Authenticator {
             Qop::None => question.cseq.saturating_add(1),
             Qop::Auth | Qop::AuthInt => credentials.nonce_count().unwrap_or(0),
         };
-        let nonce = credentials.nonce;
-        match self.nonces.check(now, nonce, question.scope(), count) {
-            NonceVerdict::Good(nonce_use) => Ok(nonce_use),
+        match self.nonces.check(now, &credentials.nonce, question.scope(), count) {
+            NonceVerdict::Good(nonce_use) => Ok(InspectedCredentials { credentials, nonce_use }),
             // A forged nonce may be one from before a restart: its owner deserves a silent retry, and a
             // forger learns nothing by one.
             NonceVerdict::Stale | NonceVerdict::Forged | NonceVerdict::Replayed => Err(Verdict::Stale),
         }
+    }
+
+    /// `account` is `None` when there is none or it may not sign in; that costs the same time.
+    pub fn verify(
+        &mut self,
+        now: Instant,
+        inspected: &InspectedCredentials,
+        question: DigestRequest<'_>,
+        account: Option<&Ha1s>,
+    ) -> Verdict {
+        let InspectedCredentials { credentials, nonce_use } = inspected;
+        let made_up = self.made_up(&credentials.username);
+        let ha1s = account.unwrap_or(&made_up);
+        let is_right = response_is_right(credentials, question, ha1s);
+        if !is_right || account.is_none() {
+            return Verdict::Wrong;
+        }
+        if self.nonces.spend(now, *nonce_use) { Verdict::Accepted } else { Verdict::Stale }
+    }
+
+    /// For the metrics: nonces whose counts are remembered.
+    pub fn nonces_in_use(&self) -> usize {
+        self.nonces.in_use()
     }
 
     /// Verifiers without a password, the same for a name every time.
@@ -187,14 +188,14 @@ impl Authenticator {
 }
 
 /// RFC 7616 §3.4.1 to §3.4.3.
-fn response_is_right(credentials: &Credentials<'_>, question: DigestRequest<'_>, ha1s: &Ha1s) -> bool {
+fn response_is_right(credentials: &Credentials, question: DigestRequest<'_>, ha1s: &Ha1s) -> bool {
     let hash = credentials.algorithm.hash;
-    let (nonce, cnonce) = (credentials.nonce, credentials.cnonce);
+    let (nonce, cnonce, nc) = (&*credentials.nonce, &*credentials.cnonce, &*credentials.nc);
     let mut ha1 = Hex::of(ha1s.of(hash));
     if credentials.algorithm.session {
         ha1 = hash_hex(hash, &[ha1.as_bytes(), nonce, cnonce]);
     }
-    let (method, uri) = (question.method, credentials.uri);
+    let (method, uri) = (question.method, &*credentials.uri);
     let ha2 = match credentials.qop {
         Qop::AuthInt => {
             let body = hash_hex(hash, &[question.body]);
@@ -205,12 +206,12 @@ fn response_is_right(credentials: &Credentials<'_>, question: DigestRequest<'_>,
     let (ha1, ha2) = (ha1.as_bytes(), ha2.as_bytes());
     let expected = match credentials.qop {
         Qop::None => hash_hex(hash, &[ha1, nonce, ha2]),
-        Qop::Auth => hash_hex(hash, &[ha1, nonce, credentials.nc, cnonce, b"auth", ha2]),
-        Qop::AuthInt => hash_hex(hash, &[ha1, nonce, credentials.nc, cnonce, b"auth-int", ha2]),
+        Qop::Auth => hash_hex(hash, &[ha1, nonce, nc, cnonce, b"auth", ha2]),
+        Qop::AuthInt => hash_hex(hash, &[ha1, nonce, nc, cnonce, b"auth-int", ha2]),
     };
     let mut received = [0; super::algorithm::HEX_MAX];
     let Some(received) = received.get_mut(..credentials.response.len()) else { return false };
-    received.copy_from_slice(credentials.response);
+    received.copy_from_slice(&credentials.response);
     // RFC 7616 §3.4: LHEX is lower case. COMPAT(phones): some write capitals.
     received.make_ascii_lowercase();
     stdx::ct_eq(expected.as_bytes(), received)

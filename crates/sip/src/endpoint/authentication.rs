@@ -14,7 +14,9 @@ use super::environment::{ClaimedSender, Environment};
 use super::lower::{LowerView, ask_id};
 use super::transactions::SourceCredit;
 use super::{Account, EndpointEffect};
-use crate::digest::{Authenticator, DigestRequest, NonceScope, Verdict, find};
+use crate::digest::{
+    Authenticator, CredentialsError, DigestRequest, InspectedCredentials, NonceScope, Verdict, find,
+};
 use crate::transport::{Source, Transport};
 use crate::wire::{Header, Message, Method, Reply};
 
@@ -75,7 +77,7 @@ impl Authentication {
         let Some(claim) = env.claim(request) else { return false };
         let Some(Ok(credentials)) = find(request, headers(request).0, &claim.domain) else { return false };
         DigestRequest::of(request, &claim.domain, source.remote.ip())
-            .is_some_and(|question| self.authenticator.inspect(now, &credentials, question).is_ok())
+            .is_some_and(|question| self.authenticator.inspect(now, credentials, question).is_ok())
     }
 
     /// The plan says that this caller must authenticate.
@@ -98,22 +100,17 @@ impl Authentication {
         let Some(context) = lower.contexts.get(key) else { return };
         let (header, _) = headers(&context.request);
         match find(&context.request, header, &claim.domain) {
-            None
-            | Some(Err(
-                crate::digest::CredentialsError::NotDigest | crate::digest::CredentialsError::NotOffered,
-            )) => {
+            None | Some(Err(CredentialsError::NotDigest | CredentialsError::NotOffered)) => {
                 self.challenge(lower, key, &claim.domain, false);
             }
-            Some(Err(crate::digest::CredentialsError::Malformed)) => {
-                lower.finish(key, 400, "Bad Credentials");
-            }
+            Some(Err(CredentialsError::Malformed)) => lower.finish(key, 400, "Bad Credentials"),
             Some(Ok(credentials)) => {
-                let verdict = DigestRequest::of(&context.request, &claim.domain, context.source.remote.ip())
-                    .map_or(Err(Verdict::Wrong), |question| {
-                        self.authenticator.inspect(lower.now, &credentials, question)
-                    });
-                match verdict {
-                    Ok(()) => self.look_at_credentials(lower, key, own_routes, claim),
+                let inspected =
+                    DigestRequest::of(&context.request, &claim.domain, context.source.remote.ip())
+                        .ok_or(Verdict::Wrong)
+                        .and_then(|question| self.authenticator.inspect(lower.now, credentials, question));
+                match inspected {
+                    Ok(credentials) => self.look_at_credentials(lower, key, own_routes, claim, credentials),
                     // Without a nonce that is bound to the source nothing is counted: the source may be forged.
                     Err(verdict) => {
                         self.challenge(lower, key, &claim.domain, verdict == Verdict::Stale);
@@ -130,6 +127,7 @@ impl Authentication {
         key: Key,
         own_routes: usize,
         claim: ClaimedSender,
+        credentials: InspectedCredentials,
     ) {
         self.prove_by_nonce(lower, key);
         let Some(context) = lower.contexts.get(key) else { return };
@@ -138,7 +136,8 @@ impl Authentication {
             return self.finish_paced(lower, key, wait);
         }
         let ClaimedSender { user, domain } = claim.clone();
-        lower.set_stage(key, RequestStage::Authenticating { own_routes, claim });
+        let credentials = Box::new(credentials);
+        lower.set_stage(key, RequestStage::Authenticating { own_routes, claim, credentials });
         lower.out.push(EndpointEffect::Account { id: ask_id(key), user, domain });
     }
 
@@ -149,26 +148,22 @@ impl Authentication {
         key: Key,
         account: Option<Account>,
     ) -> Option<Account> {
-        let claim = match &mut lower.contexts.get_mut(key)?.stage {
-            RequestStage::Authenticating { claim, .. } => std::mem::take(claim),
-            _ => return None,
-        };
         let context = lower.contexts.get(key)?;
-        let (header, _) = headers(&context.request);
-        let Some(Ok(credentials)) = find(&context.request, header, &claim.domain) else { return None };
+        let RequestStage::Authenticating { claim, credentials, .. } = &context.stage else { return None };
         let source = context.source.remote.ip();
         let question = DigestRequest::of(&context.request, &claim.domain, source)?;
         let matching =
-            account.filter(|account| !account.disabled && is_name_of(&credentials.username, &account.aor));
+            account.filter(|account| !account.disabled && is_name_of(credentials.username(), &account.aor));
         let cause = if matching.is_some() { Cause::WrongPassword } else { Cause::UnknownAccount };
         let ha1s = matching.as_ref().map(|account| &account.ha1s);
-        match self.authenticator.verify(lower.now, &credentials, question, ha1s) {
+        match self.authenticator.verify(lower.now, credentials, question, ha1s) {
             Verdict::Accepted => {
                 let account = matching?;
-                self.attempts.succeed(lower.now, &attempt_of(context, &claim));
+                self.attempts.succeed(lower.now, &attempt_of(context, claim));
                 Some(account)
             }
             verdict => {
+                let claim = claim.clone();
                 self.refuse(lower, key, &claim, (verdict, cause));
                 None
             }
@@ -216,7 +211,7 @@ impl Authentication {
         let Some(context) = lower.contexts.get(key) else { return };
         let Some(transaction) = lower.transactions.table.get(context.server) else { return };
         if context.source.transport == Transport::Udp {
-            let address = transaction.target.remote;
+            let address = transaction.target().remote;
             // A phone that refreshes has mostly proved itself before.
             lower.transactions.note_receipt(lower.now, address);
         }
@@ -226,8 +221,10 @@ impl Authentication {
         lower.counters.challenged += 1;
         let Some(context) = lower.contexts.get(key) else { return };
         let (request, source) = (context.request.clone(), context.source);
-        let credit = lower.transactions.table.get(context.server).and_then(|transaction| transaction.credit);
-        let challenge = Challenge { realm, stale, room: credit.map(SourceCredit::left) };
+        let transaction = lower.transactions.table.get(context.server);
+        let room =
+            transaction.and_then(|transaction| transaction.credit.as_ref()).map(|credit| credit.left());
+        let challenge = Challenge { realm, stale, room };
         let response = self.challenge_response(lower, &request, &source, &challenge);
         let (status, _) = challenge_status(&request);
         lower.refuse_or_answer(key, status, response);

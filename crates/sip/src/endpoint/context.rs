@@ -8,11 +8,12 @@ use stdx::slab::Key;
 use super::environment::ClaimedSender;
 use super::request_router::AdmissionSide;
 use super::{CallLimits, Caller};
+use crate::digest::InspectedCredentials;
 use crate::proxy::{ResponseContext, ResponseEdit};
 use crate::registrar::gruu::Instance;
 use crate::session::SessionId;
 use crate::transport::Source;
-use crate::wire::{Message, Method};
+use crate::wire::{Message, Method, lossy};
 
 /// A request for which we owe a final response.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ pub(crate) struct RequestContext {
 #[derive(Debug)]
 pub(crate) enum RequestStage {
     /// The account whose password the request claims to know.
-    Authenticating { own_routes: usize, claim: ClaimedSender },
+    Authenticating { own_routes: usize, claim: ClaimedSender, credentials: Box<InspectedCredentials> },
     /// The routing plan. `own_routes` Route values are ours and come off.
     Planning { own_routes: usize },
     /// The check that the caller, or the callee, may have one more call.
@@ -133,9 +134,9 @@ impl RequestContext {
 
 /// As the events of the call name it.
 pub(crate) fn call_id_of(request: &Message) -> Box<str> {
-    String::from_utf8_lossy(request.call_id().unwrap_or_default()).into()
+    lossy(request.call_id())
 }
 
 pub(crate) fn caller_tag_of(request: &Message) -> Box<str> {
-    String::from_utf8_lossy(request.from_tag().unwrap_or_default()).into()
+    lossy(request.from_tag())
 }

@@ -13,7 +13,7 @@ use super::proxy_core::{BranchResponse, ProxyCore};
 use super::receive::FailedTransaction;
 use super::request_router::{Handover, RequestRouter};
 use super::user_agent::UserAgent;
-use crate::transaction::TransactionMachine;
+use crate::transaction::{Transaction, TransactionMachine};
 use crate::wire::Message;
 
 /// The machines above the transactions. The proxy core has no state of its own: its response contexts stand in the lower
@@ -117,9 +117,9 @@ impl Cores {
             TransactionUser::Late { server, .. } => Some(server),
             _ => None,
         };
-        let target = |key| lower.transactions.table.get(key).map(|transaction| &transaction.target);
-        let rewritten =
-            server.and_then(|server| lower.env.response_across_border(target(key), target(server), response));
+        let target = |key| lower.transactions.table.get(key).map(Transaction::target);
+        let rewritten = server
+            .and_then(|server| lower.env.response_across_border(|| target(key), || target(server), response));
         let response = rewritten.as_ref().unwrap_or(response);
         let branch_response = &BranchResponse { client: key, from: branch_response.from, message: response };
         match user {

@@ -147,7 +147,7 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
             ProxyEffect::Accepted => self.lower.note_bye_accepted(key),
             ProxyEffect::Unavailable { client } => {
                 if let Some((addr, transport)) =
-                    self.lower.transactions.table.get(client).map(|tx| tx.target.hop())
+                    self.lower.transactions.table.get(client).map(|tx| tx.target().hop())
                 {
                     self.lower.resolutions.penalise(self.lower.now, addr, transport);
                 }

@@ -18,7 +18,7 @@ use super::{Caller, Endpoint, EndpointOutbox, Intake, RequestContext};
 use crate::limits;
 use crate::transaction::{TransactionEvent, TransactionMachine};
 use crate::transport::{Packet, Source, TransmitId, Transport};
-use crate::wire::{self, Header, Message, Method, ParseError, Reply};
+use crate::wire::{self, Header, Message, Method, ParseError, Reply, Unparsed};
 
 /// The time that a client is told to wait when a shard is behind; short, since shards recover within a second.
 const RETRY_AFTER_OVERLOAD: &[u8] = b"5";
@@ -48,9 +48,11 @@ impl Endpoint {
     /// One whole message from the network.
     pub fn handle_packet(&mut self, now: Instant, packet: Packet, out: &mut EndpointOutbox) {
         let Packet { bytes, source } = packet;
-        let message = match Message::parse(bytes.clone()) {
+        let message = match Message::parse_packet(bytes) {
             Ok(message) => message,
-            Err(ParseError::Unfinished) => return self.lower.at(now, out).handle_unfinished(&bytes, &source),
+            Err(Unparsed { error: ParseError::Unfinished, bytes }) => {
+                return self.lower.at(now, out).handle_unfinished(&bytes, &source);
+            }
             Err(_) => {
                 self.lower.counters.unparsable += 1;
                 return;
@@ -237,7 +239,7 @@ impl Endpoint {
         let failed = FailedTransaction {
             user: transaction.user,
             client: key,
-            hop: transaction.target.hop(),
+            hop: transaction.target().hop(),
             status: 408,
         };
         if turn.send.as_ref().is_some_and(|bytes| !bytes.starts_with(b"SIP/2.0 100")) {
@@ -268,7 +270,7 @@ impl Endpoint {
         let failed = FailedTransaction {
             user: transaction.user,
             client: key,
-            hop: transaction.target.hop(),
+            hop: transaction.target().hop(),
             status: 503,
         };
         transactions.table.remove(key);
@@ -317,10 +319,10 @@ pub(super) fn give_response(
     };
     let user = transaction.user;
     // The transaction may be gone after its turn.
-    let from = transaction.target.received();
+    let target = transaction.target();
     if let ResponseOrigin::Network(source) = origin
         && source.transport == Transport::Udp
-        && source.remote == transaction.target.remote
+        && source.remote == target.remote
     {
         transactions.note_receipt(now, source.remote);
     }
@@ -329,7 +331,7 @@ pub(super) fn give_response(
     let lower = &mut endpoint.lower.at(now, out);
     if let Some(TransactionEvent::Response) = lower.perform(key, turn) {
         lower.is_sent_elsewhere = matches!(origin, ResponseOrigin::Forwarded);
-        let branch_response = BranchResponse { client: key, from, message: response };
+        let branch_response = BranchResponse { client: key, from: target.received(), message: response };
         endpoint.cores.handle_response(lower, user, &branch_response);
         if !matches!(origin, ResponseOrigin::Forwarded) && user.forwards() {
             share_of_context(lower, response, is_off_slot);

@@ -166,8 +166,8 @@ fn fail_invite_of_other_life(
 /// As the transaction's user would have sent it on.
 fn upstream_copy_of_other_life(lower: &LowerView<'_>, response: &Message, route: &ResponseRoute) -> Bytes {
     let env = &lower.env;
-    let ends = (target_by(&route.downstream), target_by(&route.upstream));
-    let rewritten = env.response_across_border(Some(&ends.0), Some(&ends.1), response);
+    let (from, to) = (|| Some(target_by(&route.downstream)), || Some(target_by(&route.upstream)));
+    let rewritten = env.response_across_border(from, to, response);
     env.upstream_copy(lower.now, rewritten.as_ref().unwrap_or(response), &route.downstream, route.edit)
 }
 

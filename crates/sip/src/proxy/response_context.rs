@@ -122,7 +122,7 @@ impl ResponseContext {
         };
         match result {
             Ok(hops) => {
-                resolving.hops.extend(hops);
+                resolving.hops = hops.into();
                 self.try_next_hop(now, branch, 503, out);
             }
             // §16.6 step 7: as if the branch had answered 503, which step 16.7.6 turns into 500... unless

@@ -1,11 +1,9 @@
 //! INVITE client transaction: RFC 3261 §17.1.1 with the Accepted state of RFC 6026 §7.2.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use stdx::Instant;
 
-use super::{T1, TIMEOUT, TransactionEvent, TransactionOutput, linger};
+use super::{T1, TIMEOUT, TransactionEvent, TransactionOutput, doubled, linger};
 use crate::wire::{Header, Message, RequestBuilder};
 
 /// The INVITE client transaction (RFC 3261 §17.1.1, RFC 6026 §7.2); fields are named after its timers.
@@ -14,11 +12,11 @@ pub enum ClientInvite {
     /// No response yet: the request is repeated over UDP.
     Calling {
         /// The INVITE as sent.
-        request: Bytes,
+        request: Box<[u8]>,
         /// The transport is reliable: timers A and D do not run.
         reliable: bool,
-        /// Timer A's interval; it doubles from T1.
-        interval: Duration,
+        /// Retransmissions so far: timer A's interval doubles with each, from T1.
+        repeats: u8,
         /// The next retransmission.
         timer_a: Instant,
         /// The end with 408, 64*T1 after the start.
@@ -27,14 +25,14 @@ pub enum ClientInvite {
     /// The request is kept for the CANCEL and the ACK that are made from it.
     Proceeding {
         /// The INVITE as sent.
-        request: Bytes,
+        request: Box<[u8]>,
         /// The transport is reliable: timer D is zero.
         reliable: bool,
     },
     /// A final response other than 2xx came: its repetitions get the ACK again.
     Completed {
         /// The ACK as sent.
-        ack: Bytes,
+        ack: Box<[u8]>,
         /// The end, at least 32 s after the response over UDP.
         timer_d: Instant,
     },
@@ -50,12 +48,16 @@ pub enum ClientInvite {
 impl ClientInvite {
     /// Starts the transaction and sends the request.
     pub fn start(now: Instant, request: Bytes, reliable: bool) -> (Self, TransactionOutput) {
-        let turn = TransactionOutput::send(request.clone());
         // RFC 3261 §17.1.1.2: no timer A on reliable transports.
         let timer_a = if reliable { Instant::FAR_FUTURE } else { now + T1 };
-        let machine =
-            ClientInvite::Calling { request, reliable, interval: T1, timer_a, timer_b: now + TIMEOUT };
-        (machine, turn)
+        let machine = ClientInvite::Calling {
+            request: Box::from(&*request),
+            reliable,
+            repeats: 0,
+            timer_a,
+            timer_b: now + TIMEOUT,
+        };
+        (machine, TransactionOutput::send(request))
     }
 
     /// Handles a response of the peer.
@@ -69,7 +71,7 @@ impl ClientInvite {
             ClientInvite::Completed { ack, timer_d } => {
                 // §17.1.1.2: a retransmitted final response is answered with the same ACK, and not passed up.
                 let turn = if status >= 300 {
-                    TransactionOutput::send(ack.clone())
+                    TransactionOutput::send_again(&ack)
                 } else {
                     TransactionOutput::nothing()
                 };
@@ -93,7 +95,7 @@ impl ClientInvite {
         &mut self,
         now: Instant,
         response: &Message,
-        request: Bytes,
+        request: Box<[u8]>,
         reliable: bool,
     ) -> TransactionOutput {
         match response.status() {
@@ -109,8 +111,8 @@ impl ClientInvite {
                 let Some(ack) = make_ack(request, response) else {
                     return TransactionOutput::tell(TransactionEvent::Response);
                 };
-                *self =
-                    ClientInvite::Completed { ack: ack.clone(), timer_d: now + linger(reliable, TIMEOUT) };
+                let timer_d = now + linger(reliable, TIMEOUT);
+                *self = ClientInvite::Completed { ack: Box::from(&*ack), timer_d };
                 TransactionOutput { send: Some(ack), tell: Some(TransactionEvent::Response) }
             }
         }
@@ -123,11 +125,11 @@ impl ClientInvite {
                 *self = ClientInvite::Terminated;
                 TransactionOutput::tell(TransactionEvent::Timeout)
             }
-            ClientInvite::Calling { request, interval, timer_a, .. } if *timer_a <= now => {
+            ClientInvite::Calling { request, repeats, timer_a, .. } if *timer_a <= now => {
                 // §17.1.1.2: timer A doubles without a ceiling.
-                *interval *= 2;
-                *timer_a = *timer_a + *interval;
-                TransactionOutput::send(request.clone())
+                *repeats += 1;
+                *timer_a = *timer_a + doubled(*repeats);
+                TransactionOutput::send_again(request)
             }
             ClientInvite::Completed { timer_d: end, .. } | ClientInvite::Accepted { timer_m: end }
                 if *end <= now =>
@@ -141,7 +143,7 @@ impl ClientInvite {
     }
 
     /// The INVITE as it was sent, while no final response has come.
-    pub fn request(&self) -> Option<&Bytes> {
+    pub fn request(&self) -> Option<&[u8]> {
         match self {
             ClientInvite::Calling { request, .. } | ClientInvite::Proceeding { request, .. } => Some(request),
             _ => None,
@@ -159,7 +161,7 @@ impl ClientInvite {
     }
 }
 
-fn make_ack(request: Bytes, response: &Message) -> Option<Bytes> {
-    let invite = Message::parse(request).ok()?;
+fn make_ack(request: Box<[u8]>, response: &Message) -> Option<Bytes> {
+    let invite = Message::parse(request.into()).ok()?;
     Some(RequestBuilder::from_invite("ACK", &invite, response.header(Header::To)?))
 }

@@ -1,11 +1,9 @@
 //! Non-INVITE client transaction: RFC 3261 §17.1.2.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use stdx::Instant;
 
-use super::{T1, T2, T4, TIMEOUT, TransactionEvent, TransactionOutput, linger};
+use super::{T1, T2, T4, TIMEOUT, TransactionEvent, TransactionOutput, doubled, linger};
 
 /// The non-INVITE client transaction (RFC 3261 §17.1.2); fields are named after its timers.
 #[derive(Debug)]
@@ -13,11 +11,11 @@ pub enum ClientOther {
     /// No response yet: the request is repeated over UDP.
     Trying {
         /// The request as sent.
-        request: Bytes,
+        request: Box<[u8]>,
         /// The transport is reliable: timers E and K do not run.
         reliable: bool,
-        /// Timer E's interval; it doubles from T1 up to T2.
-        interval: Duration,
+        /// Retransmissions so far: timer E's interval doubles with each, from T1 up to T2.
+        repeats: u8,
         /// The next retransmission.
         timer_e: Instant,
         /// The end with 408, 64*T1 after the start.
@@ -26,7 +24,7 @@ pub enum ClientOther {
     /// A provisional response came: the request is repeated every T2 over UDP (§17.1.2.2).
     Proceeding {
         /// The request as sent.
-        request: Bytes,
+        request: Box<[u8]>,
         /// The transport is reliable: timers E and K do not run.
         reliable: bool,
         /// The next retransmission.
@@ -46,9 +44,15 @@ pub enum ClientOther {
 impl ClientOther {
     /// Starts the transaction and sends the request.
     pub fn start(now: Instant, request: Bytes, reliable: bool) -> (Self, TransactionOutput) {
-        let turn = TransactionOutput::send(request.clone());
         let timer_e = if reliable { Instant::FAR_FUTURE } else { now + T1 };
-        (ClientOther::Trying { request, reliable, interval: T1, timer_e, timer_f: now + TIMEOUT }, turn)
+        let machine = ClientOther::Trying {
+            request: Box::from(&*request),
+            reliable,
+            repeats: 0,
+            timer_e,
+            timer_f: now + TIMEOUT,
+        };
+        (machine, TransactionOutput::send(request))
     }
 
     /// Handles a response of the peer.
@@ -82,14 +86,14 @@ impl ClientOther {
                 *self = ClientOther::Terminated;
                 TransactionOutput::tell(TransactionEvent::Timeout)
             }
-            ClientOther::Trying { request, interval, timer_e, .. } if *timer_e <= now => {
-                *interval = (*interval * 2).min(T2);
-                *timer_e = *timer_e + *interval;
-                TransactionOutput::send(request.clone())
+            ClientOther::Trying { request, repeats, timer_e, .. } if *timer_e <= now => {
+                *repeats += 1;
+                *timer_e = *timer_e + doubled(*repeats).min(T2);
+                TransactionOutput::send_again(request)
             }
             ClientOther::Proceeding { request, timer_e, .. } if *timer_e <= now => {
                 *timer_e = now + T2;
-                TransactionOutput::send(request.clone())
+                TransactionOutput::send_again(request)
             }
             ClientOther::Completed { timer_k } if *timer_k <= now => {
                 *self = ClientOther::Terminated;

@@ -1,7 +1,8 @@
 //! The four transaction machines of RFC 3261 §17 as corrected by RFC 6026.
 //!
 //! A machine takes an event and the time and returns a [`TransactionOutput`]: all it can cause. It owns no timer; it says
-//! when it wants to be woken, and ignores being woken early.
+//! when it wants to be woken, and ignores being woken early. It keeps the bytes that it may have to send again, and no more of
+//! the message: finished transactions are the most of a shard's memory.
 
 mod client_invite;
 mod client_other;
@@ -62,6 +63,11 @@ impl TransactionOutput {
         TransactionOutput { send: Some(bytes), tell: None }
     }
 
+    /// A copy of the bytes that the transaction keeps.
+    fn send_again(bytes: &[u8]) -> TransactionOutput {
+        TransactionOutput::send(Bytes::copy_from_slice(bytes))
+    }
+
     fn tell(tell: TransactionEvent) -> TransactionOutput {
         TransactionOutput { send: None, tell: Some(tell) }
     }
@@ -113,7 +119,7 @@ impl TransactionMachine {
     }
 
     /// The request as it was sent, while no final response has come.
-    pub fn request(&self) -> Option<&Bytes> {
+    pub fn request(&self) -> Option<&[u8]> {
         match self {
             TransactionMachine::ClientInvite(machine) => machine.request(),
             TransactionMachine::ClientOther(
@@ -135,6 +141,11 @@ impl TransactionMachine {
                 | TransactionMachine::ServerOther(ServerOther::Terminated)
         )
     }
+}
+
+/// The interval of timers A, E and G after so many retransmissions, without their ceiling.
+fn doubled(repeats: u8) -> Duration {
+    T1 * 2u32.saturating_pow(repeats.into())
 }
 
 /// Zero on reliable transports: they neither lose nor repeat (RFC 3261 §17.1.1.2, Timer D; §17.2.2, Timer J).

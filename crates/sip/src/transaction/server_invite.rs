@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use stdx::Instant;
 
-use super::{T1, T2, T4, TIMEOUT, TransactionEvent, TransactionOutput, linger};
+use super::{T1, T2, T4, TIMEOUT, TransactionEvent, TransactionOutput, doubled, linger};
 
 /// §17.2.1 asks for a 100 unless something better is known to come within this time. We wait for it: on a
 /// quick network the 180 comes first and the 100 is never sent.
@@ -19,18 +19,18 @@ pub enum ServerInvite {
         /// The time when a 100 is due: 200 ms after the INVITE (§17.2.1).
         trying: Option<Instant>,
         /// The last provisional response, for repetitions of the INVITE.
-        last: Option<Bytes>,
+        last: Option<Box<[u8]>>,
         /// The transport is reliable: timers G and I do not run.
         reliable: bool,
     },
     /// A final response other than 2xx was sent and waits for its ACK.
     Completed {
         /// The response as sent.
-        response: Bytes,
+        response: Box<[u8]>,
         /// The transport is reliable: the response is not repeated.
         reliable: bool,
-        /// Timer G's interval; it doubles from T1 up to T2.
-        interval: Duration,
+        /// Retransmissions so far: timer G's interval doubles with each, from T1 up to T2.
+        repeats: u8,
         /// The next retransmission of the response.
         timer_g: Instant,
         /// The end without an ACK, 64*T1 after the response.
@@ -68,13 +68,13 @@ impl ServerInvite {
                 let reliable = *reliable;
                 *self = match status {
                     ..200 => {
-                        ServerInvite::Proceeding { trying: None, last: Some(response.clone()), reliable }
+                        ServerInvite::Proceeding { trying: None, last: Some(Box::from(&*response)), reliable }
                     }
                     200..300 => ServerInvite::Accepted { timer_l: now + TIMEOUT },
                     _ => ServerInvite::Completed {
-                        response: response.clone(),
+                        response: Box::from(&*response),
                         reliable,
-                        interval: T1,
+                        repeats: 0,
                         timer_g: if reliable { Instant::FAR_FUTURE } else { now + T1 },
                         timer_h: now + TIMEOUT,
                     },
@@ -97,7 +97,7 @@ impl ServerInvite {
                 TransactionOutput::tell(TransactionEvent::Slow)
             }
             ServerInvite::Proceeding { last: Some(response), .. }
-            | ServerInvite::Completed { response, .. } => TransactionOutput::send(response.clone()),
+            | ServerInvite::Completed { response, .. } => TransactionOutput::send_again(response),
             // RFC 6026 §7.1: Accepted absorbs it.
             _ => TransactionOutput::nothing(),
         }
@@ -122,10 +122,10 @@ impl ServerInvite {
                 *self = ServerInvite::Terminated;
                 TransactionOutput::tell(TransactionEvent::NoAck)
             }
-            ServerInvite::Completed { response, interval, timer_g, .. } if *timer_g <= now => {
-                *interval = (*interval * 2).min(T2);
-                *timer_g = *timer_g + *interval;
-                TransactionOutput::send(response.clone())
+            ServerInvite::Completed { response, repeats, timer_g, .. } if *timer_g <= now => {
+                *repeats += 1;
+                *timer_g = *timer_g + doubled(*repeats).min(T2);
+                TransactionOutput::send_again(response)
             }
             ServerInvite::Confirmed { timer_i: end } | ServerInvite::Accepted { timer_l: end }
                 if *end <= now =>

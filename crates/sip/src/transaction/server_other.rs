@@ -25,12 +25,12 @@ pub enum ServerOther {
         /// The transport is reliable: timer J is zero.
         reliable: bool,
         /// The last provisional response.
-        last: Bytes,
+        last: Box<[u8]>,
     },
     /// The final response was sent, which repetitions of the request get again.
     Completed {
         /// The response as sent.
-        response: Bytes,
+        response: Box<[u8]>,
         /// The end, 64*T1 after the response over UDP.
         timer_j: Instant,
     },
@@ -50,10 +50,10 @@ impl ServerOther {
             ServerOther::Trying { reliable, .. } | ServerOther::Proceeding { reliable, .. } => {
                 let reliable = *reliable;
                 *self = if status < 200 {
-                    ServerOther::Proceeding { reliable, last: response.clone() }
+                    ServerOther::Proceeding { reliable, last: Box::from(&*response) }
                 } else {
                     ServerOther::Completed {
-                        response: response.clone(),
+                        response: Box::from(&*response),
                         timer_j: now + linger(reliable, TIMEOUT),
                     }
                 };
@@ -68,7 +68,7 @@ impl ServerOther {
     pub fn handle_retransmission(&mut self) -> TransactionOutput {
         match self {
             ServerOther::Proceeding { last: response, .. } | ServerOther::Completed { response, .. } => {
-                TransactionOutput::send(response.clone())
+                TransactionOutput::send_again(response)
             }
             // §17.2.2: Trying has nothing to say yet.
             _ => TransactionOutput::nothing(),

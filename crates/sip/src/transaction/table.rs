@@ -1,6 +1,8 @@
 //! All transactions of one shard: found by the fields of a message (RFC 3261 §17.1.3, §17.2.3), woken by the
 //! shard's wheel. A finished one waits here for its last timer, so its size is a capacity figure.
 
+use std::net::{SocketAddr, SocketAddrV4};
+
 use hashbrown::HashTable;
 use stdx::Instant;
 use stdx::hash::Keyed;
@@ -8,23 +10,67 @@ use stdx::slab::{Key, Slab};
 
 use super::{ServerInvite, TransactionMachine};
 use crate::endpoint::SourceCredit;
-use crate::transport::Target;
-use crate::wire::{Message, Method, Via};
+use crate::token;
+use crate::transport::{Target, Transport};
+use crate::wire::{MAGIC_COOKIE, Message, Method, Via};
 
 /// One transaction: its machine, its target, and its user.
 #[derive(Debug)]
 pub struct Transaction<U> {
     /// Its state and timers.
     pub machine: TransactionMachine,
-    /// The destination of a client's request, or of a server's responses.
-    pub target: Target,
+    target: KeptTarget,
     /// The owner of the transaction, in the RFC's sense of a transaction user (RFC 3261 §5).
     pub user: U,
     /// The bytes that may be sent to an unproved source; `None`: anything.
-    pub(crate) credit: Option<SourceCredit>,
+    pub(crate) credit: Option<Box<SourceCredit>>,
     hash: u64,
     /// The earliest wheel entry that is outstanding for it.
     armed: Instant,
+}
+
+impl<U> Transaction<U> {
+    /// The destination of a client's request, or of a server's responses.
+    pub fn target(&self) -> Target {
+        self.target.target()
+    }
+}
+
+/// A [`Target`] in 16 bytes where it is an IPv4 address by UDP, as the most of those are whose transactions linger.
+#[derive(Debug)]
+enum KeptTarget {
+    UdpV4 { remote: SocketAddrV4, local: SocketAddrV4, reconnect: bool },
+    Other(Box<Target>),
+}
+
+impl KeptTarget {
+    fn of(target: Target) -> Self {
+        match target {
+            Target {
+                transport: Transport::Udp,
+                remote: SocketAddr::V4(remote),
+                local: Some(SocketAddr::V4(local)),
+                flow: None,
+                tls_name: None,
+                reconnect,
+            } => KeptTarget::UdpV4 { remote, local, reconnect },
+            other => KeptTarget::Other(Box::new(other)),
+        }
+    }
+
+    fn target(&self) -> Target {
+        match self {
+            &KeptTarget::UdpV4 { remote, local, reconnect } => Target {
+                transport: Transport::Udp,
+                remote: remote.into(),
+                local: Some(local.into()),
+                flow: None,
+                tls_name: None,
+                reconnect,
+            },
+            KeptTarget::Other(target) => (**target).clone(),
+        }
+    }
 }
 
 /// The table of a shard. `U` is how its owner names transaction users.
@@ -75,9 +121,14 @@ impl<U> TransactionTable<U> {
         }
     }
 
-    /// The client transaction key of a response, or of a request we send.
+    /// The client transaction key of a response, or of a request we send (§17.1.3). The first token of a branch of ours is a
+    /// check value already: peers cannot make others, so it needs no hash under a key.
     pub fn client_hash(&self, branch: &[u8], method: &[u8]) -> u64 {
-        self.keyed.hash_parts(&[b"c", branch, method])
+        let token = branch.get(MAGIC_COOKIE.len()..).and_then(|tokens| tokens.get(..token::LENGTH));
+        match (token.and_then(token::parse), Method::from_bytes(method)) {
+            (Some(unique), known) if known != Method::Other => unique ^ known as u64,
+            _ => self.keyed.hash_parts(&[b"c", branch, method]),
+        }
     }
 
     /// The transaction with this hash of its key.
@@ -94,6 +145,7 @@ impl<U> TransactionTable<U> {
     /// Inserts a transaction under the hash of its key.
     pub fn insert(&mut self, hash: u64, machine: TransactionMachine, target: Target, user: U) -> Key {
         let armed = Instant::FAR_FUTURE;
+        let target = KeptTarget::of(target);
         let key = self.slab.insert(Transaction { machine, target, user, credit: None, hash, armed });
         let slab = &self.slab;
         self.index.insert_unique(hash, key, |&key| slab.get(key).map_or(0, |tx| tx.hash));

@@ -21,7 +21,8 @@ use super::Environment;
 use super::call_stamp::{CallStamp, call_stamp_in, call_stamp_text, parse_call_stamp};
 use super::loops::route_after;
 use super::route_token::{
-    CertifiedContact, DialogId, FlowText, Token, TokenKind, request_token_in, target_proof, write_certified,
+    CertifiedContact, DialogId, FlowText, RemoteTarget, Token, TokenKind, request_token_in, target_proof,
+    write_certified,
 };
 use crate::proxy::{DialogProof, ResponseEdit, WayBack};
 use crate::token;
@@ -93,7 +94,7 @@ impl Environment {
         }
         let (flow, remote, uri) = match CertifiedContact::of(key, &dialog, request.uri()) {
             Some(certified) => (certified.flow, certified.proof, Some(certified.uri)),
-            None if token.target == target_proof(key, &dialog, flow, request.uri()) => {
+            None if token.target == target_proof(key, &dialog, flow, &RemoteTarget::of_request(request)) => {
                 (flow, token.target, None)
             }
             None => return None,
@@ -110,7 +111,7 @@ impl Environment {
     /// The way back to the sender of a request, for its addressee.
     pub(crate) fn request_token(&self, request: &Message, source: &Source) -> RequestToken {
         let contact = contact_of(request);
-        let flow = self.sender_flow(request, contact, source);
+        let flow = self.sender_flow(request, &contact, source);
         let text = flow.as_ref().map_or(&b""[..], FlowText::as_bytes);
         let dialog = DialogId {
             call_id: request.call_id().unwrap_or_default(),
@@ -119,13 +120,18 @@ impl Environment {
         };
         let routes = request.values(Header::RecordRoute);
         let kind = TokenKind::Request;
-        let token = Token::new(&self.keys.route, kind, &dialog, text, routes, contact);
+        let token = Token::new(&self.keys.route, kind, &dialog, text, routes, &contact);
         RequestToken { token, flow, call_stamp: None }
     }
 
     /// The flow by which later requests reach the sender of a request: always on a connection, and on UDP when what
     /// it says of itself is not where it sends from, because of a NAT or of malice.
-    fn sender_flow(&self, request: &Message, contact: &[u8], source: &Source) -> Option<FlowText> {
+    fn sender_flow(
+        &self,
+        request: &Message,
+        contact: &RemoteTarget<'_>,
+        source: &Source,
+    ) -> Option<FlowText> {
         let received = Received {
             transport: source.transport,
             local: source.local,
@@ -144,9 +150,10 @@ impl Environment {
 
     /// True if a request that goes by `route`, or else to `contact`, goes to this host. Another port of it is fine:
     /// not all user agents send from where they listen. A GRUU of ours is looked up each time (RFC 5627 §6.1).
-    fn leads_to(&self, route: Option<&[u8]>, contact: &[u8], ip: IpAddr) -> bool {
-        let next = route.map_or(contact, |value| Address::parse(value).map_or(value, |address| address.uri));
-        let Ok(uri) = Uri::parse(next) else { return false };
+    fn leads_to(&self, route: Option<&[u8]>, contact: &RemoteTarget<'_>, ip: IpAddr) -> bool {
+        let of_route =
+            |value| RemoteTarget::of(Address::parse(value).map_or(value, |address| address.uri)).uri;
+        let Some(uri) = route.map_or(contact.uri, of_route) else { return false };
         if route.is_none() && names_us_alone(self, &uri) {
             return false;
         }
@@ -158,8 +165,8 @@ impl Environment {
     }
 
     /// True if a request without a route goes to `contact`, and this is an address of ours: it would come back here.
-    fn leads_back(&self, route: Option<&[u8]>, contact: &[u8]) -> bool {
-        route.is_none() && Uri::parse(contact).is_ok_and(|uri| names_us_alone(self, &uri))
+    fn leads_back(&self, route: Option<&[u8]>, contact: &RemoteTarget<'_>) -> bool {
+        route.is_none() && contact.uri.is_some_and(|uri| names_us_alone(self, &uri))
     }
 
     /// A GRUU is the only remote target that is looked up: any other Contact, in a domain of ours too, is where the
@@ -179,7 +186,7 @@ impl Environment {
         if !refreshes_target(request) {
             return;
         }
-        let flow = self.sender_flow(request, contact_of(request), source);
+        let flow = self.sender_flow(request, &contact_of(request), source);
         let dialog = DialogId {
             call_id: request.call_id().unwrap_or_default(),
             remote_tag: request.from_tag().unwrap_or_default(),
@@ -207,7 +214,8 @@ impl Environment {
             return;
         }
         let flow = flow.map_or(&b""[..], FlowText::as_bytes);
-        let proof = target_proof(&self.keys.route, dialog, flow, contact.uri);
+        let target = RemoteTarget { text: contact.uri, uri: Some(uri) };
+        let proof = target_proof(&self.keys.route, dialog, flow, &target);
         if known == Some(proof) {
             return;
         }
@@ -270,7 +278,7 @@ impl Environment {
         }
         let Some((value, at, request)) = own_route else { return };
         let contact = contact_of(response);
-        let flow = self.responder_flow(above.last().copied(), contact, target, way);
+        let flow = self.responder_flow(above.last().copied(), &contact, target, way);
         let flow = flow.as_ref().map_or(&b""[..], FlowText::as_bytes);
         let dialog = DialogId {
             call_id: response.call_id().unwrap_or_default(),
@@ -278,7 +286,7 @@ impl Environment {
             local_tag: response.from_tag().unwrap_or_default(),
         };
         let routes = above.iter().rev().copied();
-        let made = Token::new(&self.keys.route, TokenKind::Response, &dialog, flow, routes, contact);
+        let made = Token::new(&self.keys.route, TokenKind::Response, &dialog, flow, routes, &contact);
         let call_stamp = self.is_in_farm().then(|| answered_call_stamp(self, now, response, value)).flatten();
         rewrite.replace(value, |text| {
             text.extend_from_slice(&value[..at]);
@@ -297,7 +305,7 @@ impl Environment {
     fn responder_flow(
         &self,
         nearest: Option<&[u8]>,
-        contact: &[u8],
+        contact: &RemoteTarget<'_>,
         target: &Received,
         way: WayBack,
     ) -> Option<FlowText> {
@@ -325,14 +333,14 @@ impl Environment {
         let contact = contact_of(response);
         // The same Contact by the same way is what the other side has.
         let usual = match way {
-            WayBack::Flow => self.responder_flow(None, contact, target, way),
+            WayBack::Flow => self.responder_flow(None, &contact, target, way),
             WayBack::Followed | WayBack::Checked => None,
         };
         let text = usual.as_ref().map_or(&b""[..], FlowText::as_bytes);
-        if target_proof(&self.keys.route, &dialog, text, contact) == known {
+        if target_proof(&self.keys.route, &dialog, text, &contact) == known {
             return;
         }
-        let flow = self.responder_flow(None, contact, target, way);
+        let flow = self.responder_flow(None, &contact, target, way);
         self.certify(rewrite, response, &dialog, flow.as_ref(), None);
     }
 }
@@ -363,9 +371,10 @@ fn names_us_alone(env: &Environment, uri: &Uri<'_>) -> bool {
     env.listeners.is_us(uri) && !env.is_own_gruu(uri)
 }
 
-/// The URI of the first Contact; empty where there is none.
-fn contact_of(message: &Message) -> &[u8] {
-    message.values(Header::Contact).next().and_then(Address::parse).map_or(b"", |contact| contact.uri)
+/// The first Contact; empty where there is none.
+fn contact_of(message: &Message) -> RemoteTarget<'_> {
+    let contact = message.values(Header::Contact).next().and_then(Address::parse);
+    RemoteTarget::of(contact.map_or(&b""[..], |contact| contact.uri))
 }
 
 /// The value of `s` for the caller's side, which a 2xx gives the time of the answer.

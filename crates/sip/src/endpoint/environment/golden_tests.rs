@@ -9,7 +9,7 @@ use super::Environment;
 use super::call_stamp::{CallStamp, call_stamp_text, parse_call_stamp};
 use super::response_route::{ResponseRoute, response_route_of_other_life, write_response_route};
 use super::route_token::{
-    CertifiedContact, DialogId, FlowText, Token, TokenKind, target_proof, write_certified,
+    CertifiedContact, DialogId, FlowText, RemoteTarget, Token, TokenKind, target_proof, write_certified,
 };
 use crate::digest::{NonceScope, NonceSettings, NonceVerdict, Nonces};
 use crate::endpoint::EndpointSettings;
@@ -122,12 +122,12 @@ fn each_text_is_written_as_in_its_file() {
     for (name, kind) in tokens() {
         let mut uri = b"sip:127.0.0.1:5060;lr".to_vec();
         let routes = ROUTES.iter().copied();
-        Token::new(&env.keys.route, kind, &DIALOG, flow.as_bytes(), routes, TARGET)
+        Token::new(&env.keys.route, kind, &DIALOG, flow.as_bytes(), routes, &RemoteTarget::of(TARGET))
             .write_params(&mut uri, flow.as_bytes());
         check(name, &uri);
     }
     let mut contact = Vec::new();
-    let proof = target_proof(&env.keys.route, &DIALOG, flow.as_bytes(), TARGET);
+    let proof = target_proof(&env.keys.route, &DIALOG, flow.as_bytes(), &RemoteTarget::of(TARGET));
     write_certified(&mut contact, TARGET, proof, flow.as_bytes());
     check("contact", &contact);
     let source = Source {

@@ -19,7 +19,7 @@ use stdx::hash::Keyed;
 use crate::endpoint::Listener;
 use crate::limits;
 use crate::token;
-use crate::wire::{Address, Scheme, Uri, escape_at};
+use crate::wire::{Address, Message, Scheme, Uri, escape_at};
 
 /// Characters of one proof, as [`token::write`] writes it.
 const PROOF: usize = 13;
@@ -46,6 +46,25 @@ pub(crate) struct DialogId<'a> {
     pub(crate) local_tag: &'a [u8],
 }
 
+/// The remote target of a dialog (RFC 3261 §12.1.1), parsed once for all that is asked of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RemoteTarget<'a> {
+    pub(crate) text: &'a [u8],
+    /// `None`: the text is not a URI.
+    pub(crate) uri: Option<Uri<'a>>,
+}
+
+impl<'a> RemoteTarget<'a> {
+    pub(crate) fn of(text: &'a [u8]) -> Self {
+        RemoteTarget { text, uri: Uri::parse(text).ok() }
+    }
+
+    /// The Request-URI of a request within the dialog.
+    pub(crate) fn of_request(request: &'a Message) -> Self {
+        RemoteTarget { text: request.uri(), uri: request.request_uri().ok() }
+    }
+}
+
 /// The value of `t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
@@ -64,7 +83,7 @@ impl Token {
         dialog: &DialogId<'_>,
         flow: &[u8],
         routes: impl Iterator<Item = &'v [u8]>,
-        target: &[u8],
+        target: &RemoteTarget<'_>,
     ) -> Token {
         let target = target_proof(key, dialog, flow, target);
         Token { kind, route: route_proof(key, kind, dialog, flow, routes, target), target }
@@ -121,7 +140,12 @@ pub(crate) fn request_token_in(value: &[u8]) -> Option<(usize, Token)> {
 }
 
 /// A proof over the remote target and the flow by which it is reached.
-pub(crate) fn target_proof(key: &Keyed, dialog: &DialogId<'_>, flow: &[u8], target: &[u8]) -> u64 {
+pub(crate) fn target_proof(
+    key: &Keyed,
+    dialog: &DialogId<'_>,
+    flow: &[u8],
+    target: &RemoteTarget<'_>,
+) -> u64 {
     let mut canonical = Canonical::new();
     push_canonical(&mut canonical, target);
     key.mac(&[b"target", dialog.call_id, dialog.remote_tag, flow, &canonical])
@@ -137,7 +161,8 @@ fn route_proof<'v>(
 ) -> u64 {
     let mut canonical = Canonical::new();
     for value in routes {
-        push_canonical(&mut canonical, Address::parse(value).map_or(value, |address| address.uri));
+        let uri = Address::parse(value).map_or(value, |address| address.uri);
+        push_canonical(&mut canonical, &RemoteTarget::of(uri));
     }
     let (purpose, local_tag): (&[u8], &[u8]) = match kind {
         TokenKind::Request => (b"request", b""),
@@ -149,15 +174,11 @@ fn route_proof<'v>(
 
 /// Appends the parts of a URI that decide where it leads: scheme, user, host, port, transport, maddr, loose routing, `gr`. User agents may reorder or
 /// drop other parameters. Every part has its length in front, so that no two URIs have one form by shifting bytes.
-fn push_canonical(out: &mut Canonical, uri: &[u8]) {
-    let Ok(uri) = Uri::parse(uri) else {
+fn push_canonical(out: &mut Canonical, target: &RemoteTarget<'_>) {
+    let Some(uri) = target.uri.filter(|uri| uri.scheme != Scheme::Other) else {
         push_part(out, b"?");
-        return push_part(out, uri);
+        return push_part(out, target.text);
     };
-    if uri.scheme == Scheme::Other {
-        push_part(out, b"?");
-        return push_part(out, uri.raw);
-    }
     let lr = if uri.is_loose_router() { b"l" } else { b"-" };
     out.extend_from_slice(&[uri.scheme as u8, lr[0]]);
     push_user(out, uri.user.unwrap_or_default());
@@ -221,11 +242,12 @@ impl<'a> CertifiedContact<'a> {
     pub(crate) fn of(key: &Keyed, dialog: &DialogId<'_>, uri: &'a [u8]) -> Option<CertifiedContact<'a>> {
         // Most Request-URIs have none: they are not parsed for it.
         memchr::memmem::find(uri, b";bt=")?;
-        let parsed = Uri::parse(uri).ok()?;
+        let target = RemoteTarget::of(uri);
+        let parsed = target.uri?;
         let certificates = parsed.params.iter().filter(|param| param.name == CERTIFICATE.as_bytes());
         certificates.take(limits::CERTIFICATES).find_map(|param| {
             let (proof, flow) = param.value?.split_at_checked(PROOF)?;
-            let proof = token::parse(proof).filter(|p| *p == target_proof(key, dialog, flow, uri))?;
+            let proof = token::parse(proof).filter(|p| *p == target_proof(key, dialog, flow, &target))?;
             let start = (param.name.as_ptr() as usize).wrapping_sub(uri.as_ptr() as usize);
             // The semicolon before it goes with it.
             let end = start + CERTIFICATE.len() + 1 + PROOF + flow.len();
@@ -316,7 +338,7 @@ mod tests {
     const DIALOG: DialogId<'static> = DialogId { call_id: b"call", remote_tag: b"b", local_tag: b"a" };
 
     fn token(kind: TokenKind, routes: &[&[u8]], target: &[u8]) -> Token {
-        Token::new(&KEY, kind, &DIALOG, b"", routes.iter().copied(), target)
+        Token::new(&KEY, kind, &DIALOG, b"", routes.iter().copied(), &RemoteTarget::of(target))
     }
 
     #[test]
@@ -343,8 +365,8 @@ mod tests {
     #[test]
     fn a_token_fits_its_dialog_its_flow_and_its_routes_only() {
         let routes: &[&[u8]] = &[b"<sip:p1;lr>", b"<sip:p2:5070;lr=on;x=1>"];
-        let made =
-            Token::new(&KEY, TokenKind::Response, &DIALOG, b"0-1-2", routes.iter().copied(), b"sip:b@h");
+        let target = RemoteTarget::of(b"sip:b@h");
+        let made = Token::new(&KEY, TokenKind::Response, &DIALOG, b"0-1-2", routes.iter().copied(), &target);
         let mut uri = b"sip:127.0.0.1:5060;lr".to_vec();
         made.write_params(&mut uri, b"0-1-2");
         let uri = Uri::parse(&uri).unwrap();
@@ -424,7 +446,7 @@ mod tests {
             (b"sip:b@h;bt=notours", b""),
             (b"sip:b@h;ob?X=y", b""),
         ] {
-            let proof = target_proof(&KEY, &DIALOG, flow, contact);
+            let proof = target_proof(&KEY, &DIALOG, flow, &RemoteTarget::of(contact));
             let mut certified = Vec::new();
             write_certified(&mut certified, contact, proof, flow);
             let back = CertifiedContact::of(&KEY, &DIALOG, &certified).unwrap();

@@ -13,7 +13,7 @@ use crate::endpoint::environment::call_stamp::call_of_dead;
 use crate::endpoint::environment::{Environment, Keys};
 use crate::endpoint::{CallEvent, CallEventKind, Caller, EndpointEffect};
 use crate::proxy::FinalResponse;
-use crate::wire::{Message, Method};
+use crate::wire::{Message, Method, lossy};
 
 impl Keys {
     /// A call of this caller.
@@ -141,11 +141,10 @@ pub(crate) fn refused(
     callee: Option<Aor>,
     (status, reason): (u16, &str),
 ) -> CallEventKind {
-    let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into();
     CallEventKind::Refused {
-        call_id: text(request.call_id()),
-        from: text(request.from().map(|address| address.uri)),
-        to: text(Some(request.uri())),
+        call_id: lossy(request.call_id()),
+        from: lossy(request.from().map(|address| address.uri)),
+        to: lossy(Some(request.uri())),
         caller,
         callee,
         status,
@@ -156,13 +155,12 @@ pub(crate) fn refused(
 /// The call that a BYE ends, when the ledger that has it died with its node.
 fn taken_over(env: &Environment, request: &Message, from_caller: bool) -> Option<CallEventKind> {
     let stamp = call_of_dead(env, request, from_caller)?;
-    let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into();
     let [from, to] = [request.from(), request.to()].map(|address| address.map(|address| address.uri));
     let (caller, callee) = if from_caller { (from, to) } else { (to, from) };
     Some(CallEventKind::TakenOver {
-        call_id: text(request.call_id()),
-        from: text(caller),
-        to: text(callee),
+        call_id: lossy(request.call_id()),
+        from: lossy(caller),
+        to: lossy(callee),
         start: stamp.start,
         answer: stamp.answer.unwrap_or(stamp.start),
     })

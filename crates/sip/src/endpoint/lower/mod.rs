@@ -154,7 +154,7 @@ impl LowerView<'_> {
         self.arm_context(context, self.now + limits::CONTEXT_PATIENCE);
         if let Some(transaction) = self.transactions.table.get_mut(server) {
             transaction.user = TransactionUser::Context(context);
-            transaction.credit = credit;
+            transaction.credit = credit.map(Box::new);
         }
         self.perform(server, TransactionOutput::default());
         context

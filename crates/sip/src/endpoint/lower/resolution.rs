@@ -140,6 +140,9 @@ impl LowerView<'_> {
         wait: impl FnOnce(&mut Resolutions, u64),
     ) -> Option<ResolveResult> {
         let resolutions = &mut *self.resolutions;
+        if let Some(result) = resolutions.resolver.resolve_address(self.now, next) {
+            return Some(result);
+        }
         resolutions.next += 1;
         let id = resolutions.next;
         let random = self.env.keys.branch.hash(&id.to_be_bytes());

@@ -86,15 +86,13 @@ impl Transactions {
     pub(crate) fn send_cancel(&mut self, now: Instant, client: Key, out: &mut EndpointOutbox) {
         let Some(transaction) = self.table.get(client) else { return };
         let TransactionMachine::ClientInvite(machine) = &transaction.machine else { return };
-        let Some(invite) = machine.request().and_then(|bytes| Message::parse(bytes.clone()).ok()) else {
-            return;
-        };
+        let Some(invite) = machine.request().and_then(parse_copy) else { return };
         // RFC 3261 §9.1: its branch is the INVITE's.
         let Some(branch) = wire::top_branch(&invite) else { return };
         let to = invite.header(Header::To).unwrap_or_default();
         let bytes = RequestBuilder::from_invite("CANCEL", &invite, to);
         let cancel = self.ready(bytes, branch, Method::Cancel.as_str().as_bytes());
-        let target = transaction.target.clone();
+        let target = transaction.target();
         self.start_client(now, cancel, target, TransactionUser::None, out);
     }
 
@@ -121,11 +119,11 @@ impl Transactions {
         response: bytes::Bytes,
         out: &mut EndpointOutbox,
     ) {
-        let Some(transaction) = self.table.get_mut(server) else { return };
+        let Some(transaction) = self.table.get(server) else { return };
         let is_invite = matches!(transaction.machine, TransactionMachine::ServerInvite(_));
-        if is_invite && (101..300).contains(&status) && transaction.target.transport == Transport::Udp {
-            let address = transaction.target.remote;
-            self.note_shown(now, &response, address);
+        let target = transaction.target();
+        if is_invite && (101..300).contains(&status) && target.transport == Transport::Udp {
+            self.note_shown(now, &response, target.remote);
         }
         let turn = self.respond_by(now, server, status, response);
         self.perform(server, turn, out);
@@ -165,7 +163,7 @@ impl Transactions {
             && self.is_covered(key, &bytes)
             && let Some(transaction) = self.table.get(key)
         {
-            let target = transaction.target.clone();
+            let target = transaction.target();
             self.transmit(target, bytes, Some(TransmitId(key.to_u64())), out);
         }
         if let Some(deadline) = self.table.settle(key) {
@@ -206,9 +204,8 @@ impl Transactions {
             return;
         }
         let Some(transaction) = self.table.get(key) else { return };
-        let request = transaction.machine.request().and_then(|bytes| Message::parse(bytes.clone()).ok());
-        if let Some(request) = request {
-            let target = &transaction.target;
+        if let Some(request) = transaction.machine.request().and_then(parse_copy) {
+            let target = transaction.target();
             let ends = (target.local.unwrap_or(target.remote), target.remote);
             self.trace_as(Traced::Refused(target.transport), &request, ends, out);
         }
@@ -232,6 +229,11 @@ impl Transactions {
             }
         }
     }
+}
+
+/// The message that a transaction keeps.
+fn parse_copy(bytes: &[u8]) -> Option<Message> {
+    Message::parse(Bytes::copy_from_slice(bytes)).ok()
 }
 
 /// Where responses to a request go: RFC 3261 §18.2.2, RFC 3581 §4.

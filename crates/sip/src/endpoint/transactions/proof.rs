@@ -7,6 +7,7 @@
 //! is a value that the source can only know by having received it: a nonce bound to its address, or the To
 //! tag of a response. On TCP, TLS and WebSocket the handshake is the proof.
 
+use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 
 use stdx::Instant;
@@ -23,6 +24,8 @@ use crate::wire::{Message, Via};
 /// The proofs of UDP sources, in bounded memory.
 pub(crate) struct SourceProofs {
     keyed: Keyed,
+    /// The address that was hashed last, and its hash: the source of a request is looked up several times.
+    last_hash: Cell<Option<(SocketAddr, u64)>>,
     /// Hashes of addresses that answers reached, and when that was last seen.
     proved: Cache<u64, Instant, HashedKeys>,
     /// Networks with at least one such address.
@@ -95,6 +98,7 @@ impl SourceProofs {
     pub(crate) fn new(keyed: Keyed, new_requests: Rate) -> Self {
         SourceProofs {
             keyed,
+            last_hash: Cell::new(None),
             proved: Cache::of_hashes(limits::PROVED_SOURCES),
             networks: Cache::new(limits::PROVED_SOURCES),
             shown: Cache::of_hashes(limits::SHOWN_TAGS),
@@ -144,10 +148,15 @@ impl SourceProofs {
     }
 
     fn hash_of(&self, address: SocketAddr) -> u64 {
+        if let Some((_, hash)) = self.last_hash.get().filter(|(last, _)| *last == address) {
+            return hash;
+        }
         let mut bytes = [0; 18];
         bytes[..16].copy_from_slice(&address_bytes(address.ip()));
         bytes[16..].copy_from_slice(&address.port().to_be_bytes());
-        self.keyed.hash(&bytes)
+        let hash = self.keyed.hash(&bytes);
+        self.last_hash.set(Some((address, hash)));
+        hash
     }
 
     /// One more request of an unproved source: whether it is looked at.
@@ -254,18 +263,17 @@ impl Transactions {
     /// True if the source of a request has proved itself by now.
     pub(crate) fn is_transaction_proved(&self, key: stdx::slab::Key) -> bool {
         self.table.get(key).is_some_and(|transaction| {
-            transaction.credit.is_none() || self.proofs.is_proved_since(transaction.target.remote)
+            transaction.credit.is_none() || self.proofs.is_proved_since(transaction.target().remote)
         })
     }
 
     /// True if these bytes may go to the peer of a transaction.
     pub(crate) fn is_covered(&mut self, key: stdx::slab::Key, response: &[u8]) -> bool {
         let Some(transaction) = self.table.get_mut(key) else { return false };
-        let Some(credit) = &mut transaction.credit else { return true };
-        if self.proofs.is_proved_since(transaction.target.remote) {
+        if transaction.credit.is_some() && self.proofs.is_proved_since(transaction.target().remote) {
             transaction.credit = None;
-            return true;
         }
+        let Some(credit) = &mut transaction.credit else { return true };
         let is_covered = credit.spend(response);
         self.proofs.withheld += u64::from(!is_covered);
         is_covered

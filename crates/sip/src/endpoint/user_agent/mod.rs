@@ -359,7 +359,7 @@ impl UserAgent {
             if response.status() == 503 && !own.hops.is_empty() {
                 // RFC 3263 §4.3.
                 if let Some((addr, transport)) =
-                    lower.transactions.table.get(client).map(|tx| tx.target.hop())
+                    lower.transactions.table.get(client).map(|tx| tx.target().hop())
                 {
                     lower.resolutions.penalise(lower.now, addr, transport);
                 }
@@ -369,7 +369,7 @@ impl UserAgent {
                 self.own.remove(&id);
             }
         }
-        if let Some(peer) = lower.transactions.table.get(client).map(|tx| tx.target.remote.ip()) {
+        if let Some(peer) = lower.transactions.table.get(client).map(|tx| tx.target().remote.ip()) {
             self.sessions.note_peer(RequestId(id), peer);
         }
         self.with_sessions(lower, |sessions, now, effects| {
