@@ -94,18 +94,6 @@ pub(super) const FEATURE: Feature = Feature {
     handles: &[],
 };
 
-/// The accounts that may create a room by entering it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RoomCreation {
-    /// Users of other servers too.
-    Anybody,
-    /// Users of this server.
-    #[default]
-    LocalUsers,
-    /// No user.
-    Nobody,
-}
-
 /// Addresses get another host if this one dies: temporary rooms are stored while they have occupants.
 pub(super) fn share_rooms(host: &mut Host) {
     host.rooms.set_shared();
