@@ -1,4 +1,4 @@
-//! The scenario of the benches for calls between accounts (`bench/farm/scenarios/account-call.xml`) at a server that is slow.
+//! The scenarios of plans and benches for calls between accounts, at a server that is slow.
 
 use super::world::Endpoint;
 use crate::options::Options;
@@ -9,10 +9,14 @@ use crate::stats::Count;
 
 const ID: &str = "1@host";
 
+/// Answers a second challenge, too.
+const OF_FARMS: &str = "bench/farm/scenarios/account-call.xml";
+const SCENARIOS: [&str; 3] = [OF_FARMS, "bench/scenarios/call.xml", "crates/lab/plans/call.xml"];
+
 /// The scenario, with the fields of one line of an injection file.
-fn account_call() -> Scenario {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/farm/scenarios/account-call.xml");
-    let text = std::fs::read_to_string(path).unwrap();
+fn scenario(file: &str) -> Scenario {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let text = std::fs::read_to_string(format!("{folder}/{file}")).unwrap();
     let fields = [
         ("[field0]", "alice"),
         ("[field1]", "example.test"),
@@ -43,8 +47,8 @@ fn challenge(request: &str, nonce: &str) -> String {
 }
 
 /// The call until its first challenge was answered: the first INVITE and the second.
-fn challenged() -> (Endpoint, String, String) {
-    let mut end = Endpoint::new(account_call(), Options::default());
+fn challenged(file: &str) -> (Endpoint, String, String) {
+    let mut end = Endpoint::new(scenario(file), Options::default());
     end.start(ID);
     let first = end.sent[0].clone();
     end.deliver(challenge(&first, "1").as_bytes());
@@ -68,19 +72,33 @@ fn expect_success(mut end: Endpoint, invite: &str) {
 /// response, and acknowledges the second one.
 #[test]
 fn an_invite_that_is_challenged_twice_is_placed_once() {
-    let (mut end, first, second) = challenged();
-    end.deliver(challenge(&first, "2").as_bytes());
-    assert_eq!(end.said(), ["ACK"]);
-    end.deliver(respond(&second, "180 Ringing", "").as_bytes());
-    end.deliver(challenge(&first, "3").as_bytes());
-    assert_eq!(end.said(), ["ACK"]);
-    expect_success(end, &second);
+    for file in SCENARIOS {
+        let (mut end, first, second) = challenged(file);
+        end.deliver(challenge(&first, "2").as_bytes());
+        assert_eq!(end.said(), ["ACK"], "{file}");
+        end.deliver(respond(&second, "180 Ringing", "").as_bytes());
+        end.deliver(challenge(&first, "3").as_bytes());
+        assert_eq!(end.said(), ["ACK"], "{file}");
+        expect_success(end, &second);
+    }
+}
+
+/// An INVITE without a challenge, as of a server that knows its callers.
+#[test]
+fn an_invite_that_is_not_challenged_is_placed() {
+    for file in &SCENARIOS[1..] {
+        let mut end = Endpoint::new(scenario(file), Options::default());
+        end.start(ID);
+        let first = end.sent[0].clone();
+        assert_eq!(end.said(), ["INVITE"]);
+        expect_success(end, &first);
+    }
 }
 
 /// RFC 7616 §3.3: the nonce is older than the node.
 #[test]
 fn an_invite_with_a_stale_nonce_is_challenged_again() {
-    let (mut end, first, second) = challenged();
+    let (mut end, first, second) = challenged(OF_FARMS);
     end.deliver(challenge(&second, "2").as_bytes());
     let third = end.sent[1].clone();
     assert!(third.contains("nonce=\"2\""), "{third}");
