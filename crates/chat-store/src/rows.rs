@@ -28,7 +28,7 @@ pub fn without_user(config: &str, user: &str) -> Option<String> {
 /// not the same as a missing row.
 pub fn element(text: &str) -> Option<Element> {
     let read = parse_stored(text.as_bytes());
-    read.inspect_err(|error| tracing::warn!(%error, "an element in the record cannot be read")).ok()
+    read.inspect_err(|error| tracing::warn!(%error, "an element in the database cannot be read")).ok()
 }
 
 fn name(bare: &Bare) -> Box<str> {

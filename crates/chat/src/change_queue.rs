@@ -98,7 +98,7 @@ pub(super) fn not_written(error: StoreFailure) -> StanzaError {
             StanzaError::new(Condition::ResourceConstraint, "too large to be stored, or one too many")
         }
         StoreFailure::NotFound => {
-            StanzaError::new(Condition::InternalServerError, "the account is not in the record any more")
+            StanzaError::new(Condition::InternalServerError, "the account is not in the database any more")
         }
     }
 }

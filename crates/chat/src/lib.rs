@@ -109,7 +109,7 @@ use stdx::rng::Rng;
 use stdx::slab::Key;
 use xmpp::{Bare, Element, ShardAddress};
 
-pub use self::muc::{RoomCreation, stored_room};
+pub use self::muc::stored_room;
 pub use account_memory::AccountMemory;
 pub use ack::{MessageNumber, report_of_refused};
 pub use announce::{AnnouncedSession, FollowedSession};
@@ -139,8 +139,6 @@ pub struct HostSettings {
     pub resume_for: std::time::Duration,
     /// Contact addresses of the operator by kind (XEP-0157): `abuse-addresses`, `mailto:…`.
     pub contacts: Vec<(Box<str>, Box<str>)>,
-    /// The accounts that may create rooms.
-    pub room_creation: RoomCreation,
     /// `None`: there are no uploads (XEP-0363).
     pub uploads: Option<upload::UploadSettings>,
     /// STUN and TURN servers for clients (XEP-0215).

@@ -137,5 +137,5 @@ fn absolute(file: &Path) -> String {
 /// For an answer of another kind than was asked for.
 pub(super) fn unexpected(listing: &Listing) -> CliError {
     let text: String = format!("{listing:?}").chars().take(200).collect();
-    CliError::Other(format!("defect in belfry: the record answered {text}"))
+    CliError::Other(format!("defect in belfry: the database answered {text}"))
 }

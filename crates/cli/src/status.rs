@@ -213,11 +213,11 @@ fn print_trouble(status: &Status, out: &mut impl Write) -> io::Result<()> {
     match &store.last_failure {
         Some(failure) => writeln!(
             out,
-            "record         {waiting}, {} failures, the last: {}",
+            "database       {waiting}, {} failures, the last: {}",
             grouped(store.failures),
             printable(failure)
         )?,
-        None => writeln!(out, "record         {waiting}")?,
+        None => writeln!(out, "database       {waiting}")?,
     }
     // Always shown, for a zero is good news; the four below only when there are any.
     let drops = status.sum(|shard| shard.kernel_drops);

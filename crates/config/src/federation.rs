@@ -251,10 +251,26 @@ mod tests {
     }
 
     #[test]
-    fn it_is_off_unless_somebody_listens() {
+    fn it_is_off_without_an_address_to_listen_at() {
         let off = read("[xmpp]\nlisten = [\"tcp:127.0.0.1:5222\"]\n").unwrap();
         assert!(!off.is_on() && off.require_tls && !off.require_certificate);
-        assert!(read("[xmpp.federation]\nlisten = [\"tls:127.0.0.1:5270\"]\n").unwrap().is_on());
+        let federation = "[xmpp.federation]\nlisten = [\"tls:127.0.0.1:5270\"]\n";
+        for chat in [
+            "[xmpp]\nlisten = [\"tcp:127.0.0.1:5222\"]\n",
+            "[xmpp.components]\nlisten = [\"tcp:127.0.0.1:5275\"]\n",
+        ] {
+            assert!(read(&format!("{chat}{federation}")).unwrap().is_on(), "{chat}");
+        }
+    }
+
+    /// Stanzas of other servers would have no address here.
+    #[test]
+    fn it_needs_an_address_for_clients_or_components() {
+        let federation = "[xmpp.federation]\nlisten = [\"tls:127.0.0.1:5270\"]\n";
+        for text in [federation.to_owned(), format!("[xmpp]\nrequire_tls = false\n{federation}")] {
+            let error = read(&text).unwrap_err();
+            assert!(error.contains("[xmpp.federation] listens for other servers"), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -203,7 +203,7 @@ impl Config {
         self.farm.name.is_some() && roles.is_edge && !roles.is_router && self.store.url.is_none()
     }
 
-    /// Whether accounts of the REST interface exist and are asked for.
+    /// True if accounts of the REST interface exist and are asked for.
     pub fn has_rest(&self) -> bool {
         self.voice.is_on() || self.rest.listen.is_some()
     }
@@ -375,6 +375,7 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
     // The order of the fields is the order of calls, and so that of the sections on the page. `xmpp.…` stand
     // before `xmpp`: `Reader::section` takes an inner section out of the outer table, and what is left there is
     // an unknown key.
+    let is_federated;
     let mut config = Config {
         file: None,
         server,
@@ -395,8 +396,12 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         uploads: Uploads::read(&mut reader),
         access: Access::read(&mut reader),
         registration: Registration::read(&mut reader),
-        federation: Federation::read(&mut reader),
-        xmpp: Xmpp::read(&mut reader),
+        federation: {
+            let federation = Federation::read(&mut reader);
+            is_federated = federation.is_on();
+            federation
+        },
+        xmpp: Xmpp::read(&mut reader, is_federated),
         farm: Farm::read(&mut reader, has_store),
         acme: Acme::default(),
         process: None,

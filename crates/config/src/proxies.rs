@@ -13,7 +13,7 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> Proxies {
     let proxies = section.list(
         "websocket_proxies",
         Vec::new(),
-        "Reverse proxies before the `ws:` and `wss:` addresses. The client of a connection that one of them passes on is the one that the proxy names in the header of `websocket_forwarded_header`, to limits per source, `trusted` and routes; their own connections are not counted per source. Nobody is believed when empty.",
+        "Reverse proxies before the `ws:` and `wss:` addresses. The client of a connection that one of them passes on is the one that the proxy names in the header of `websocket_forwarded_header`, to limits per source, `trusted` and routes; their own connections are not counted per source. No proxy is believed when empty.",
     );
     let header = section.key(
         "websocket_forwarded_header",

@@ -73,7 +73,7 @@ impl Registration {
             open: section.key(
                 "open",
                 false,
-                "Whether anybody may make an account from a chat client. What is made so is an account for phones too.",
+                "Whether strangers may make accounts from chat clients. Such an account is one for phones, too.",
             ),
             invitations,
             invitation_for: section.key_in(
@@ -96,7 +96,7 @@ impl Registration {
             reserved: section.list(
                 "reserved",
                 RESERVED.map(Box::from).to_vec(),
-                "Names that nobody may take; the operator can, with `belfry account add`.",
+                "Names that are reserved; the operator can take them, with `belfry account add`.",
             ),
             min_password: section.key_in(
                 "min_password",

@@ -53,7 +53,7 @@ impl Server {
             "shards",
             0,
             0..=256,
-            "Threads that carry calls. 0: half as many as there are cores, at least one; the kernel's network work, the record and TLS handshakes need the others.",
+            "Threads that carry calls. 0: half as many as there are cores, at least one; the kernel's network work, the database and TLS handshakes need the others.",
         );
         section.finish();
         // Counted when the file is read, so the page and `check-config` do not depend on the machine: they show
@@ -117,7 +117,7 @@ pub struct Sip {
 }
 
 impl Sip {
-    /// Whether a listener needs a certificate.
+    /// True if a listener needs a certificate.
     pub fn uses_tls(&self) -> bool {
         self.listen.iter().any(|listener| matches!(listener.transport, Transport::Tls | Transport::Wss))
     }
@@ -440,12 +440,12 @@ impl Http {
         let listen = section.key(
             "listen",
             SocketAddr::from(([127, 0, 0, 1], 9090)),
-            "Where `/metrics` (Prometheus) and `/health` are. They ask nobody for a password: leave it on loopback.",
+            "Where `/metrics` (Prometheus) and `/health` are. They ask for no password: leave it on loopback.",
         );
         let trusted_proxies = section.list(
             "trusted_proxies",
             Vec::new(),
-            "Reverse proxies before this address and that of `[rest]`. The client of a request that one of them passes on is the one that the proxy names in the header of `forwarded_header`, to limits per source. Nobody is believed when empty.",
+            "Reverse proxies before this address and that of `[rest]`. The client of a request that one of them passes on is the one that the proxy names in the header of `forwarded_header`, to limits per source. No proxy is believed when empty.",
         );
         let forwarded = section.key(
             "forwarded_header",

@@ -69,7 +69,7 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> Trust {
     let entries = section.list(
         "trusted",
         Vec::new(),
-        "Carriers and proxies of the trust domain (RFC 3325): their P-Asserted-Identity, Diversion and the like are kept, ours are told them, and what they register (Path, Contact) is taken as it is. From anybody else such headers are removed. An address counts over UDP, too, where it can be forged: name only what your network protects. A route can be trusted by itself: `belfry route add --trusted`.",
+        "Carriers and proxies of the trust domain (RFC 3325): their P-Asserted-Identity, Diversion and the like are kept, ours are told them, and what they register (Path, Contact) is taken as it is. From all others such headers are removed. An address counts over UDP, too, where it can be forged: name only what your network protects. A route can be trusted by itself: `belfry route add --trusted`.",
     );
     let mut trust = Trust {
         contacts: section.list(

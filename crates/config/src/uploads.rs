@@ -69,7 +69,7 @@ impl Web {
         let trusted_proxies = section.list(
             "trusted_proxies",
             Vec::new(),
-            "Reverse proxies before the `ws:` and `wss:` addresses. Of what they pass on the client is who they say in `X-Forwarded-For`, to limits per source, registration and lists of sessions; their own connections are not counted per source. Nobody is believed when empty.",
+            "Reverse proxies before the `ws:` and `wss:` addresses. Of what they pass on the client is who they say in `X-Forwarded-For`, to limits per source, registration and lists of sessions; their own connections are not counted per source. No proxy is believed when empty.",
         );
         section.finish();
         Web { public_url, app, sip_url, trusted_proxies }
@@ -91,7 +91,7 @@ impl Uploads {
             "total",
             20 << 30,
             1 << 50,
-            "What all files may take. Beyond, nobody gets a place for another until old ones are removed.",
+            "What all files may take. Beyond, uploads are refused until old files are removed.",
         );
         let uploads = Uploads {
             enabled: section.key(

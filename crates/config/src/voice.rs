@@ -169,7 +169,7 @@ impl Voice {
             recogniser: section.list(
                 "recogniser",
                 Vec::new(),
-                "Program that understands speech, and its arguments, in which `{language}` and `{hints}` are replaced: samples in (16 bits, 8 kHz), lines of text or JSON out. Or one URL, to which WAV is posted. Nobody listens when empty.",
+                "Program that understands speech, and its arguments, in which `{language}` and `{hints}` are replaced: samples in (16 bits, 8 kHz), lines of text or JSON out. Or one URL, to which WAV is posted. Speech is not recognised when empty.",
             ),
             recordings: section.optional(
                 "recordings",

@@ -84,7 +84,8 @@ impl Xmpp {
         !self.listen.is_empty() || !self.components.listen.is_empty()
     }
 
-    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+    /// `is_federated`: `[xmpp.federation]` listens for other servers.
+    pub(super) fn read(reader: &mut Reader<'_>, is_federated: bool) -> Self {
         // `[xmpp.contacts]` is a section of its own, which is taken out before the one around it.
         let contacts = read_contacts(reader);
         let mut section = reader.section("xmpp");
@@ -97,12 +98,12 @@ impl Xmpp {
             require_tls: section.key(
                 "require_tls",
                 true,
-                "Whether nobody signs in without TLS. Off only on loopback, or behind something that does TLS.",
+                "Whether clients sign in over TLS only. Off only on loopback, or behind something that does TLS.",
             ),
             anonymous: section.key(
                 "anonymous",
                 false,
-                "Whether anybody may sign in without an account, as somebody for as long as the connection lasts.",
+                "Whether clients may sign in without an account, under an address that lasts as long as the connection.",
             ),
             rooms,
             pubsub,
@@ -136,13 +137,21 @@ impl Xmpp {
             components: Components::read(&mut section),
             listen,
         };
-        xmpp.check(&mut section);
+        xmpp.check(&mut section, is_federated);
         section.finish();
         xmpp
     }
 
     /// Rooms and nodes have a domain each, so their names must differ.
-    fn check(&self, section: &mut Section<'_, '_>) {
+    fn check(&self, section: &mut Section<'_, '_>, is_federated: bool) {
+        if is_federated && !self.is_on() {
+            let what = "[xmpp.federation] listens for other servers, and `listen` is empty: no client or component has an address here";
+            section.mistake(
+                "listen",
+                what,
+                "an address for clients, as [\"tcp:0.0.0.0:5222\"], or `listen` in [xmpp.components]",
+            );
+        }
         // XMPP is a stream (RFC 6120 §3); over UDP there is none.
         let is_known = |listener: &Listener| listener.transport != Transport::Udp;
         if let Some(listener) = self.listen.iter().find(|listener| !is_known(listener)) {
@@ -197,7 +206,7 @@ fn read_rosters(section: &mut Section<'_, '_>) -> RosterMemory {
         "rosters",
         Size(chat::limits::ROSTERS),
         Size(1 << 20)..=Size(1 << 40),
-        "Memory of one shard for the contacts of users who are signed in, some 200 bytes each. Beyond it, those that were not needed lately are read again from the record when they are.",
+        "Memory of one shard for the contacts of users who are signed in, some 200 bytes each. Beyond it, those that were not needed lately are read again from the database when they are.",
     );
     RosterMemory(size.0)
 }
@@ -207,7 +216,7 @@ fn read_archive(section: &mut Section<'_, '_>) -> (ArchiveDefault, Duration) {
     let archive = section.key(
         "archive",
         ArchiveDefault::Always,
-        "Whose messages the archives keep, of accounts that never said what they prefer (XEP-0441): everybody's (`always`), those of contacts (`roster`), or nobody's (`never`).",
+        "Whose messages the archives keep, of accounts that never said what they prefer (XEP-0441): all (`always`), those of contacts (`roster`), or none (`never`).",
     );
     let keep = section.key_in(
         "archive_keep",
@@ -228,7 +237,7 @@ fn read_services(section: &mut Section<'_, '_>) -> (Box<str>, Box<str>) {
     let pubsub = section.key(
         "pubsub",
         "pubsub".into(),
-        "Nodes of XEP-0060 that are nobody's own are at this name before the domain: `pubsub.example.net`.",
+        "Nodes of XEP-0060 that belong to no account are at this name before the domain: `pubsub.example.net`.",
     );
     (rooms, pubsub)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Bytes of one request on the control socket: the largest is a route of 64 targets of 1 KiB. More: refused
+/// Bytes of one request on the control socket: the largest is a route of 32 targets of 1 KiB and as many names of certificates. More: refused
 /// and closed.
 pub const CONTROL_REQUEST: usize = 128 * 1024;
 

@@ -255,7 +255,7 @@ impl TryFrom<Loaded> for Listing {
             | Loaded::Rest(_)
             | Loaded::Xmpp(_)
             | Loaded::Access(_) => {
-                return Err(StoreError::Internal { detail: "an answer nobody asked for".into() });
+                return Err(StoreError::Internal { detail: "an answer to no question".into() });
             }
         })
     }

@@ -41,7 +41,7 @@ pub struct RecordedCall {
 pub struct RecordedMessage {
     /// The time of its capture since 1970.
     pub at: Duration,
-    /// Whether the sender of the first request sent it.
+    /// True if the sender of the first request sent it.
     pub is_from_caller: bool,
     /// The message.
     pub message: SipMessage,
@@ -115,7 +115,7 @@ fn call(captured: &[&CapturedMessage]) -> Option<RecordedCall> {
     Some(call)
 }
 
-/// Whether a message goes from caller to callee (`true`), back, or between others. Ports may change within a call (TCP, a Contact with
+/// The direction of a message: `true` from caller to callee, `false` back, `None` between others. Ports may change within a call (TCP, a Contact with
 /// another port), so they count only where both ends have one address.
 fn direction(call: &RecordedCall, captured: &CapturedMessage) -> Option<bool> {
     let (source, destination) = (captured.source, captured.destination);

@@ -132,7 +132,7 @@ fn is_rtp(payload: &[u8]) -> bool {
     payload.len() >= 12 && payload[0] >> 6 == 2 && !(192..=223).contains(&payload[1])
 }
 
-/// Whether the body is SDP alone. In a body of several parts SDP is neither read nor rewritten.
+/// True if the body is SDP alone. In a body of several parts SDP is neither read nor rewritten.
 pub(crate) fn is_sdp(message: &SipMessage) -> bool {
     message
         .header("Content-Type")

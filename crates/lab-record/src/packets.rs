@@ -37,8 +37,9 @@ pub(crate) struct TransportPacket<'a> {
     pub(crate) payload: Payload<'a>,
 }
 
-/// Source, destination, identification, protocol.
-type FragmentKey = (IpAddr, IpAddr, u32, u8);
+/// Source, destination, identification, and for IPv4 the protocol (RFC 791 §3.2). The first three alone name an IPv6 datagram: the Next Header of a later
+/// fragment is not looked at (RFC 8200 §4.5).
+type FragmentKey = (IpAddr, IpAddr, u32, Option<u8>);
 
 /// The parts of one datagram that have come.
 #[derive(Debug, Default)]
@@ -49,6 +50,8 @@ struct FragmentedDatagram {
     pieces: BTreeMap<usize, Vec<u8>>,
     /// The length of the whole, from the last fragment.
     length: Option<usize>,
+    /// The protocol that the first fragment names.
+    protocol: Option<u8>,
 }
 
 /// Reads packets and keeps fragments until their datagram is whole.
@@ -64,6 +67,7 @@ pub(crate) struct PacketReader {
 /// One fragment, or a whole packet.
 struct Fragment<'a> {
     key: FragmentKey,
+    protocol: u8,
     offset: usize,
     has_more: bool,
     data: &'a [u8],
@@ -79,17 +83,18 @@ impl PacketReader {
         };
         let Some(fragment) = fragment else { return };
         if fragment.offset == 0 && !fragment.has_more {
-            if let Some(packet) = transport(&fragment.key, fragment.data) {
+            if let Some(packet) = transport(&fragment.key, fragment.protocol, fragment.data) {
                 each(packet);
             }
-        } else if let Some(whole) = self.assemble(&fragment)
-            && let Some(packet) = transport(&fragment.key, &whole)
+        } else if let Some((protocol, whole)) = self.assemble(&fragment)
+            && let Some(packet) = transport(&fragment.key, protocol, &whole)
         {
             each(packet);
         }
     }
 
-    fn assemble(&mut self, fragment: &Fragment<'_>) -> Option<Vec<u8>> {
+    /// The protocol and the bytes of the datagram that this fragment completes.
+    fn assemble(&mut self, fragment: &Fragment<'_>) -> Option<(u8, Vec<u8>)> {
         if !self.fragmented.contains_key(&fragment.key) {
             if self.order.len() >= MAX_FRAGMENTED
                 && let Some(oldest) = self.order.pop_front()
@@ -105,6 +110,9 @@ impl PacketReader {
         {
             datagram.insert(fragment.offset, fragment.data);
         }
+        if fragment.offset == 0 {
+            datagram.protocol.get_or_insert(fragment.protocol);
+        }
         if !fragment.has_more {
             datagram.length = Some(fragment.offset + fragment.data.len());
         }
@@ -112,7 +120,9 @@ impl PacketReader {
             return None;
         }
         self.order.retain(|key| *key != fragment.key);
-        self.fragmented.remove(&fragment.key).map(|datagram| datagram.begin)
+        let datagram = self.fragmented.remove(&fragment.key)?;
+        // A datagram that is whole has its first fragment.
+        Some((datagram.protocol?, datagram.begin))
     }
 
     /// The number of datagrams of which a part is missing, at the end of the capture.
@@ -156,8 +166,10 @@ fn ipv4(packet: &[u8]) -> Option<Fragment<'_>> {
     // A sender that leaves the length to its network card writes 0.
     let end = if total == 0 { packet.len() } else { total };
     let data = packet.get(header.max(20)..end)?;
+    let protocol = *packet.get(9)?;
     Some(Fragment {
-        key: (address(12)?, address(16)?, u32::from(be16(packet, 4)?), *packet.get(9)?),
+        key: (address(12)?, address(16)?, u32::from(be16(packet, 4)?), Some(protocol)),
+        protocol,
         offset: usize::from(field & 0x1fff) * 8,
         has_more: field & 0x2000 != 0,
         data,
@@ -191,13 +203,14 @@ fn ipv6(packet: &[u8]) -> Option<Fragment<'_>> {
             break;
         }
     }
-    Some(Fragment { key: (address(8)?, address(24)?, identification, next), offset, has_more, data: rest })
+    let key = (address(8)?, address(24)?, identification, None);
+    Some(Fragment { key, protocol: next, offset, has_more, data: rest })
 }
 
-fn transport<'a>(key: &FragmentKey, data: &'a [u8]) -> Option<TransportPacket<'a>> {
+fn transport<'a>(key: &FragmentKey, protocol: u8, data: &'a [u8]) -> Option<TransportPacket<'a>> {
     let (source, destination) =
         (SocketAddr::new(key.0, be16(data, 0)?), SocketAddr::new(key.1, be16(data, 2)?));
-    let payload = match key.3 {
+    let payload = match protocol {
         UDP => {
             let length = usize::from(be16(data, 4)?);
             Payload::Udp(data.get(8..if length == 0 { data.len() } else { length })?)
@@ -281,6 +294,11 @@ mod tests {
         assert!(reader.fragmented.is_empty() && reader.order.is_empty());
         let six = [v6_fragment(&whole[64..], 64, false), v6_fragment(&whole[..64], 0, true)];
         assert_eq!(payloads(&mut reader, &six), [vec![7; 100]]);
+        // RFC 8200 §4.5: the Next Header of a later fragment may differ.
+        let mut other = v6_fragment(&whole[64..], 64, false);
+        other[40] = IPV6_OPTIONS[0];
+        assert_eq!(payloads(&mut reader, &[six[1].clone(), other]), [vec![7; 100]]);
+        assert!(reader.fragmented.is_empty() && reader.order.is_empty());
     }
 
     #[test]

@@ -104,14 +104,18 @@ struct Interface {
     link_type: u32,
     /// `if_tsresol`: decimal places, or binary ones with the highest bit set.
     resolution: u8,
+    /// `if_tsoffset`: seconds to add to each time.
+    offset: i64,
 }
 
 impl Interface {
-    /// A timestamp of this interface since 1970. A resolution beyond the range gives 0, not an error.
+    /// A timestamp of this interface since 1970. One that its resolution or offset puts beyond the range is the nearest within it.
     fn time(&self, ticks: u64) -> Duration {
         let base: u128 = if self.resolution & 0x80 == 0 { 10 } else { 2 };
         let unit = base.checked_pow(u32::from(self.resolution & 0x7f)).unwrap_or(u128::MAX);
         let nanos = u128::from(ticks) * 1_000_000_000 / unit;
+        let offset = u128::from(self.offset.unsigned_abs()) * 1_000_000_000;
+        let nanos = if self.offset < 0 { nanos.saturating_sub(offset) } else { nanos + offset };
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 }
@@ -198,12 +202,12 @@ fn simple(
     Ok(())
 }
 
-/// Reads an Interface Description Block and its option `if_tsresol`.
+/// Reads an Interface Description Block and its options `if_tsresol` and `if_tsoffset`.
 fn interface(body: &mut FileReader<'_>) -> Result<Interface, CaptureError> {
     let link_type = u32::from(body.u16("an interface's link type")?);
     body.take(6, "an interface's snap length")?;
-    // Microseconds unless the option says otherwise. An offset of the clock (`if_tsoffset`) is not read.
-    let mut resolution = 6;
+    // Microseconds since 1970 unless the options say otherwise.
+    let (mut resolution, mut offset) = (6, 0);
     while !body.is_at_end() {
         let code = body.u16("an option's code")?;
         let length = usize::from(body.u16("an option's length")?);
@@ -213,10 +217,15 @@ fn interface(body: &mut FileReader<'_>) -> Result<Interface, CaptureError> {
         match (code, value) {
             (0, _) => break,
             (9, [value]) => resolution = *value,
+            (14, value) => {
+                if let Ok(bytes) = value.try_into() {
+                    offset = if body.is_big { i64::from_be_bytes(bytes) } else { i64::from_le_bytes(bytes) };
+                }
+            }
             _ => {}
         }
     }
-    Ok(Interface { link_type, resolution })
+    Ok(Interface { link_type, resolution, offset })
 }
 
 fn is_known(link_type: u32) -> bool {
@@ -332,14 +341,17 @@ mod tests {
         file
     }
 
-    fn next_generation() -> Vec<u8> {
+    fn next_generation(offset: Option<i64>) -> Vec<u8> {
         let block = |kind: u32, body: &[u8]| {
             let total = (12 + body.len() as u32).to_le_bytes();
             [&kind.to_le_bytes()[..], &total, body, &total].concat()
         };
         let section = [&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
         // Raw IP, times in milliseconds.
-        let interface = [&[101, 0, 0, 0, 0, 0, 0, 0][..], &[9, 0, 1, 0, 3, 0, 0, 0]].concat();
+        let mut interface = [&[101, 0, 0, 0, 0, 0, 0, 0][..], &[9, 0, 1, 0, 3, 0, 0, 0]].concat();
+        if let Some(seconds) = offset {
+            interface.extend([&[14, 0, 8, 0][..], &seconds.to_le_bytes()].concat());
+        }
         let packet =
             [&[0, 0, 0, 0, 0, 0, 0, 0][..], &5_250_u32.to_le_bytes(), &[3, 0, 0, 0, 3, 0, 0, 0], b"abc\0"]
                 .concat();
@@ -354,7 +366,11 @@ mod tests {
             (classic_file(true, 0xa1b2_c3d4, 12, raw), 5_250),
             (classic_file(true, 0xa1b2_3c4d, 228, raw), 5_000),
             (classic_file(false, 0xa1b2_c3d4, 0, &[(5, 250_000, b"\x02\0\0\0abc")]), 5_250),
-            (next_generation(), 5_250),
+            (next_generation(None), 5_250),
+            (next_generation(Some(1_000)), 1_005_250),
+            (next_generation(Some(-3)), 2_250),
+            (next_generation(Some(i64::MIN)), 0),
+            (next_generation(Some(i64::MAX)), u128::from(u64::MAX) / 1_000_000),
         ] {
             assert_eq!(read(&file), (vec![(at, b"abc".to_vec())], Ok(())));
         }

@@ -38,6 +38,8 @@ struct TcpStream {
     partial: PartialMessage,
     /// Texts that were no SIP; after too many the connection carries something else.
     faults: usize,
+    /// Bytes behind a gap that may be the rest of a message, and are no fault of the connection if they are no SIP.
+    cut: usize,
 }
 
 /// The reading of a message that has not come whole: no byte of it is looked at with each segment again.
@@ -173,6 +175,7 @@ impl TcpStream {
     fn skip_gap(&mut self) {
         self.buffer.clear();
         self.partial = PartialMessage::default();
+        self.cut = MAX_MESSAGE;
         let next = self.next.unwrap_or_default();
         self.next = self.ahead.iter().map(|(sequence, _)| *sequence).min_by_key(|to| distance(next, *to));
     }
@@ -198,7 +201,8 @@ impl TcpStream {
 
     /// Drops the buffer, which holds no SIP; the next segment may begin a message.
     fn fault(&mut self) {
-        self.faults += 1;
+        self.faults += usize::from(self.cut == 0);
+        self.cut = self.cut.saturating_sub(self.buffer.len());
         self.buffer = Vec::new();
         self.partial = PartialMessage::default();
         if self.faults > MAX_STREAM_FAULTS {
@@ -251,6 +255,22 @@ mod tests {
             (0..=MAX_AHEAD as u32).map(|number| (100 + number * MESSAGE.len() as u32, false, MESSAGE));
         lost.extend(ahead);
         assert_eq!(found(&lost).len(), MAX_AHEAD + 1, "what follows the gap is read");
+    }
+
+    /// The rest of a message behind a gap is no SIP, and says nothing about the connection.
+    #[test]
+    fn messages_behind_many_gaps_are_read() {
+        let (rest, mut next) = (&b"rest of a body\r\n"[..], 1);
+        let mut segments: Vec<(u32, bool, &[u8])> = vec![(0, true, b"")];
+        for _ in 0..3 * MAX_STREAM_FAULTS {
+            next += 1_000;
+            for _ in 0..=MAX_AHEAD {
+                segments.push((next, false, rest));
+                next += rest.len() as u32;
+            }
+        }
+        segments.push((next, false, MESSAGE));
+        assert_eq!(found(&segments), [MESSAGE]);
     }
 
     #[test]

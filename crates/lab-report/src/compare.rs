@@ -16,7 +16,7 @@ const FEWEST: u64 = 100;
 /// Offered rates that differ by more than this share are different loads.
 const SAME_RATE: f64 = 0.02;
 
-/// Whether a larger figure is better.
+/// The direction in which a figure gets better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BetterWhen {
@@ -57,7 +57,7 @@ pub struct ComparedFigure {
     pub after: Option<f64>,
     /// The difference as a share of the first value; `None` when that is 0 or a value is missing.
     pub share: Option<f64>,
-    /// Whether a larger figure is better.
+    /// The direction in which a figure gets better.
     pub better: BetterWhen,
     /// The verdict.
     pub change: Change,

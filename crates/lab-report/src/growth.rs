@@ -201,7 +201,7 @@ impl MemoryGrowth {
         )
     }
 
-    /// Whether it grew or shrank, or why that cannot be said.
+    /// The words for growth or shrinking, or the reason why there is no verdict.
     pub fn finding(&self) -> String {
         if self.is_too_short {
             self.too_short()

@@ -355,7 +355,7 @@ pub struct ThresholdResult {
     pub measured: Option<String>,
     /// False as well where it was not judged.
     pub kept: bool,
-    /// Whether the run allowed a conclusion: a load that is too short says nothing of growth.
+    /// True if the run allowed a conclusion: a load that is too short says nothing of growth.
     #[serde(default = "was_judged")]
     pub judged: bool,
 }

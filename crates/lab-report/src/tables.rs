@@ -35,7 +35,7 @@ pub fn accounts(report: &Report) -> Option<ReportTable> {
         ("lost".to_owned(), chat.lost),
         ("received twice".to_owned(), chat.duplicated),
         ("received out of order".to_owned(), chat.reordered),
-        ("came to somebody else".to_owned(), chat.misdelivered),
+        ("came to another user".to_owned(), chat.misdelivered),
         (format!("presences that were to be seen{share}"), chat.expected),
         ("seen".to_owned(), chat.seen),
         ("not seen".to_owned(), chat.unseen),

@@ -33,7 +33,7 @@ impl ImportFormat {
         })
     }
 
-    /// Whether it is a folder with a file a user.
+    /// True if it is a folder with a file a user.
     pub fn is_folder(self) -> bool {
         self == ImportFormat::Prosody
     }

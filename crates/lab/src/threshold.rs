@@ -117,7 +117,7 @@ pub const FIGURES: &[(&str, &str)] = &[
     ("lost", "messages between users that neither arrived nor were refused"),
     ("duplicated", "messages that arrived twice"),
     ("reordered", "messages that another of the same sender overtook"),
-    ("misdelivered", "messages that came to somebody else"),
+    ("misdelivered", "messages that came to another user"),
     ("unseen", "presences that a contact who was there did not see"),
     ("growth", "of a watched process's memory, an hour: 1%/h, 2MiB/h; missed when it surely grew by more"),
 ];
@@ -138,7 +138,7 @@ impl Threshold {
         Ok(Threshold { text: text.trim().to_owned(), rule })
     }
 
-    /// Whether it needs processes that are watched.
+    /// True if it needs processes that are watched.
     pub fn is_of_growth(&self) -> bool {
         matches!(self.rule, ThresholdRule::Growth(_))
     }

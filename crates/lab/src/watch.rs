@@ -163,7 +163,7 @@ fn reading(proc: &Path, pid: u32, name: Option<&[u8]>) -> Option<ProcessReading>
     Some(ProcessReading { process, micros: stat.ticks * MICROS_A_TICK, resident: resident(&status) })
 }
 
-/// Whether the last part of the first argument is `name`: short names are cut after fifteen bytes.
+/// True if the last part of the first argument is `name`: short names are cut after fifteen bytes.
 fn is_program(folder: &Path, name: &[u8]) -> bool {
     let Ok(line) = std::fs::read(folder.join("cmdline")) else {
         return false;

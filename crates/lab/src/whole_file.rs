@@ -34,7 +34,7 @@ pub(crate) fn write(
     })
 }
 
-/// Whether a file could be made there now, so that a run need not end to find out.
+/// Checks that a file could be made there now, so that a run need not end to find out.
 ///
 /// # Errors
 /// The system's.

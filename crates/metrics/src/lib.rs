@@ -79,7 +79,7 @@ const SHARD: &[ShardMetric] = &[
     }),
     gauge("belfry_voice_asks", "Documents and sounds on their way", |s| s.voice_asks),
     gauge("belfry_voice_rooms", "Conferences, and connections of queues", |s| s.voice_rooms),
-    gauge("belfry_voice_queues", "Queues somebody waits in", |s| s.voice_queues),
+    gauge("belfry_voice_queues", "Queues in which calls wait", |s| s.voice_queues),
     gauge("belfry_voice_members", "Members of conferences and queues", |s| s.voice_members),
     gauge("belfry_voice_seats", "Calls that are, or want to be, in a conference or queue", |s| s.voice_seats),
     gauge(
@@ -109,7 +109,7 @@ const SHARD: &[ShardMetric] = &[
     counter("belfry_calls_started_total", "Calls placed", |s| s.calls_started),
     counter("belfry_calls_answered_total", "Calls answered", |s| s.calls_answered),
     counter("belfry_calls_failed_total", "Calls that ended without an answer", |s| s.calls_failed),
-    counter("belfry_calls_lost_total", "Calls whose end nobody told us", |s| s.calls_lost),
+    counter("belfry_calls_lost_total", "Calls whose end no message has told", |s| s.calls_lost),
     counter(
         "belfry_calls_unrecorded_total",
         "Calls without a record, because there were too many at once",
@@ -165,7 +165,7 @@ const SHARD: &[ShardMetric] = &[
         s.relay_refused
     }),
     counter("belfry_timeouts_total", "Client transactions without an answer", |s| s.timeouts),
-    counter("belfry_messages_kept_total", "Messages kept for somebody who was not there", |s| {
+    counter("belfry_messages_kept_total", "Messages kept for users who were not reachable", |s| {
         s.messages_kept
     }),
     counter("belfry_letters_lost_total", "Messages between shards that found an inbox full", |s| {
@@ -407,7 +407,7 @@ const NODE: &[NodeMetric] = &[
     NodeMetric {
         name: "belfry_store_reads_waiting",
         kind: Kind::Gauge,
-        help: "Questions to the record that wait",
+        help: "Questions to the database that wait",
         read: |status| status.node.store.reads_waiting,
     },
     NodeMetric {

@@ -328,7 +328,7 @@ pub fn want_timestamps(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_int(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
 }
 
-/// Whether so many datagrams of this length may go as one: see [`Sender::send_runs`].
+/// True if so many datagrams of this length may go as one: see [`Sender::send_runs`].
 pub fn fits_run(count: usize, length: usize) -> bool {
     count <= RUN && length > 0 && length <= RUN_DATAGRAM && count * length <= RUN_BYTES
 }

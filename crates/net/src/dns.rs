@@ -19,11 +19,13 @@ use hickory_resolver::proto::op::{Query, ResponseCode};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use hickory_resolver::{Hosts, Resolver, system_conf};
 use sip::dns::{DnsData, DnsFault, DnsQuery, DnsRecord};
+use stdx::Instant;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use super::flow::Shared;
 use super::settings::{NetEvent, NetSettings};
+use crate::clock::Clock;
 use crate::limits;
 
 /// The answer to `Io::lookup` with the same id. Never an empty list.
@@ -45,7 +47,7 @@ pub(super) struct Questions {
 
 impl Questions {
     pub(super) fn new() -> Self {
-        Questions { resolver: None, open: Rc::default(), hosts: HostsFile::default() }
+        Questions { resolver: None, open: Rc::default(), hosts: HostsFile::new() }
     }
 
     /// The answer comes as an event.
@@ -101,16 +103,25 @@ impl Questions {
 }
 
 /// `/etc/hosts`, read again when it has changed.
-#[derive(Default)]
 struct HostsFile {
+    clock: Clock,
+    /// The time of the last look at the file.
+    looked: Option<Instant>,
     modified: Option<SystemTime>,
     hosts: Option<Hosts>,
 }
 
 impl HostsFile {
+    fn new() -> HostsFile {
+        HostsFile { clock: Clock::new(), looked: None, modified: None, hosts: None }
+    }
+
     /// `None`: there is no such file, or it cannot be read.
     fn current(&mut self) -> Option<&Hosts> {
-        // A look at the file's time for each question: cheaper than a watch, and an edit counts at once.
+        if !self.is_due(self.clock.now()) {
+            return self.hosts.as_ref();
+        }
+        // Cheaper than a watch, and an edit counts soon.
         let modified = std::fs::metadata("/etc/hosts").and_then(|file| file.modified()).ok();
         if modified != self.modified {
             self.modified = modified;
@@ -119,6 +130,15 @@ impl HostsFile {
                 .ok();
         }
         self.hosts.as_ref()
+    }
+
+    /// True if it is time to look at the file, which is then looked at.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = self.looked.is_none_or(|looked| now.since(looked) >= limits::HOSTS_FILE_LOOK);
+        if is_due {
+            self.looked = Some(now);
+        }
+        is_due
     }
 }
 
@@ -311,6 +331,14 @@ mod tests {
         for query in [DnsQuery::A("lan".into()), DnsQuery::Srv("_sip._udp.other.lan".into())] {
             assert_eq!(ask(query.clone()), None, "{query:?}");
         }
+    }
+
+    /// A flood of questions costs no system call for each.
+    #[test]
+    fn the_hosts_file_is_looked_at_once_a_second() {
+        let (mut hosts, start) = (HostsFile::new(), Instant::from_unix_seconds(1));
+        let looks = (0..10_000).filter(|millis| hosts.is_due(start + Duration::from_millis(*millis))).count();
+        assert_eq!(looks, 10);
     }
 
     #[test]

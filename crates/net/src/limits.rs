@@ -133,6 +133,9 @@ pub const DNS_TIMEOUT: Duration = Duration::from_secs(5);
 /// changes it expects that it counts soon.
 pub const HOSTS_FILE_TTL: u32 = 10;
 
+/// The time between two looks at the hosts file: questions follow from URIs of strangers, and each look is a system call of a shard.
+pub const HOSTS_FILE_LOOK: Duration = Duration::from_secs(1);
+
 /// Records of one answer that are handed on; the rest is left out.
 pub const DNS_RECORDS: usize = 64;
 

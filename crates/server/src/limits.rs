@@ -132,6 +132,10 @@ pub const XMPP_KEYS_WAITING: usize = 64;
 /// The time between two probes of a link to another node: the delay of a link changes slowly, and each probe wakes both
 /// nodes.
 pub(crate) const LINK_PROBE: Duration = Duration::from_secs(5);
+/// The time for which both workers of a call slot that has moved share the responses to its requests: nodes adopt a new map within
+/// a second, on a busy machine within a few, and the other one may get a repeated request until then. Each response costs a message to each node.
+pub(crate) const SLOTS_MOVE: Duration = Duration::from_secs(5);
+
 /// Groups of notices of other programs' changes that wait for the node's main thread: more wait at the database's server.
 pub const NOTICE_GROUPS: usize = 64;
 
@@ -145,3 +149,8 @@ pub const CERTIFICATE_MARGIN: Duration = Duration::from_hours(7 * 24);
 
 /// The time between two lines in the log about the end of a certificate.
 pub const CERTIFICATE_WARNING: Duration = Duration::from_hours(24);
+
+const _: () = assert!(
+    store::limits::MAX_ROUTE_TARGETS == call::limits::TARGETS_PER_ROUTE,
+    "a route that the database takes is one of the plan, too: a plan with a route that it refuses is refused whole"
+);

@@ -19,8 +19,9 @@ pub const MAX_BINDING_RECORD: usize = 16 * 1024;
 pub const MAX_MESSAGE_BODY: usize = 64 * 1024;
 /// A carrier has a name for each of its sites.
 pub const MAX_ROUTE_CERTIFICATES: usize = 32;
-/// A group a prober can watch and an operator can read.
-pub const MAX_ROUTE_TARGETS: usize = 64;
+/// Targets of one route, as many as the dial plan takes (`call::limits::TARGETS_PER_ROUTE`): a plan with a route of more is refused whole. `server`
+/// compares the two when it is compiled.
+pub const MAX_ROUTE_TARGETS: usize = 32;
 /// Bytes of a target's URI.
 pub const MAX_URI: usize = 1024;
 /// Digits put before a number by a route.

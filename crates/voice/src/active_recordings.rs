@@ -174,7 +174,7 @@ impl Recording {
         }
     }
 
-    /// Whether one more fits: the rate of those under way stays, as a file has one. After a change of codecs
+    /// True if one more fits: the rate of those under way stays, as a file has one. After a change of codecs
     /// a new one has to wait until the others are over.
     pub(super) fn has_room(&self, media: &MediaSession) -> bool {
         self.wanted().is_none() || self.rate == media.rate()

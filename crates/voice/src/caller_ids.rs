@@ -31,7 +31,7 @@ impl CallerIds {
 }
 
 impl Numbers {
-    /// Whether a call of this account may come from that number, name, `client:` or `sip:` address. `is_ours`: the host
+    /// True if a call of this account may come from that number, name, `client:` or `sip:` address. `is_ours`: the host
     /// stands for a domain that is served here.
     pub(super) fn may_show(
         &self,

@@ -215,7 +215,7 @@ impl Numbers {
             .or_else(|| configured().map(|answers| &*answers.owner.account))
     }
 
-    /// Whether an application answers that address: one of its numbers, in a domain of ours or at an address
+    /// True if an application answers that address: one of its numbers, in a domain of ours or at an address
     /// of ours. An empty host is a number alone, as a Dial has it.
     pub(super) fn answers(&self, plan: &call::Plan, user: &str, host: &str, port: Option<u16>) -> bool {
         self.get(user).is_some() && (host.is_empty() || plan.domain_of(host, port).is_some())

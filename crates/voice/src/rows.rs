@@ -130,7 +130,7 @@ impl Row {
         self.call.common.updated_at = now;
         let Ok(row) = self.call.row() else {
             // Texts are as long as SIP allows, the body's limit is beyond them all.
-            tracing::warn!(sid = self.call.common.sid, "a call is too large for the record");
+            tracing::warn!(sid = self.call.common.sid, "a call is too large for the database");
             return None;
         };
         let row = Box::new(row);

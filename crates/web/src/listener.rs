@@ -86,7 +86,7 @@ impl Drop for Place {
 /// State that the connections of one address share.
 pub(super) struct Site {
     routes: Router,
-    /// Whether that path needs no place.
+    /// True if that path needs no place.
     is_status: fn(&str) -> bool,
     web: Web,
     places: Rc<RefCell<Places>>,

@@ -94,18 +94,6 @@ pub(super) const FEATURE: Feature = Feature {
     handles: &[],
 };
 
-/// The accounts that may create a room by entering it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RoomCreation {
-    /// Users of other servers too.
-    Anybody,
-    /// Users of this server.
-    #[default]
-    LocalUsers,
-    /// No user.
-    Nobody,
-}
-
 /// Removes rooms that have another host now; occupants are told as when the service ends.
 pub(super) fn release_rooms(host: &mut Host, is_meant: impl Fn(&str) -> bool, out: &mut Outbox) {
     let (effects, ended) = host.rooms.release(|address| is_meant(address.as_str()));

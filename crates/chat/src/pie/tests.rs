@@ -352,7 +352,7 @@ fn files_that_are_none_say_where_and_what_was_expected() {
             "<?xml version='1.0' encoding='ISO-8859-1'?>",
             "line 1: another encoding; expected a file saved as UTF-8",
         ),
-        ("<server-data xmlns='urn:xmpp:pie:0' x:y='z'>", "a prefix that nobody declared"),
+        ("<server-data xmlns='urn:xmpp:pie:0' x:y='z'>", "a prefix that is not declared"),
         (&long, "a tag that does not end"),
     ] {
         let error = pieces(text).unwrap_err();

@@ -63,7 +63,6 @@ pub(super) fn settings() -> HostSettings {
         version: "1".into(),
         resume_for: Duration::from_secs(300),
         contacts: Vec::new(),
-        room_creation: RoomCreation::default(),
         uploads: None,
         services: Vec::new(),
         admins: Vec::new(),

@@ -123,10 +123,14 @@ fn judge(file: &Path, facts: &CertificateFacts, now: Instant, renew: &str) -> Ve
     findings
 }
 
-/// The names that clients verify: the domains (RFC 5922 §7.1, RFC 6120 §13.7.2.1) and the host that peers are told.
+/// The names that clients and other servers verify: the domains (RFC 5922 §7.1, RFC 6120 §13.7.2.1), the host that peers are told, and the rooms'
+/// domains, to which other servers connect as to any other.
 fn names(config: &Config) -> Vec<String> {
-    let told = config.sip.advertise.iter().filter(|host| host.parse::<IpAddr>().is_err());
-    config.sip.domains.iter().chain(told).map(|name| net::dns::ascii(name)).collect()
+    let told = config.sip.advertise.iter().filter(|host| host.parse::<IpAddr>().is_err()).cloned();
+    let of_rooms = |domain| format!("{}.{domain}", config.xmpp.rooms).into();
+    let rooms = config.sip.domains.iter().filter(|_| config.federation.is_on()).map(of_rooms);
+    let names: Vec<Box<str>> = config.sip.domains.iter().cloned().chain(told).chain(rooms).collect();
+    names.iter().map(|name| net::dns::ascii(name)).collect()
 }
 
 #[cfg(test)]
@@ -156,6 +160,18 @@ mod tests {
         let not_after = Instant::from_unix_seconds(seconds);
         let validity = Validity { not_before: Instant::from_unix_seconds(seconds - 90 * 86_400), not_after };
         Ok(CertificateFacts { validity: Some(validity), missing })
+    }
+
+    /// RFC 6120 §13.7.2.1: another server connects to the domain of the rooms and verifies its name.
+    #[test]
+    fn a_certificate_has_the_rooms_domain_for_other_servers() {
+        let of = |more: &str| {
+            let text = format!("{TEXT}[xmpp]\nlisten = [\"tcp:0.0.0.0:5222\"]\nrooms = \"rooms\"\n{more}");
+            names(&Config::parse(&text, Path::new("belfry.toml")).unwrap())
+        };
+        assert_eq!(of(""), ["a.test", "sip.a.test"]);
+        let federation = "[xmpp.federation]\nlisten = [\"tcp:0.0.0.0:5269\"]\n";
+        assert_eq!(of(federation), ["a.test", "sip.a.test", "rooms.a.test"]);
     }
 
     #[test]

@@ -218,7 +218,7 @@ impl StepBuilder<'_> {
         }
     }
 
-    /// Whether the next request of the call is the peer's ACK. Otherwise the repetition of the response would
+    /// True if the next request of the call is the peer's ACK. Otherwise the repetition of the response would
     /// wait for an ACK behind other steps.
     fn is_acknowledged(&self, index: usize) -> bool {
         let later = self.end.call.messages[index + 1..].iter();
@@ -269,7 +269,7 @@ impl StepBuilder<'_> {
         facts
     }
 
-    /// Whether a step before keeps the peer's Contact. Without it `[next_url]` would be empty, and the
+    /// True if a step before keeps the peer's Contact. Without it `[next_url]` would be empty, and the
     /// recorded Request-URI is sent.
     fn has_route(&self) -> bool {
         self.steps.iter().any(|step| matches!(&step.kind, StepKind::Recv(recv) if recv.keeps_route))
@@ -323,7 +323,7 @@ impl StepBuilder<'_> {
         self.push(StepKind::Recv(recv));
     }
 
-    /// Whether this end, which is called, sends requests of its own.
+    /// True if this end, which is called, sends requests of its own.
     fn sends_requests(&self) -> bool {
         let messages = &self.end.call.messages;
         messages.iter().any(|it| it.is_from_caller == self.end.is_caller && it.message.code().is_none())

@@ -89,7 +89,7 @@ impl AddressTexts {
     }
 }
 
-/// Whether `rest` begins with the address, and not with a longer one: `10.0.0.1` is no part of `10.0.0.12` or
+/// True if `rest` begins with the address, and not with a longer one: `10.0.0.1` is no part of `10.0.0.12` or
 /// `10.0.0.1.5`, but stands before a full stop. A port that is not the known one stays behind the address.
 fn stands_at(known: &str, rest: &str, before: Option<char>) -> bool {
     let is_word = |character: char| character.is_ascii_alphanumeric() || character == '.' || character == '-';

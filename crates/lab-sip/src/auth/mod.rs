@@ -101,7 +101,7 @@ pub fn answer(
     Ok(header_value(&response, challenge))
 }
 
-/// Whether an Authorization value proves the password (`verifyauth`). An unknown algorithm proves nothing.
+/// True if an Authorization value proves the password (`verifyauth`). An unknown algorithm proves nothing.
 pub fn verify(username: &[u8], password: &[u8], method: &[u8], authorization: &[u8], body: &[u8]) -> bool {
     let Some(credentials) = challenges(authorization).into_iter().find(Parameters::is_digest) else {
         return false;

@@ -248,7 +248,7 @@ fn verify_by_command(
     Ok(ActionResult::HoldForCommand)
 }
 
-/// Whether the message's first Authorization proves the password.
+/// Checks the password by the message's first Authorization.
 fn verify(
     call: &mut Call,
     ctx: &mut CallContext<'_>,

@@ -51,7 +51,7 @@ fn setting(header: &str, name: &str) -> Result<Option<i64>, String> {
     Ok(None)
 }
 
-/// Whether every `%` of a line is `%%` or a decimal format.
+/// Checks that every `%` of a line is `%%` or a decimal format.
 pub(super) fn check(row: &[u8]) -> Result<(), String> {
     each_piece(row, |piece| match piece {
         PrintfPiece::Bad(text) => {

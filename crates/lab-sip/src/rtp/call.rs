@@ -194,7 +194,7 @@ impl CallMedium {
         stats.media.digits += self.sink.with(|received| received.digits_total);
     }
 
-    /// Whether the pattern came back well enough; `playing`: packets sent by players that go on.
+    /// Judges if the pattern came back well enough; `playing`: packets sent by players that go on.
     pub(super) fn judge(
         &self,
         name: &str,

@@ -21,7 +21,7 @@ pub fn check(path: &Path) -> CheckReport {
 }
 
 impl CheckReport {
-    /// Whether the scenario would run. Warnings do not count.
+    /// True if the scenario would run. Warnings do not count.
     pub fn is_ok(&self) -> bool {
         self.outcome.is_ok()
     }

@@ -388,7 +388,7 @@ impl Scenario {
         self.labels.iter().find(|(label, _)| label == name).map(|(_, step)| *step)
     }
 
-    /// Whether calls of this scenario are started by us.
+    /// True if calls of this scenario are started by us.
     pub fn starts_calls(&self) -> bool {
         matches!(self.role, Role::Client | Role::ControllerA)
     }

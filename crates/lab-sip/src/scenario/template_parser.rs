@@ -358,7 +358,7 @@ fn split_offset(name: &str) -> (&str, i32) {
     (&name[..sign], if number.starts_with('-') { -offset } else { offset })
 }
 
-/// Whether `-key` could name it; an address or a range of characters in brackets is text.
+/// True if `-key` could name it; an address or a range of characters in brackets is text.
 fn could_be_key(name: &str, bare: &str) -> bool {
     let word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
     // `[a-z]` is a range of a regular expression.

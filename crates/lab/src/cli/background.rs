@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 /// Set in the child, so that it runs instead of starting another.
 const MARK: &str = "RINGER_IN_BACKGROUND";
 
-/// Whether this process is the one in the background.
+/// True if this process is the one in the background.
 pub(super) fn is_child() -> bool {
     std::env::var_os(MARK).is_some()
 }

@@ -170,7 +170,7 @@ fn check(told: &XmppFlags) -> Result<(), String> {
     ];
     match known.iter().find(|(is_wrong, _)| *is_wrong && told.mechanism == SaslMechanism::Anonymous) {
         Some((_, expected)) => {
-            Err(format!("--mechanism ANONYMOUS: expected {expected}: nobody knows anybody's name"))
+            Err(format!("--mechanism ANONYMOUS: expected {expected}: the users do not know each other's names"))
         }
         None => Ok(()),
     }

@@ -18,7 +18,8 @@ usage: ringer report --compare FIRST.json SECOND.json [--tolerance 5%] [--html P
 Prints each figure of both runs with its difference and share, and marks those that got worse by more than the tolerance
 (5 % unless said otherwise). Figures of runs that are not comparable (another scenario, rate or machine, too short, or
 Ringer was the limit) are not marked. With --tolerance the exit code is 99 when a figure got worse, and 98 when the runs
-are not comparable.";
+are not comparable. Without it the exit code is 0 whatever the figures are, as a run without thresholds does not fail:
+give --tolerance where a script or a pipeline is to stop.";
 
 /// The tolerance that figures are marked by when none is given.
 const TOLERANCE: f64 = 0.05;

@@ -158,7 +158,7 @@ impl StreamConnections {
         registry.register(listener, token::token(TokenKind::Listener, key), Interest::READABLE)
     }
 
-    /// Whether the kernel says when what comes by connections came.
+    /// True if the kernel says when what comes by connections came.
     pub(super) fn are_stamped(&self) -> bool {
         matches!(self.options.network.transport.protocol, Protocol::Udp | Protocol::Tcp)
     }

@@ -339,7 +339,7 @@ fn explain(error: &io::Error, target: SocketAddr) -> String {
     }
 }
 
-/// Whether the kernel's handshake is over; `Err`: it was not well.
+/// True if the kernel's handshake is over; `Err`: it has failed.
 fn is_connected(tcp: &TcpStream) -> io::Result<bool> {
     match (tcp.take_error()?, tcp.peer_addr()) {
         (Some(error), _) => Err(error),

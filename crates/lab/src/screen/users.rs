@@ -47,7 +47,7 @@ pub(super) fn screen(setup: &Setup, progress: &Progress) -> String {
     text
 }
 
-/// Whether what was sent is what came.
+/// The lines that compare what was sent with what came.
 fn accounts(text: &mut String, progress: &Progress) {
     let counts = &progress.total.counts;
     let _ = writeln!(
@@ -62,7 +62,7 @@ fn accounts(text: &mut String, progress: &Progress) {
     );
     let _ = writeln!(
         text,
-        "            {} twice, {} out of order, {} to somebody else",
+        "            {} twice, {} out of order, {} to another user",
         counts[Count::ChatDuplicated],
         counts[Count::ChatReordered],
         counts[Count::ChatMisdelivered],

@@ -13,7 +13,7 @@ use crate::engine::clock::Clock;
 /// A file of this process is not as it should be.
 static INCOMPLETE: AtomicBool = AtomicBool::new(false);
 
-/// Whether lines of a trace were lost because a file could not be written.
+/// True if lines of a trace were lost because a file could not be written.
 pub(crate) fn is_incomplete() -> bool {
     INCOMPLETE.load(Ordering::Relaxed)
 }

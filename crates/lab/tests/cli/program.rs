@@ -190,7 +190,7 @@ pub(crate) fn signal(id: u32, name: &str) {
     assert!(kill.success(), "kill -{name} {id}");
 }
 
-/// Whether a process is there and no zombie.
+/// True if a process is there and no zombie.
 pub(crate) fn runs(id: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{id}/stat"))
         .is_ok_and(|stat| !stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z")))

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use call::{Health, HealthSettings, Ledger, LedgerSettings, Plan, PlanSettings};
 use cluster::{Bucket, Inbox, Life, Outlet, ShardAddress, ShardMap};
 use config::Config;
@@ -317,11 +317,6 @@ pub(crate) fn check_addresses(config: &Config) -> Result<()> {
         for listener in config.sip.listen.iter().chain(chat.into_iter().flatten()) {
             Io::check_free(listener)?;
         }
-    }
-    if config.federation.is_on() && !config.xmpp.is_on() {
-        bail!(
-            "[xmpp.federation] listens for other servers, but [xmpp] listens for nobody: set `listen` there, too"
-        );
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use net::clock::Clock;
 use store::rest::types::{Common, UploadedFile};
 use store::rest::{Resource as _, RestLoaded, RestRead, RestWrite};
 use store::{Loaded, Read, Service, StoreError, Write};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{spawn_blocking, spawn_local};
 use voice_io::recordings::{Files, Sound};
 use xmpp_io::uploads::{FarmAnswer, FarmFiles, ReadFault, RegisterFault, UploadPiece, Uploads};
@@ -131,16 +131,10 @@ struct OwnFiles {
 async fn serve(own: OwnFiles, files: NodeFiles, mut requests: mpsc::Receiver<NodeFileRequest>) {
     let room = Arc::new(Semaphore::new(limits::FILE_READS));
     while let Some(NodeFileRequest { from, message }) = requests.recv().await {
-        let (own, files) = (own.clone(), files.clone());
-        // Answered at once instead of waiting: the asking node holds a place of its own for the question, and
-        // may try again.
-        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
-            files.respond(from, message.number, FileBody::Refused(FileFault::Busy));
-            continue;
-        };
+        let (own, files, room) = (own.clone(), files.clone(), Arc::clone(&room));
         spawn_local(async move {
-            let answer = own.perform(message.body).await.unwrap_or_else(FileBody::Refused);
-            files.respond(from, message.number, answer);
+            let (answer, permit) = own.answer(room, message.body).await;
+            files.respond(from, message.number, answer.unwrap_or_else(FileBody::Refused));
             // Held until the answer is with the links, as the piece is in memory until then.
             drop(permit);
         });
@@ -148,13 +142,45 @@ async fn serve(own: OwnFiles, files: NodeFiles, mut requests: mpsc::Receiver<Nod
 }
 
 impl OwnFiles {
+    /// Answers a question, with the place in `room` that the answer holds. A conversion to MP3 takes no place: it may last minutes, and has places
+    /// of its own (`voice_io::limits::ENCODINGS`).
+    async fn answer(
+        self,
+        room: Arc<Semaphore>,
+        question: FileBody,
+    ) -> (Result<FileBody, FileFault>, Option<OwnedSemaphorePermit>) {
+        let converted = match self.converted(&question).await {
+            Ok(converted) => converted,
+            Err(fault) => return (Err(fault), None),
+        };
+        // Refused at once instead of waiting: the asking node holds a place of its own for the question, and
+        // may try again.
+        let Ok(permit) = room.try_acquire_owned() else { return (Err(FileFault::Busy), None) };
+        (self.perform(question, converted).await, Some(permit))
+    }
+
+    /// The recording as MP3, if it is asked for.
+    async fn converted(&self, question: &FileBody) -> Result<Option<Sound>, FileFault> {
+        let FileBody::Read { file: FileName { kind: FileKind::RecordingAsMp3, id }, .. } = question else {
+            return Ok(None);
+        };
+        let recordings = self.recordings.as_ref().ok_or(FileFault::Unknown)?;
+        let converted = recordings.open_mp3(id).await.map_err(|error| match error {
+            EncodeError::NotFound => FileFault::Unknown,
+            EncodeError::NoEncoder => FileFault::NoEncoder,
+            EncodeError::Busy => FileFault::Busy,
+            EncodeError::Failed | EncodeError::Away => FileFault::Failed,
+        });
+        converted.map(Some)
+    }
+
     /// Performs a question. The length of a piece is bounded here, too, whatever the asker wants.
-    async fn perform(self, question: FileBody) -> Result<FileBody, FileFault> {
+    async fn perform(self, question: FileBody, converted: Option<Sound>) -> Result<FileBody, FileFault> {
         match question {
             FileBody::Read { file: FileName { kind, id }, start, length } => {
                 let end =
                     start.saturating_add(u64::from(length).min(shard_message::limits::FILE_PIECE as u64));
-                self.read(kind, id, start..end).await.map(FileBody::Piece)
+                self.read(kind, id, start..end, converted).await.map(FileBody::Piece)
             }
             FileBody::Delete(FileName { kind: FileKind::Recording, id }) => {
                 let Some(recordings) = self.recordings else { return Ok(FileBody::Deleted) };
@@ -173,7 +199,13 @@ impl OwnFiles {
         }
     }
 
-    async fn read(self, kind: FileKind, id: Box<str>, range: Range<u64>) -> Result<FilePiece, FileFault> {
+    async fn read(
+        self,
+        kind: FileKind,
+        id: Box<str>,
+        range: Range<u64>,
+        converted: Option<Sound>,
+    ) -> Result<FilePiece, FileFault> {
         let recordings = || self.recordings.clone().ok_or(FileFault::Unknown);
         match kind {
             FileKind::Upload => {
@@ -185,12 +217,7 @@ impl OwnFiles {
                 blocking(move || part_of(recordings.open(&id).ok_or(FileFault::Unknown)?, range)).await
             }
             FileKind::RecordingAsMp3 => {
-                let sound = recordings()?.open_mp3(&id).await.map_err(|error| match error {
-                    EncodeError::NotFound => FileFault::Unknown,
-                    EncodeError::NoEncoder => FileFault::NoEncoder,
-                    EncodeError::Busy => FileFault::Busy,
-                    EncodeError::Failed | EncodeError::Away => FileFault::Failed,
-                })?;
+                let sound = converted.ok_or(FileFault::Unknown)?;
                 blocking(move || part_of(sound, range)).await
             }
         }
@@ -228,4 +255,56 @@ fn part_of(sound: Sound, range: Range<u64>) -> Result<FilePiece, FileFault> {
     };
     let bytes = read(&mut file).map_err(|_| FileFault::Failed)?;
     Ok(FilePiece { size: len, bytes: bytes.into(), ..FilePiece::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use ::voice::{Done, Ticket};
+    use voice_io::helpers::Deliver;
+
+    use super::*;
+
+    /// Recordings that end are no part of this.
+    struct Unasked;
+
+    impl Deliver for Unasked {
+        fn deliver(&self, _: Ticket, _: Done) {}
+    }
+
+    /// Recordings in this folder, whose encoder runs for an hour.
+    fn recordings(folder: &Path) -> Arc<Files> {
+        let files = Files::start(folder, None, Arc::new(Unasked)).unwrap();
+        Arc::new(files.with_mp3(&["sleep".into(), "3600".into()]))
+    }
+
+    #[test]
+    fn a_conversion_to_mp3_takes_no_place_of_a_piece() {
+        let folder = tempfile::tempdir().unwrap();
+        let sid = format!("RE{:032x}", 7);
+        let own = OwnFiles { uploads: None, recordings: Some(recordings(folder.path())) };
+        std::fs::write(folder.path().join(format!("{sid}.wav")), b"sound").unwrap();
+        let read =
+            |kind| FileBody::Read { file: FileName { kind, id: sid.as_str().into() }, start: 0, length: 3 };
+        let room = Arc::new(Semaphore::new(1));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let conversion = own.clone().answer(Arc::clone(&room), read(FileKind::RecordingAsMp3));
+            // It is begun, and dropped with its process at the end.
+            tokio::pin!(conversion);
+            tokio::select! {
+                biased;
+                _ = &mut conversion => panic!("the encoder runs"),
+                (piece, permit) = own.clone().answer(Arc::clone(&room), read(FileKind::Recording)) => {
+                    let Ok(FileBody::Piece(piece)) = piece else { panic!("{piece:?}") };
+                    assert_eq!((piece.size, &*piece.bytes), (5, &b"sou"[..]));
+                    assert!(permit.is_some());
+                    // The piece holds the only place.
+                    let (refused, _) = own.clone().answer(Arc::clone(&room), read(FileKind::Recording)).await;
+                    assert_eq!(refused.err(), Some(FileFault::Busy));
+                }
+            }
+        });
+    }
 }

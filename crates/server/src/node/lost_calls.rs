@@ -108,7 +108,7 @@ impl LostCalls {
                 }
                 // The next look tries again.
                 Err(error) => {
-                    tracing::warn!(%error, dead = %life, "calls of a dead node could not be ended in the record");
+                    tracing::warn!(%error, dead = %life, "calls of a dead node could not be ended in the database");
                     return;
                 }
             }

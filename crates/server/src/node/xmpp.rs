@@ -149,7 +149,6 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         resume_for: xmpp.resume_for,
         contacts: xmpp.contacts.clone(),
         started: shared.started,
-        room_creation: chat::RoomCreation::default(),
         components: xmpp.components.known.iter().map(|component| component.domain.clone()).collect(),
         texts_to_phones: xmpp.texts_to_phones,
         archive: xmpp.archive,

@@ -93,8 +93,7 @@ impl Plane {
         }
     }
 
-    /// Asks the other nodes, and joins their answers to `own`, that of this node. Where no node has the object but one has not answered, the
-    /// object may be there: `Busy`, not `NotFound`.
+    /// Asks the other nodes, and joins their answers to `own`, that of this node.
     fn ask_farm(
         &self,
         farm: &FarmRequester,
@@ -105,26 +104,7 @@ impl Plane {
         let request = control::Request::Live(Box::new(request));
         // On a thread of the blocking pool, where a handler of REST waits.
         let others = tokio::runtime::Handle::current().block_on(farm.ask(&request)).unwrap_or_default();
-        let (mut all, mut is_complete) = (own, true);
-        for NodeResponse { response, .. } in others.responses {
-            match response {
-                Some(Response::Live(answer)) => match (&mut all, *answer) {
-                    // The node that has the object has refused the change.
-                    (_, LiveAnswer::Refused(refusal)) => all = Err(refusal),
-                    (Ok(all), answer) => is_complete &= all.join(answer),
-                    // This node has not got it (or no voice); the first that has it counts.
-                    (Err(_), answer) => all = Ok(answer),
-                },
-                Some(Response::Failed(failure)) if failure.kind == FailureKind::NotFound => {}
-                // It stands still, or is of another version: it may be the one.
-                _ => is_complete = false,
-            }
-        }
-        match all {
-            Err(ControlError::NotFound) if !is_complete => Err(ControlError::Busy),
-            Ok(_) if needs_all && !is_complete => Err(ControlError::Busy),
-            all => all,
-        }
+        joined(own, others.responses.into_iter().map(|NodeResponse { response, .. }| response), needs_all)
     }
 
     /// The calls of a queue; with `needs_all` of every node or none.
@@ -148,6 +128,35 @@ impl Plane {
             attributes.iter().map(|(name, value)| format!(" {name}=\"{}\"", escape(value))).collect();
         let dial = format!("<Response><Dial><Conference{attributes}>{name}</Conference></Dial></Response>");
         Ok(Document::Inline(dial))
+    }
+}
+
+/// The answers of all nodes as one. Where no node has the object but one has not answered, the object may be there: `Busy`, not `NotFound`. With
+/// `needs_all` a list that lacks the rows of a node is `Busy`, too.
+fn joined(
+    own: Result<LiveAnswer, ControlError>,
+    others: impl Iterator<Item = Option<Response>>,
+    needs_all: bool,
+) -> Result<LiveAnswer, ControlError> {
+    let (mut all, mut is_complete) = (own, true);
+    for response in others {
+        match response {
+            Some(Response::Live(answer)) => match (&mut all, *answer) {
+                // The node that has the object has refused the change.
+                (_, LiveAnswer::Refused(refusal)) => all = Err(refusal),
+                (Ok(all), answer) => is_complete &= all.join(answer),
+                // This node has not got it (or no voice); the first that has it counts.
+                (Err(_), answer) => all = Ok(answer),
+            },
+            Some(Response::Failed(failure)) if failure.kind == FailureKind::NotFound => {}
+            // It stands still, or is of another version: it may be the one.
+            _ => is_complete = false,
+        }
+    }
+    match all {
+        Err(ControlError::NotFound) if !is_complete => Err(ControlError::Busy),
+        Ok(_) if needs_all && !is_complete => Err(ControlError::Busy),
+        all => all,
     }
 }
 
@@ -363,5 +372,42 @@ impl ControlPlane for Plane {
     fn chat_of_farm(&self, ask: admin::chat::Ask) -> Result<FarmAnswer, ControlError> {
         let runtime = tokio::runtime::Handle::current();
         runtime.block_on(nodes::perform(&self.chat, self.now(), ask))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use control::Failure;
+
+    use super::*;
+
+    /// Twilio deletes empty queues only, and the calls of a queue may be at any node (`admin::resources::queues`).
+    #[test]
+    fn a_queue_is_empty_only_if_all_nodes_say_so() {
+        let waiting = |calls: &[&str]| {
+            let member =
+                |call: &&str| QueueMember { call_sid: (*call).to_owned(), enqueued_at: Instant::default() };
+            LiveAnswer::Members(calls.iter().map(member).collect())
+        };
+        let at_other = |calls: &[&str]| Some(Response::Live(Box::new(waiting(calls))));
+        let absent = || Some(Response::Failed(Failure::new(FailureKind::NotFound, "no such queue")));
+        let calls = |own, others: Vec<Option<Response>>, needs_all| -> Result<Vec<String>, ControlError> {
+            let answer = joined(own, others.into_iter(), needs_all)?;
+            let LiveAnswer::Members(members) = answer else { panic!("{answer:?}") };
+            Ok(members.into_iter().map(|member| member.call_sid).collect())
+        };
+        for needs_all in [false, true] {
+            let found = calls(Err(ControlError::NotFound), vec![absent(), at_other(&["CA1"])], needs_all);
+            assert_eq!(found, Ok(vec!["CA1".to_owned()]), "a call waits at another node");
+            let found = calls(Ok(waiting(&["CA2"])), vec![at_other(&["CA1"])], needs_all);
+            assert_eq!(found.map(|calls| calls.len()), Ok(2));
+            assert_eq!(calls(Ok(waiting(&[])), vec![at_other(&[]), absent()], needs_all), Ok(Vec::new()));
+        }
+        assert_eq!(calls(Ok(waiting(&[])), vec![None], false), Ok(Vec::new()));
+        assert_eq!(
+            calls(Ok(waiting(&[])), vec![None], true),
+            Err(ControlError::Busy),
+            "calls may wait there"
+        );
     }
 }

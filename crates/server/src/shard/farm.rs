@@ -9,16 +9,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use cluster::ShardAddress;
 use cluster::link::{Message, SendError, SendFailure};
 use cluster::relay::{Neighbours, Passage};
+use cluster::{CallSlot, ShardAddress};
 use farm::agent::FarmAgent;
 use farm::links::{LinkCounters, LinkEvent, LinkSettings, Links};
 use farm::view::FarmView;
 use net::clock::Clock;
 use router::Answer;
-use sip::endpoint::{SharedResponse, handle_packet_off_slot, has_ended};
+use sip::endpoint::{SharedResponse, handle_packet_off_slot, has_ended, share_moved_calls};
 use sip::transport::{Packet, Transmit};
+use sip::wire::raw_call_id;
 use stdx::Instant;
 
 use super::Shard;
@@ -50,6 +51,8 @@ pub(super) struct FarmAdapter {
     /// Gets the figures of the links, and messages of other nodes for operators.
     board: Arc<FarmBoard>,
     last_probe: Instant,
+    /// Until then, nodes may pass requests of call slots that have moved to or from this shard to the worker before.
+    slots_move_until: Instant,
     /// The buffer of `read_links`.
     events: Vec<LinkEvent>,
 }
@@ -71,6 +74,7 @@ impl FarmAdapter {
             traffic: LinkTraffic::default(),
             board,
             last_probe: Instant::default(),
+            slots_move_until: Instant::default(),
             events: Vec::new(),
         };
         if let Some(parts) = links {
@@ -129,6 +133,16 @@ impl FarmAdapter {
     /// True if messages for this address go to another node.
     fn leads_to(&self, own: ShardAddress, address: ShardAddress) -> bool {
         address.life != own.life && self.view().is_some_and(|view| view.has(address))
+    }
+
+    /// True if the packet's call slot has moved a moment ago.
+    fn may_be_at_two_nodes(&self, now: Instant, packet: &[u8]) -> bool {
+        if now >= self.slots_move_until {
+            return false;
+        }
+        let slot = raw_call_id(packet).map(|id| CallSlot::of(id).number());
+        let previous = self.view().zip(slot).and_then(|(view, slot)| view.map.worker(slot).previous(now));
+        previous.is_some_and(|previous| self.view().is_some_and(|view| view.has(previous)))
     }
 
     /// Returns the view before.
@@ -224,6 +238,7 @@ pub(super) fn set_view(shard: &mut Shard, now: Instant, view: &Arc<FarmView>) {
         shard.pace.set_view(view, farm.links.is_some());
         farm.edges.keep(|edge| view.has(edge));
         let before = farm.set_view(Arc::clone(view));
+        handle_moved_slots(shard, now, before.as_deref());
         buckets::handle_view(shard, now, before.as_deref());
         chat_farm::handle_view(shard, now, view);
     }
@@ -248,6 +263,38 @@ fn set_lives(shard: &mut Shard, view: &FarmView) {
     endpoint.set_peer_lives(view.peers.keys().copied().filter(|life| *life != view.own));
 }
 
+/// A new map may have moved call slots to or from this shard, while the other worker lives: both share the responses to the requests of such
+/// slots, as the two may get the same request (`docs/decisions/0088`).
+fn handle_moved_slots(shard: &mut Shard, now: Instant, before: Option<&FarmView>) {
+    let (own, Some(adapter)) = (shard.parts.edge, &mut shard.farm) else { return };
+    let Some(view) = &adapter.view else { return };
+    let is_same = before.is_none_or(|before| before.map.version() == view.map.version());
+    let mut workers = view.map.workers();
+    if is_same || !workers.any(|(slot, _)| has_moved(view, before, own, slot)) {
+        return;
+    }
+    adapter.slots_move_until = now + limits::SLOTS_MOVE;
+    share_moved_calls(&mut shard.parts.endpoint, |call_id| {
+        has_moved(view, before, own, CallSlot::of(call_id).number())
+    });
+}
+
+/// True if the call slot has moved to or from this shard since the view before, and both workers live.
+fn has_moved(view: &FarmView, before: Option<&FarmView>, own: ShardAddress, slot: u16) -> bool {
+    let (worker, previous) = (view.worker(slot), before.and_then(|before| before.worker(slot)));
+    let lives = |worker: Option<ShardAddress>| worker.is_some_and(|worker| view.has(worker));
+    worker != previous && [worker, previous].contains(&Some(own)) && lives(worker) && lives(previous)
+}
+
+/// Works on a packet of this shard. If its call slot has moved to or from this shard a moment ago, the other worker may have it, too.
+pub(super) fn work(shard: &mut Shard, now: Instant, packet: Packet) {
+    let may_be_twice = shard.farm.as_ref().is_some_and(|farm| farm.may_be_at_two_nodes(now, &packet.bytes));
+    match may_be_twice {
+        true => work_off_slot(shard, now, packet),
+        false => survive_panic(shard, |endpoint, effects| endpoint.handle_packet(now, packet, effects)),
+    }
+}
+
 /// Gives a packet to the worker of its call at another node. Without a link to it a third node passes the packet on. A packet that no
 /// node can take is worked on here: a request that is repeated there is forwarded with the same branch.
 pub(super) fn relay(shard: &mut Shard, now: Instant, to: ShardAddress, packet: &Packet) {
@@ -257,7 +304,7 @@ pub(super) fn relay(shard: &mut Shard, now: Instant, to: ShardAddress, packet: &
     }
 }
 
-/// The packet is for a worker that cannot be reached.
+/// The packet is for a worker that cannot be reached, or that has it as well.
 fn work_off_slot(shard: &mut Shard, now: Instant, packet: Packet) {
     survive_panic(shard, |endpoint, effects| handle_packet_off_slot(endpoint, now, packet, effects));
 }

@@ -63,10 +63,12 @@ impl KeyWriter {
                 outlet.answer_all(&mut vec![LocalMessage::Written(vec![(to.id, Err(error))]).into()]);
             }
         };
+        let panicked = self.outlet.clone();
         tokio::task::spawn_local(async move {
             let permit = deriving.acquire_owned().await;
-            // A panic there has been printed; the asker gets no answer.
-            let _ = tokio::task::spawn_blocking(work).await;
+            if tokio::task::spawn_blocking(work).await.is_err() {
+                answer_after_panic(&panicked, to);
+            }
             drop((permit, place));
         });
         Ok(())
@@ -83,7 +85,7 @@ impl KeyWriter {
         let permit = self.deriving.clone().try_acquire_owned().map_err(|_| KeysBusy)?;
         let (store, address, of) = (Arc::clone(&self.store), account.address(), account.verifiers.sha256);
         let learns = account.verifiers.are_of_md5_only();
-        tokio::task::spawn_blocking(move || {
+        let made = tokio::task::spawn_blocking(move || {
             let write = if learns {
                 let verifiers = all_verifiers(&address, &password);
                 Write::LearnPassword { account: address, of, verifiers }
@@ -94,8 +96,19 @@ impl KeyWriter {
             let _ = store.write(write, to);
             drop(permit);
         });
+        let panicked = self.outlet.clone();
+        tokio::task::spawn_local(async move {
+            if made.await.is_err() {
+                answer_after_panic(&panicked, to);
+            }
+        });
         Ok(())
     }
+}
+
+/// The panic has been printed, and the write was not given to the store: without an answer the request would wait for ever.
+fn answer_after_panic(outlet: &Outlet<InboxMessage>, to: Ticket) {
+    outlet.answer_all(&mut vec![LocalMessage::Written(vec![(to.id, Err(StoreError::Closed))]).into()]);
 }
 
 /// The write for an account that has SCRAM keys only, once a password has been given: fails unless it is the
@@ -123,4 +136,48 @@ pub(super) fn learned(
 pub(super) fn all_verifiers(account: &store::Address, password: &Secret) -> Verifiers {
     let verifiers = Verifiers::from_password(&account.user, &account.domain, &password.0);
     verifiers.with_scram(&keys::make(&password.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use store::{Completions, Loaded, ServiceOptions, Sqlite, WriteDone};
+
+    use super::*;
+
+    /// The store answers nothing here: no write comes to it.
+    struct Unasked;
+
+    impl Completions for Unasked {
+        fn complete(&self, _: u16, done: Vec<(u64, Result<WriteDone, StoreError>)>) {
+            panic!("{done:?}");
+        }
+
+        fn loaded(&self, _: u16, done: Vec<(u64, Result<Loaded, StoreError>)>) {
+            panic!("{done:?}");
+        }
+    }
+
+    #[test]
+    fn a_write_whose_keys_cannot_be_made_is_answered_all_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = Sqlite::open(folder.path().join("belfry.db")).unwrap();
+        let completions: Arc<dyn Completions> = Arc::new(Unasked);
+        let store = Arc::new(Service::start(&database, &completions, &ServiceOptions::default()).unwrap());
+        let (outlet, mut inbox) = cluster::inbox(1);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let writer = KeyWriter::new(store, outlet);
+            let ticket = Ticket { sink: 0, id: 7 };
+            writer.write(ticket, Secret("secret".into()), |_| panic!("a fault of the test")).unwrap();
+            poll_fn(|context| inbox.poll_ready(context)).await;
+        });
+        let mut answers = Vec::new();
+        inbox.take(&mut answers);
+        let [InboxMessage::Local(LocalMessage::Written(done))] = &answers[..] else {
+            panic!("{} answers", answers.len());
+        };
+        assert!(matches!(done[..], [(7, Err(StoreError::Closed))]), "{done:?}");
+    }
 }

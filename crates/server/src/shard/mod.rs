@@ -326,7 +326,7 @@ impl Shard {
 
     /// One message through the endpoint. A panic there is our bug; it costs that message, not the shard.
     fn work(&mut self, now: Instant, packet: Packet) {
-        perform::survive_panic(self, |endpoint, effects| endpoint.handle_packet(now, packet, effects));
+        farm::work(self, now, packet);
     }
 
     fn read_messages(&mut self, now: Instant) -> usize {

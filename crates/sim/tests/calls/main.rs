@@ -11,6 +11,7 @@ mod cut_links;
 mod dialog_routes;
 mod farm_calls;
 mod forks;
+mod moved_slots;
 mod phone;
 mod raw;
 mod relay;

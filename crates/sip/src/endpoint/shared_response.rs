@@ -7,7 +7,8 @@
 //! would wait there for a provisional response (§9.1).
 //!
 //! A node that works on a request because it cannot reach the worker shares the responses to it as well: the worker may be alive, and have
-//! the repeated request from a third node.
+//! the repeated request from a third node. So do both workers of a call slot that moves from one node to another: nodes that have not adopted the
+//! new map yet pass requests to the worker before ([`share_moved_calls`]).
 //!
 //! A node that learns of a final response to an INVITE may get the repeated INVITE afterwards. It remembers the branch for 64*T1, the time that
 //! the caller repeats its INVITE, and answers nothing (`docs/decisions/0088`).
@@ -23,7 +24,7 @@ use super::receive::{ResponseOrigin, give_response};
 use super::{Endpoint, EndpointEffect, EndpointOutbox, RequestStage, TransactionUser};
 use crate::transaction::{T1, TIMEOUT};
 use crate::transport::Packet;
-use crate::wire::{self, Message, Method};
+use crate::wire::{self, Header, Message, Method};
 
 /// A response to a request that another life forwarded, for all shards of all nodes of the farm.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +119,15 @@ pub fn handle_packet_off_slot(
     endpoint.lower.is_off_slot = true;
     endpoint.handle_packet(now, packet, out);
     forget_off_slot(endpoint);
+}
+
+/// The call slots of the requests whose Call-IDs satisfy `has_moved` have another worker than a moment ago, which is alive as the one before is.
+/// Their repetitions may come to the other one, which forwards them with the same branches: responses to them are shared from now on.
+pub fn share_moved_calls(endpoint: &mut Endpoint, has_moved: impl Fn(&[u8]) -> bool) {
+    for (_, context) in endpoint.lower.contexts.iter_mut() {
+        let has_moved = context.request.header(Header::CallId).is_some_and(&has_moved);
+        context.is_off_slot |= has_moved;
+    }
 }
 
 /// After a packet that made the endpoint panic: the next one is its worker's.

@@ -106,7 +106,7 @@ pub(super) fn set_verifiers(
 /// In the table of secrets: digests are not kept.
 const NO_DIGESTS: &str = "no digests";
 
-/// True if this record keeps no digests.
+/// True if this database keeps no digests.
 pub(super) fn has_no_digests(connection: &mut Connection) -> Result<bool, Failure> {
     connection.exists("SELECT 1 FROM secret WHERE name = $1", values![NO_DIGESTS])
 }
@@ -123,7 +123,7 @@ pub(super) fn encoded(verifiers: &Verifiers, has_no_digests: bool) -> Result<Vec
         return Ok(verifiers.encode());
     }
     let expected =
-        "one of which keys of SCRAM are made: this record keeps no digests ([accounts] digests = false)";
+        "one of which keys of SCRAM are made: this database keeps no digests ([accounts] digests = false)";
     Ok(verifiers.without_digests().ok_or_else(|| StoreError::invalid("password", expected))?.encode())
 }
 

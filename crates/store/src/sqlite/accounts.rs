@@ -128,7 +128,7 @@ pub(super) fn kept(conn: &Connection, verifiers: &Verifiers) -> Result<Vec<u8>, 
     overwrite_what_is_deleted(conn)?;
     let bare = verifiers.without_digests();
     let expected =
-        "one of which keys of SCRAM are made: this record keeps no digests ([accounts] digests = false)";
+        "one of which keys of SCRAM are made: this database keeps no digests ([accounts] digests = false)";
     Ok(bare.ok_or_else(|| StoreError::invalid("password", expected))?.encode())
 }
 

@@ -234,6 +234,9 @@ fn a_route_is_added_replaced_and_removed() {
         assert_eq!(admin.routes().unwrap(), [changed]);
     }
     let nowhere = Route { targets: Vec::new(), ..route("nowhere") };
+    let crowded = vec![route("many").targets[0].clone(); store::limits::MAX_ROUTE_TARGETS + 1];
+    let crowded = Route { targets: crowded, ..route("many") };
+    assert!(matches!(admin.add_route(crowded), Err(StoreError::Invalid { .. })));
     assert!(matches!(admin.add_route(nowhere), Err(StoreError::Invalid { .. })));
     admin.remove_route("germany").unwrap();
     assert!(matches!(admin.remove_route("germany"), Err(StoreError::NotFound { .. })));

@@ -222,7 +222,7 @@ async fn converse(child: &mut Child, text: Option<&str>) -> std::io::Result<Proc
     Ok((child.wait().await?, file?, told?))
 }
 
-/// Whether a program can be run, for the operator at the start.
+/// True if a program can be run, for the operator at the start.
 pub fn is_installed(program: &Path) -> bool {
     let there = |path: &Path| path.is_file();
     if program.components().count() > 1 {

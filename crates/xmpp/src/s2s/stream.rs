@@ -163,7 +163,7 @@ fn is_said_in(element: &Element, ns: &str) -> bool {
 pub(super) fn fault_of(error: XmlError) -> Fault {
     let text = match error {
         XmlError::NotWellFormed(what) | XmlError::Restricted(what) | XmlError::TooLarge(what) => what,
-        XmlError::BadNamespacePrefix => "a prefix that nobody declared",
+        XmlError::BadNamespacePrefix => "a prefix that is not declared",
         XmlError::UnsupportedEncoding => "an encoding other than UTF-8",
     };
     (error.condition(), text)

@@ -65,7 +65,7 @@ impl ScramClient {
         let iterations = field("i=").and_then(|count| count.parse::<u32>().ok());
         let iterations = iterations
             .filter(|count| (1..=ITERATIONS).contains(count))
-            .ok_or("a challenge with a number of iterations that nobody wants")?;
+            .ok_or("a challenge with a number of iterations that is out of range")?;
         let fits = |kept: &&ClientKeys| *kept.salt == *salt && kept.iterations == iterations;
         let keys = match kept.as_ref().filter(fits) {
             Some(keys) => keys.clone(),

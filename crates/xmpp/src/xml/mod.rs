@@ -54,7 +54,7 @@ impl std::fmt::Display for XmlError {
             XmlError::NotWellFormed(what) | XmlError::Restricted(what) | XmlError::TooLarge(what) => {
                 f.write_str(what)
             }
-            XmlError::BadNamespacePrefix => f.write_str("a prefix that nobody declared"),
+            XmlError::BadNamespacePrefix => f.write_str("a prefix that is not declared"),
             XmlError::UnsupportedEncoding => f.write_str("an encoding other than UTF-8"),
         }
     }

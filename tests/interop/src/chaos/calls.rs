@@ -23,6 +23,9 @@ const LOST: &str = "35000";
 /// The calls that are open come to their end within this time after the last begins.
 const GRACE: Duration = Duration::from_secs(80);
 
+/// The part of the messages of failed calls that a report shows, bytes: the first calls are enough to understand the others.
+const SHOWN: usize = 24_000;
+
 /// A server transaction of the answerer lives this long, Timer J: a node that takes a request over late repeats it.
 const TIMER_J: &str = "<timewait milliseconds=\"32000\"";
 
@@ -56,6 +59,9 @@ pub(super) struct CallAccount {
     pub(super) refused: u64,
     /// The causes of failures, and the last lines on them.
     pub(super) causes: Vec<String>,
+    /// The messages of failed calls as the caller and the answerer have seen them. The topmost Via of what the answerer gets names the
+    /// node, by its life.
+    pub(super) messages: String,
 }
 
 impl CallAccount {
@@ -120,7 +126,22 @@ impl Calls {
     /// Places no more calls, and waits for the end of those that are open.
     pub(super) fn finish(mut self) -> Vec<CallAccount> {
         self.callers.iter().for_each(|caller| caller.peer.signal("USR1"));
-        self.callers.iter_mut().map(Caller::finish).collect()
+        let mut accounts: Vec<CallAccount> = self.callers.iter_mut().map(Caller::finish).collect();
+        // The order of both is that of `answer` and `place`: calls to a route, calls to accounts.
+        let ends = [("call", "routed"), ("account-call", "bound")];
+        for (account, (caller, answerer)) in accounts.iter_mut().zip(ends) {
+            if account.unexplained() > 0 {
+                account.messages = [caller, answerer].map(|end| self.messages_of(end)).concat();
+            }
+        }
+        accounts
+    }
+
+    /// The messages of the calls that have failed at one end, as Ringer has written them.
+    fn messages_of(&self, end: &str) -> String {
+        let bytes = std::fs::read(messages_file(&self.folder, end)).unwrap_or_default();
+        let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN)]).into_owned();
+        format!("\n--- failed calls at {end}, {} bytes in all ---\n{shown}", bytes.len())
     }
 }
 
@@ -162,6 +183,7 @@ fn account(kind: &str, report: &Value) -> CallAccount {
         failed: total("failed"),
         refused: total("failed").min(refused),
         causes: causes.collect(),
+        messages: String::new(),
     }
 }
 
@@ -170,8 +192,15 @@ fn bench(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench").join(path)
 }
 
+/// The file for the messages of the calls that fail at one end.
+fn messages_file(folder: &TempDir, end: &str) -> PathBuf {
+    folder.path().join(format!("{end}.failed-calls.log"))
+}
+
 fn start(name: &str, words: &str, folder: &TempDir) -> Peer {
-    let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+    let mut words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+    let file = messages_file(folder, name).display().to_string();
+    words.extend(["-trace_calldebug".to_owned(), "-calldebug_file".to_owned(), file]);
     Peer::start(name, &crate::ringer::binary().display().to_string(), &words, folder.path())
 }
 

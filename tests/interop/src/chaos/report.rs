@@ -136,7 +136,7 @@ impl Report {
 
     /// Adds the account of one kind of call.
     pub(super) fn add_calls(&mut self, account: &CallAccount) {
-        let CallAccount { kind, started, failed, refused, causes } = account;
+        let CallAccount { kind, started, failed, refused, causes, messages } = account;
         let name = if kind == "to a route" { "calls to a route" } else { "calls to accounts" };
         self.rows
             .push((name, format!("{started} placed, {failed} failed, {refused} of them refused with 503")));
@@ -145,8 +145,9 @@ impl Report {
         }
         if account.unexplained() > 0 {
             let causes = causes.join("; ");
+            let unexplained = account.unexplained();
             self.findings
-                .push(format!("{name}: {} failed without a known reason: {causes}", account.unexplained()));
+                .push(format!("{name}: {unexplained} failed without a known reason: {causes}{messages}"));
         }
     }
 

@@ -4,7 +4,6 @@ use xmpp::stanza::{self, Condition, StanzaKind};
 use xmpp::{Element, Jid, ns};
 
 use crate::HostSettings;
-use crate::muc::RoomCreation;
 
 /// Administrators of the server (XEP-0045 §5.2: "service-wide administrators"), and its operator, whose requests come
 /// from the domain itself, count as owners for a room's IQ requests. Clients cannot send from a domain of ours.
@@ -35,12 +34,8 @@ pub(super) fn may_create(
     if !is_entry {
         return Err(Condition::ItemNotFound);
     }
-    let may = match settings.room_creation {
-        RoomCreation::Anybody => true,
-        RoomCreation::LocalUsers => settings.is_local(from.domain()),
-        RoomCreation::Nobody => false,
-    };
-    if may { Ok(()) } else { Err(Condition::NotAllowed) }
+    // Rooms count for the account that creates them; accounts of other servers are without number.
+    if settings.is_local(from.domain()) { Ok(()) } else { Err(Condition::NotAllowed) }
 }
 
 /// The account that a persistent room counts for: an account of ours, or a foreign domain, whose accounts are without

@@ -262,7 +262,7 @@ fn old(
         .then_some(MessageMatch::AcknowledgeAgain(at + 1))
 }
 
-/// Whether the search may go on past this step.
+/// Says if the search may go on past this step.
 fn optional(step: &ScenarioStep) -> Optional {
     match &step.kind {
         StepKind::Recv(recv) => recv.optional,
@@ -271,7 +271,7 @@ fn optional(step: &ScenarioStep) -> Optional {
     }
 }
 
-/// Whether the step expects the message: responses by code, method and transaction, requests by their method.
+/// True if the step expects the message: responses by code, method and transaction, requests by their method.
 fn matches(
     call: &Call,
     scenario: &Scenario,

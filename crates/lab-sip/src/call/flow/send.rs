@@ -214,7 +214,7 @@ fn give_up(call: &mut Call, ctx: &mut CallContext<'_>) {
     }
 }
 
-/// Whether the call's last message was an INVITE.
+/// True if the call's last message was an INVITE.
 pub(super) fn last_was_invite(call: &Call, ctx: &CallContext<'_>) -> bool {
     call.flow.sent_step != NONE
         && ctx.env.scenario.steps.get(call.flow.sent_step as usize).is_some_and(|step| {

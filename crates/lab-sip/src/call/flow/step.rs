@@ -20,7 +20,7 @@ pub(super) const MAX_STEPS_A_TURN: usize = 1_000;
 /// SIPp's clock has this resolution, and so has a loop that never waits.
 const YIELD: Duration = Duration::from_millis(1);
 
-/// Whether the step is done or the call waits in it.
+/// The state of a step after it was performed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StepProgress {
     Done,
@@ -275,7 +275,7 @@ pub(super) fn happens(ctx: &mut CallContext<'_>, probability: f64) -> bool {
     draw < probability
 }
 
-/// Whether this message is one of those dropped on purpose.
+/// True if this message is one of those dropped on purpose.
 pub(super) fn loses(ctx: &mut CallContext<'_>, at: StepIndex) -> bool {
     let own = ctx.env.scenario.steps.get(at).and_then(|step| step.flow.lost);
     let probability = own.unwrap_or(ctx.env.options.behaviour.lost / 100.0);

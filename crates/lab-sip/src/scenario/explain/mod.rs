@@ -24,7 +24,7 @@ use super::model::{Role, Scenario, ScenarioSource};
 pub struct Explanation {
     /// The path, or the built-in's name.
     pub file: String,
-    /// Whether the scenario would run.
+    /// True if the scenario would run.
     pub valid: bool,
     /// The `name` attribute.
     pub name: String,
@@ -68,7 +68,7 @@ pub struct Requirement {
     pub what: String,
     /// The use that the scenario makes of it.
     pub why: String,
-    /// Whether a run cannot begin without it.
+    /// True if a run cannot begin without it.
     pub required: bool,
     /// The first line that uses it; 0 for the whole file.
     pub line: u32,
@@ -179,7 +179,7 @@ impl fmt::Display for ExplainedStep {
     }
 }
 
-/// Whether the first message of a call is ours.
+/// True if the first message of a call is ours.
 fn starts_calls(role: Role) -> bool {
     matches!(role, Role::Client | Role::ControllerA)
 }

@@ -194,7 +194,7 @@ flags! {
     "--rooms-domain" "NAME" "their domain (conference.DOMAIN)" |w, v| w.rooms_domain = Some(v);
     "--pubsub-domain" "NAME" "the publish-subscribe service, when the mix has it (pubsub.DOMAIN)" |w, v| w.pubsub_domain = Some(v);
     "--stanza" "FILE" "stanzas that the action raw sends, with {user} {domain} {jid} {contact} (one who is there) {id} {n} filled in; may be given again (none)" |w, v| w.stanzas.push(v.into());
-    "--for" "TIME" "how long the load lasts once everybody is in (60)" |w, v| w.length = time(&v)?;
+    "--for" "TIME" "how long the load lasts once all users are in (60)" |w, v| w.length = time(&v)?;
     "--settle" "TIME" "how long what is under way may take at the end (30)" |w, v| w.settle = time(&v)?;
     "--timeout" "TIME" "how long a user waits for an answer, or to be signed in (30)" |w, v| w.patience = time(&v)?;
     "--register" "yes|no" "make the accounts before the load, in band (XEP-0077); those that are there already are fine (no)" |w, v| w.register = yes(&v)?;

@@ -194,7 +194,7 @@ impl UserConnections {
         }
     }
 
-    /// Whether the kernel's handshake is over.
+    /// True if the kernel's handshake is over.
     fn finish_wire(&mut self, slot: u32, which: usize) -> io::Result<bool> {
         let Some(bosh) = self.bosh(slot) else { return Ok(false) };
         let wire = &mut bosh.wires[which];

@@ -77,7 +77,7 @@ impl ClientAccess {
     ) {
         let is_reserved = self.access.registration.reserved.contains(&registration.user);
         if is_reserved {
-            let error = StanzaError::new(Condition::NotAcceptable, "nobody may take this name");
+            let error = StanzaError::new(Condition::NotAcceptable, "this name is reserved");
             return refuse(cx, stream, error);
         }
         if let Some(fault) = self.access.password_fault(&registration.password.0) {

@@ -9,6 +9,7 @@ use admin::ControlError;
 use admin::chat::{Affiliated, Answer, Occupant, Room, RoomDetails};
 use chat::effect::HostAction;
 use chat::stored_room;
+use control::limits::FARM_LISTED;
 use store::xmpp::{XmppLoaded, XmppRead};
 use xmpp::xml::parse_stored;
 use xmpp::{Bare, Element, ns};
@@ -47,7 +48,7 @@ impl Operator {
     }
 
     /// Lists the rooms of a domain: those that are stored, page by page, and over them those in memory, which have occupants and may not be
-    /// stored.
+    /// stored. At most [`FARM_LISTED`], as of a whole farm.
     pub(super) async fn list_rooms(&self, domain: &str) -> Result<Answer, ControlError> {
         let domain: Box<str> = self.rooms_domain(domain).into();
         let (mut rooms, mut after) = (BTreeMap::new(), None);
@@ -67,7 +68,7 @@ impl Operator {
                 let room = Room { address: address.clone(), name, listed, persistent: true, occupants: 0 };
                 rooms.insert(address, room);
             }
-            if after.is_none() {
+            if after.is_none() || rooms.len() >= FARM_LISTED {
                 break;
             }
         }
@@ -83,7 +84,7 @@ impl Operator {
             };
             rooms.insert(address, row);
         }
-        Ok(Answer::Rooms(rooms.into_values().collect()))
+        Ok(Answer::Rooms(listed(rooms, FARM_LISTED)))
     }
 
     /// Shows a room: its form of configuration, then each list of affiliations and of roles.
@@ -224,4 +225,35 @@ fn setting_of(field: &Element) -> Option<(String, String)> {
     let value = values.collect::<Vec<_>>().join(" ");
     let is_secret = name == "roomsecret" && !value.is_empty();
     Some((name.to_owned(), if is_secret { "***".to_owned() } else { value }))
+}
+
+/// At most so many rooms of a list, those with the most occupants, in the order of their addresses.
+fn listed(rooms: BTreeMap<String, Room>, most: usize) -> Vec<Room> {
+    let mut rooms: Vec<Room> = rooms.into_values().collect();
+    if rooms.len() > most {
+        rooms.sort_by_key(|room| std::cmp::Reverse(room.occupants));
+        rooms.truncate(most);
+        rooms.sort_by(|one, other| one.address.cmp(&other.address));
+    }
+    rooms
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_rooms_is_bounded_and_has_those_with_occupants() {
+        let room = |(address, occupants): (&str, u64)| {
+            (address.to_owned(), Room { address: address.to_owned(), occupants, ..Room::default() })
+        };
+        let rooms: BTreeMap<String, Room> = [("a@r", 0), ("b@r", 1), ("c@r", 0), ("d@r", 7)].map(room).into();
+        let addresses = |most| {
+            let rooms = listed(rooms.clone(), most);
+            rooms.into_iter().map(|room| room.address).collect::<Vec<_>>()
+        };
+        assert_eq!(addresses(4), ["a@r", "b@r", "c@r", "d@r"]);
+        assert_eq!(addresses(3), ["a@r", "b@r", "d@r"]);
+        assert_eq!(addresses(2), ["b@r", "d@r"]);
+    }
 }

@@ -27,7 +27,7 @@ fn write(path: &Path, wav: &Wav) {
     std::fs::write(path, wav.to_bytes()).unwrap();
 }
 
-/// Whether it is 440 Hz for a second, then 1 kHz for a second, to within a tenth; else an account of what was heard.
+/// Checks that it is 440 Hz for a second, then 1 kHz for a second, to within a tenth; else an account of what was heard.
 fn is_what_was_sent(codec: &str, phone: &Baresip) -> Result<(), String> {
     let files = phone.heard();
     assert_eq!(files.len(), 1, "{codec}: {files:?}");

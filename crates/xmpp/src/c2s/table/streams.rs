@@ -171,7 +171,7 @@ fn errors() {
             .after(Step::Found(CredentialAnswer::Password(true)))
             .sent(HEADER.replace("example.org", "nowhere.org"))
             .fails("host-unknown"),
-        row("4.9.3.8", "internal-server-error: the account's record cannot be read")
+        row("4.9.3.8", "internal-server-error: the account's data cannot be read")
             .test("chat/src/tests/mod.rs::a_record_that_cannot_be_read_ends_its_sessions"),
         row("4.9.3.9", "invalid-from: a stanza from another address")
             .sent("<message from='bob@example.org' to='c@example.org'/>")
