@@ -79,7 +79,9 @@ impl From<ControlError> for Fault {
         match error {
             // Twilio's codes and words, which users of its libraries search for.
             ControlError::NotLive => Fault::invalid(21220, "Call is not in-progress. Cannot redirect."),
-            ControlError::NotFound => Fault::not_found("in the live node"),
+            ControlError::NotFound => {
+                Fault::new(404, 20404, "The requested resource is not live: it has ended, or was never there")
+            }
             ControlError::Busy => Fault::busy(),
             ControlError::Invalid(message) => Fault::invalid(20400, message),
             ControlError::Caller(from) => Fault::invalid(

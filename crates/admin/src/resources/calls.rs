@@ -6,7 +6,9 @@
 use store::rest::types::{Application, RestCall};
 use store::rest::{Kind, RestFilter};
 
-use crate::control::{CallChange, Document, End, StartCall, StartRecording, StatusCallback, Track};
+use crate::control::{
+    CallChange, ControlError, Document, End, StartCall, StartRecording, StatusCallback, Track,
+};
 use crate::fault::Fault;
 use crate::paging::{self, PAGING};
 use crate::request::Base;
@@ -326,8 +328,11 @@ fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     if !call.is_live() {
         return Err(Fault::invalid(21220, "Call is not in-progress. Cannot redirect."));
     }
-    // The row may be behind the call: the node checks again, and answers `NotLive` if it has ended.
-    context.state.control.modify_call(&call.common.sid, change)?;
+    // The row may be behind the call: the node checks again, and answers `NotLive` if it is ending, or has it no more.
+    context.state.control.modify_call(&call.common.sid, change).map_err(|error| match error {
+        ControlError::NotFound => ControlError::NotLive,
+        error => error,
+    })?;
     // The node has its own copy, and may have written it.
     Ok(item(context, 200, &own(context, &call.common.sid)?))
 }

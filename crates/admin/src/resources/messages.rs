@@ -40,6 +40,8 @@ const UNSUPPORTED: &[Parameter] = &[
     unsupported_flag("SendAsMms"),
     Parameter { name: "RiskCheck", kind: Of::Unsupported(&["disable"]) },
 ];
+/// `Status` cancels a message that waits for its time at Twilio; none does here.
+const REDACT: &[Parameter] = &[text("Body"), unsupported("Status")];
 const LIST: &[Parameter] =
     &[text("To"), text("From"), text("Status"), day("DateSent"), day("DateSent<"), day("DateSent>")];
 
@@ -77,6 +79,31 @@ const fn get_route(path: &'static str) -> Route {
     }
 }
 
+const fn update_route(path: &'static str) -> Route {
+    Route {
+        method: "POST",
+        path,
+        summary: "Remove the text of a message: its Body is given, and empty",
+        parameters: &[REDACT],
+        answer: Shape::Item(200, "Message", example),
+        handler: redact,
+    }
+}
+
+const fn media_route(path: &'static str) -> Route {
+    Route {
+        method: "GET",
+        path,
+        summary: "Media of a message: an empty list, for messages are texts",
+        parameters: &[PAGING],
+        answer: Shape::List("media_list", || Value::Object(Vec::new())),
+        handler: |context| {
+            own::<TextMessage>(context, &context.request.segments[context.request.segments.len() - 2])?;
+            Ok(paging::slice(context, &[], ("media_list", "Media"), |_, (): &()| Value::Null))
+        },
+    }
+}
+
 const fn delete_route(path: &'static str) -> Route {
     Route {
         method: "DELETE",
@@ -97,11 +124,15 @@ pub(crate) const ROUTES: &[Route] = &[
     list_route("/Accounts/{AccountSid}/Messages"),
     create_route("/Accounts/{AccountSid}/Messages"),
     get_route("/Accounts/{AccountSid}/Messages/{Sid}"),
+    update_route("/Accounts/{AccountSid}/Messages/{Sid}"),
     delete_route("/Accounts/{AccountSid}/Messages/{Sid}"),
+    media_route("/Accounts/{AccountSid}/Messages/{Sid}/Media"),
     list_route("/Accounts/{AccountSid}/SMS/Messages"),
     create_route("/Accounts/{AccountSid}/SMS/Messages"),
     get_route("/Accounts/{AccountSid}/SMS/Messages/{Sid}"),
+    update_route("/Accounts/{AccountSid}/SMS/Messages/{Sid}"),
     delete_route("/Accounts/{AccountSid}/SMS/Messages/{Sid}"),
+    media_route("/Accounts/{AccountSid}/SMS/Messages/{Sid}/Media"),
 ];
 
 /// `SMS/` where the path has it, and the element's name there.
@@ -164,6 +195,28 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
         return Err(error.into());
     }
     Ok(item(context, 201, &message))
+}
+
+/// Twilio's redaction. The node writes the row of a message that is under way, with its text, so it has to be over.
+fn redact(context: &Context<'_>) -> Result<Answer, Fault> {
+    let mut message: TextMessage = own(context, last(context))?;
+    match context.given("Body") {
+        Some("") => {}
+        Some(_) => {
+            return Err(Fault::invalid(
+                20400,
+                "Body: expected nothing, which removes the text of the message",
+            ));
+        }
+        None => return Err(Fault::invalid(20400, "Nothing to change is given: Body, which has to be empty")),
+    }
+    if message.status == "queued" {
+        return Err(Fault::new(409, 20009, "Cannot redact message because it's still in progress."));
+    }
+    message.body.clear();
+    message.common.updated_at = context.state.now();
+    context.state.replace(&message)?;
+    Ok(item(context, 200, &message))
 }
 
 fn item(context: &Context<'_>, status: u16, message: &TextMessage) -> Answer {

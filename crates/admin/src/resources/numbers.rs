@@ -56,7 +56,7 @@ const fn list_route(path: &'static str) -> Route {
     Route {
         method: "GET",
         path,
-        summary: "Bound numbers, one when it is given",
+        summary: "Bound numbers, by a part of the number, where `*` is any digit",
         parameters: &[LIST, PAGING],
         answer: Shape::List("incoming_phone_numbers", example),
         handler: list,
@@ -136,24 +136,32 @@ fn class(context: &Context<'_>) -> &'static str {
     classes.into_iter().find(|class| *class == last).unwrap_or_default()
 }
 
-/// A number is looked up in the form in which it is kept: with its plus.
+/// The signs that people write into numbers are passed over. Twilio's filter is a part of a number, in which `*` stands for any
+/// digit; here also for itself, as names have it.
+fn has_part(number: &IncomingNumber, part: &str) -> bool {
+    let sign = |c: &char| !matches!(c, ' ' | '(' | ')');
+    let part: Vec<char> = part.chars().filter(sign).collect();
+    let whole: Vec<char> = number.phone_number.chars().filter(sign).collect();
+    let fits =
+        |(wanted, there): (&char, &char)| wanted == there || (*wanted == '*' && there.is_ascii_digit());
+    part.is_empty() || whole.windows(part.len()).any(|window| part.iter().zip(window).all(fits))
+}
+
+/// Numbers of an account, by a part of the number, by name and by class.
 fn list(context: &Context<'_>) -> Result<Answer, Fault> {
     let names = ("incoming_phone_numbers", "IncomingPhoneNumber");
-    let number = context.text("PhoneNumber").map(|text| match Number::parse(text) {
-        Ok(Number::Exact(number) | Number::Pattern(number)) => number,
-        Err(_) => text.to_owned(),
-    });
-    let filter =
-        RestFilter { name: number.map(String::into), ..paging::of_account(context, Kind::IncomingNumber) };
-    let (class, name) = (class(context), context.text("FriendlyName"));
-    if class.is_empty() && name.is_none() {
+    let filter = paging::of_account(context, Kind::IncomingNumber);
+    let (part, class, name) = (context.text("PhoneNumber"), class(context), context.text("FriendlyName"));
+    if part.is_none() && class.is_empty() && name.is_none() {
         return paging::rows(context, filter, names, |context, found| render(Some(context), found));
     }
-    // Neither is a column: an account has some hundred numbers at most.
+    // No column has these: an account has some hundred numbers at most.
     let (rows, _) = context.state.list(filter)?;
     let numbers = rows.iter().map(IncomingNumber::from_row).collect::<Result<Vec<IncomingNumber>, _>>()?;
     let fits = |number: &IncomingNumber| {
-        (class.is_empty() || number.class == class) && name.is_none_or(|name| number.friendly_name == name)
+        (class.is_empty() || number.class == class)
+            && name.is_none_or(|name| number.friendly_name == name)
+            && part.is_none_or(|part| has_part(number, part))
     };
     let found: Vec<IncomingNumber> = numbers.into_iter().filter(fits).collect();
     Ok(paging::slice(context, &found, names, |_, number| render(Some(context), number)))

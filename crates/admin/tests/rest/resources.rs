@@ -4,7 +4,7 @@ use admin::control::{Participant, QueueMember};
 use admin::limits;
 use serde_json::Value;
 use stdx::Instant;
-use store::rest::types::{Conference, IncomingNumber, Notification, Recording, Transcription};
+use store::rest::types::{Conference, IncomingNumber, Notification, Recording, TextMessage, Transcription};
 
 use crate::plane::START;
 use crate::world::{World, keys};
@@ -82,6 +82,20 @@ fn a_number_is_bound_once_with_its_plus_and_listed_by_class() {
     assert_eq!(total("/IncomingPhoneNumbers/Mobile.json"), Some(1));
     assert_eq!(total("/IncomingPhoneNumbers/TollFree.json"), Some(0));
     assert_eq!(total("/IncomingPhoneNumbers.json?PhoneNumber=1234"), Some(1));
+    // Twilio's filter: a part of a number, where `*` is any digit.
+    for (part, found) in [
+        ("23", 1),
+        ("%2B1*3", 1),
+        ("%281%29%202", 1),
+        ("****", 2),
+        ("*****", 0),
+        ("%2B23", 0),
+        ("+56", 1),
+        ("99", 0),
+    ] {
+        assert_eq!(total(&format!("/IncomingPhoneNumbers.json?PhoneNumber={part}")), Some(found), "{part}");
+    }
+    assert_eq!(total("/IncomingPhoneNumbers/Mobile.json?PhoneNumber=1"), Some(0));
     assert_eq!(total("/AvailablePhoneNumbers/US/Local.json"), Some(0));
     world.make("/IncomingPhoneNumbers.json", "PhoneNumber=12.*");
     let numbers = admin::numbers::Numbers::load(&*world.repository).unwrap();
@@ -191,6 +205,31 @@ fn messages_are_sent_under_both_names() {
     assert_eq!(fault("To=a&Body=b"), (400, 21603));
     assert_eq!(fault("To=a&From=b"), (400, 21602));
     assert_eq!(fault(&format!("To=a&From=b&Body={}", "x".repeat(1_601))), (400, 21617));
+}
+
+#[test]
+fn the_text_of_a_message_is_removed_when_it_is_over() {
+    let world = World::new();
+    let (form, remove) = ("To=bob&From=alice&Body=hello", "Body=");
+    let queued = world.make("/Messages.json", form);
+    let path = format!("/Messages/{}.json", queued["sid"].as_str().unwrap());
+    assert_eq!(world.post(&path, remove).fault(), (409, 20009));
+    world.insert(&TextMessage {
+        common: world.common("SM1", 0),
+        body: "hello".into(),
+        status: "sent".into(),
+        ..TextMessage::default()
+    });
+    assert_eq!(world.post("/Messages/SM1.json", "Body=other").fault(), (400, 20400));
+    assert_eq!(world.post("/Messages/SM1.json", "").fault(), (400, 20400));
+    let removed = world.post("/Messages/SM1.json", remove).json();
+    assert_eq!((removed["body"].as_str(), removed["status"].as_str()), (Some(""), Some("sent")));
+    assert_eq!(world.get("/Messages/SM1.json").json()["body"], "");
+    // The resource that each message names: `num_media` is 0.
+    let media = world.get("/Messages/SM1/Media.json").json();
+    assert_eq!((media["media_list"].as_array().map(Vec::len), media["total"].as_u64()), (Some(0), Some(0)));
+    assert_eq!(world.get("/SMS/Messages/SM1/Media.json").status, 200);
+    assert_eq!(world.get("/Messages/SM2/Media.json").fault(), (404, 20404));
 }
 
 #[test]

@@ -453,3 +453,67 @@ fn who_learned_nothing_and_who_signed_in_has_not_failed() {
     world.tell(|stream, _| stream.handle_gone());
     assert_eq!(world.failures(), 0);
 }
+
+/// XEP-0388 §2.4: a client that sends other things than the exchange's elements is disconnected, for white space too.
+#[test]
+fn white_space_within_an_exchange_of_sasl2_ends_the_stream() {
+    let begun = || {
+        let mut world = world();
+        let answer = world.say("<authenticate xmlns='urn:xmpp:sasl:2' mechanism='PLAIN'/>");
+        // §2.2: an empty element is an empty string.
+        assert_eq!(answer, "<challenge xmlns='urn:xmpp:sasl:2'/>");
+        world
+    };
+    for other in [" ", "\n", "<presence/>"] {
+        let answer = begun().say(other);
+        assert!(
+            answer.contains("<not-authorized") && answer.ends_with("</stream:stream>"),
+            "{other:?}: {answer}"
+        );
+    }
+    // After the exchange, and in one of RFC 6120, it keeps the connection alive.
+    let mut world = begun();
+    world.say(&format!(
+        "<response xmlns='urn:xmpp:sasl:2'>\n {}\n</response>",
+        sasl::encode(b"\0alice\0secret")
+    ));
+    assert!(world.found(CredentialAnswer::Password(false)).contains("<failure"));
+    assert_eq!(world.say(" "), "");
+    world.say("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'/>");
+    assert_eq!(world.say(" "), "");
+}
+
+/// XEP-0388 §2.3.
+#[test]
+fn sasl2_compares_the_identity_with_the_stream_s() {
+    let header = HEADER.replace("to=", "from='bob@example.org' to=");
+    let sign_in = |message: &[u8]| {
+        let settings = C2sSettings { tokens: true, ..settings() };
+        let mut world = ClientStreamWorld::new(settings, secure());
+        world.say(&header);
+        let refused = authenticate(&mut world, "PLAIN", message, "");
+        (refused.contains("<invalid-authzid"), world.effects.len())
+    };
+    assert_eq!(sign_in(b"alice@example.org\0alice\0secret"), (true, 0));
+    assert_eq!(sign_in(b"bob@example.org\0bob\0secret"), (false, 1));
+    assert_eq!(sign_in(b"\0alice\0secret"), (false, 1), "an alias may have this name");
+}
+
+/// XEP-0388 §3: neither offered nor taken before TLS.
+#[test]
+fn sasl2_needs_tls_where_a_stream_can_have_it() {
+    let clear = |framing| {
+        let settings = C2sSettings { tls_required: false, ..settings() };
+        let stream = C2s::new(Arc::new(settings), framing, Security::default(), 1, "nonce".into());
+        ClientStreamWorld { stream, effects: Vec::new() }
+    };
+    let mut world = clear(Framing::Stream);
+    let answer = world.say(HEADER);
+    assert!(answer.contains("<mechanism>SCRAM-SHA-256<") && !answer.contains("urn:xmpp:sasl:2"), "{answer}");
+    let answer = authenticate(&mut world, "SCRAM-SHA-256", b"n,,n=alice,r=abc", "");
+    assert!(answer.contains("<invalid-mechanism"), "{answer}");
+    let mut world = clear(Framing::Messages);
+    let answer =
+        world.say("<open xmlns='urn:ietf:params:xml:ns:xmpp-framing' to='example.org' version='1.0'/>");
+    assert!(answer.contains("urn:xmpp:sasl:2"), "a proxy may have TLS: {answer}");
+}

@@ -32,6 +32,12 @@ pub(super) fn mechanisms(writer: &StreamWriter, sign_in: &SignIn) -> Vec<Mechani
     sasl::ALL.into_iter().filter(is_offered).collect()
 }
 
+/// XEP-0388 §3: only after the negotiation of TLS. Over HTTP nothing is negotiated: a proxy before this server may have TLS.
+pub(super) fn sasl2_mechanisms(writer: &StreamWriter, sign_in: &SignIn) -> Vec<Mechanism> {
+    let is_secured = sign_in.security.encrypted || writer.framing != Framing::Stream;
+    if is_secured { mechanisms(writer, sign_in) } else { Vec::new() }
+}
+
 /// The credential that the source of the stream's domain takes. `None`: the database knows them.
 pub(super) fn external(writer: &StreamWriter) -> Option<ExternalCredential> {
     writer.settings.external.get(&writer.domain).copied()
@@ -63,11 +69,10 @@ pub(super) fn before(writer: &StreamWriter, sign_in: &SignIn) -> Element {
             mechanisms.iter().map(move |mechanism| Element::new("mechanism", ns).text(mechanism.name()))
         };
         features.push(Element::new("mechanisms", ns::SASL).children(named(ns::SASL)));
-        features.push(
-            Element::new("authentication", ns::SASL2)
-                .children(named(ns::SASL2))
-                .child(super::sign_in::inline(writer, sign_in)),
-        );
+        if !sasl2_mechanisms(writer, sign_in).is_empty() {
+            let authentication = Element::new("authentication", ns::SASL2).children(named(ns::SASL2));
+            features.push(authentication.child(super::sign_in::inline(writer, sign_in)));
+        }
         if !sign_in.security.bindings.is_empty() {
             let bindings = sign_in.security.bindings.names();
             let bindings =

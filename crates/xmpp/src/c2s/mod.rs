@@ -242,7 +242,7 @@ impl C2s {
                     Err(error) => self.xml_error(error, out),
                 }
             }
-            Frame::Whitespace => {}
+            Frame::Whitespace => self.perform(SignIn::after_whitespace(self.sign_in.as_deref()), out),
             Frame::Close => self.handle_close(out),
         }
     }
@@ -257,9 +257,8 @@ impl C2s {
         if bytes.len() > self.bounds().0 {
             return self.xml_error(XmlError::TooLarge("a stanza larger than this server takes"), out);
         }
-        // Keep-alives.
         if bytes.iter().all(u8::is_ascii_whitespace) {
-            return;
+            return self.perform(SignIn::after_whitespace(self.sign_in.as_deref()), out);
         }
         match parse_within(bytes.trim_ascii(), &Prefixes::default(), self.bounds().1) {
             Ok(Measured { element, .. }) if element.is("open", ns::FRAMING) => self.open(&element, out),

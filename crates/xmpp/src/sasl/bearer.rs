@@ -1,17 +1,17 @@
 //! OAUTHBEARER (RFC 7628): a token of an identity provider instead of a password. The driver has it checked.
 
-use super::{Failure, Secret};
+use super::{Context, Failure, Secret, is_self};
 
 /// RFC 7628 §3.2.2: the client answers with one byte, and the exchange fails.
 pub(super) const REFUSED: &[u8] = br#"{"status":"invalid_token"}"#;
 
 /// The message of a client (RFC 7628 §3.1): the user that it names, or nothing, and its token.
-pub(super) fn read(message: &[u8]) -> Result<(Box<str>, Secret), Failure> {
+pub(super) fn read(message: &[u8], context: &Context) -> Result<(Box<str>, Secret), Failure> {
     let text = std::str::from_utf8(message).map_err(|_| Failure::MalformedRequest)?;
     // `gs2-header kvsep *kvpair kvsep`, where the separator is 0x01.
     let text = text.strip_suffix("\u{1}\u{1}").ok_or(Failure::MalformedRequest)?;
     let mut parts = text.split('\u{1}');
-    let user = named(parts.next().unwrap_or_default())?;
+    let user = named(parts.next().unwrap_or_default(), context)?;
     let mut token = None;
     for part in parts {
         let (key, value) = part.split_once('=').ok_or(Failure::MalformedRequest)?;
@@ -24,7 +24,7 @@ pub(super) fn read(message: &[u8]) -> Result<(Box<str>, Secret), Failure> {
 }
 
 /// The `authzid` of a GS2 header (RFC 5801 §4), without its domain. This mechanism has no channel binding.
-fn named(header: &str) -> Result<Box<str>, Failure> {
+fn named(header: &str, context: &Context) -> Result<Box<str>, Failure> {
     let mut parts = header.split(',');
     let (flag, authorized, rest) = (parts.next(), parts.next(), parts.next());
     if !matches!(flag, Some("n" | "y")) || rest != Some("") || parts.next().is_some() {
@@ -38,6 +38,7 @@ fn named(header: &str) -> Result<Box<str>, Failure> {
     // RFC 5801 §4: `=2C` and `=3D` are a comma and an equals sign.
     let authorized = authorized.replace("=2C", ",").replace("=3D", "=");
     let user = authorized.split_once('@').map_or(&*authorized, |(local, _)| local);
+    is_self(&authorized, user, context)?;
     Ok(user.into())
 }
 
@@ -55,12 +56,18 @@ fn bearer(value: &str) -> Result<Secret, Failure> {
 mod tests {
     use super::*;
 
+    fn read(message: &[u8]) -> Result<(Box<str>, Secret), Failure> {
+        super::read(message, &Context { domain: "example.com".into(), ..Context::default() })
+    }
+
     #[test]
     fn the_example_of_rfc_7628() {
         let message = b"n,a=user@example.com,\x01host=server.example.com\x01port=143\x01\
                         auth=Bearer vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==\x01\x01";
         let token = Secret("vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==".into());
         assert_eq!(read(message), Ok(("user".into(), token)));
+        let other = b"n,a=user@other.example,\x01auth=Bearer x\x01\x01";
+        assert_eq!(read(other), Err(Failure::InvalidAuthzid));
         assert_eq!(read(b"n,,\x01auth=bearer x\x01\x01"), Ok(("".into(), Secret("x".into()))));
         assert_eq!(read(b"y,a=a=2Cb=3D,\x01auth=Bearer x\x01\x01").map(|(user, _)| user), Ok("a,b=".into()));
     }

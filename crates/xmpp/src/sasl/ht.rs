@@ -104,8 +104,8 @@ impl Proof {
             let hash = mac(&token.secret, b"Initiator", &self.data);
             token.binding == self.binding && stdx::ct_eq(&hash, &self.hash)
         };
-        let token = tokens.into_iter().find(is_it).ok_or(Failure::NotAuthorized)?;
-        // XEP-0484 §4.2: then the client may use another mechanism.
+        let token = tokens.into_iter().find(is_it).ok_or(Failure::TokenRefused)?;
+        // XEP-0484 §4.2: the client may use another mechanism.
         if token.state == TokenState::TooOld {
             return Err(Failure::CredentialsExpired);
         }
@@ -193,21 +193,32 @@ mod tests {
         let case = |binding, initial: &[u8], count, of: Token, failure| {
             assert_eq!(try_it(binding, initial, count, vec![of]), Step::Failure(failure));
         };
-        let not = Failure::NotAuthorized;
-        case(Exporter, &good, None, token(Exporter, "other"), not);
+        // XEP-0484 §4.2: a token that was revoked, replaced or voided by a new password is one that is not there.
+        let refused = Failure::TokenRefused;
+        assert_eq!(refused.condition(), "credentials-expired");
+        case(Exporter, &good, None, token(Exporter, "other"), refused);
+        assert_eq!(try_it(Exporter, &good, None, Vec::new()), Step::Failure(refused));
         // Another mechanism's token, another channel's proof.
-        case(Exporter, &good, None, token(EndPoint, "t"), not);
-        case(Unbound, &testing::initial("alice", "t", b""), None, token(Exporter, "t"), not);
-        case(Exporter, &testing::initial("alice", "t", b"elsewhere"), None, token(Exporter, "t"), not);
+        case(Exporter, &good, None, token(EndPoint, "t"), refused);
+        case(Unbound, &testing::initial("alice", "t", b""), None, token(Exporter, "t"), refused);
+        case(Exporter, &testing::initial("alice", "t", b"elsewhere"), None, token(Exporter, "t"), refused);
         // Heard before.
         for count in [0, 6, 7] {
-            case(Exporter, &good, Some(count), token(Exporter, "t"), not);
+            case(Exporter, &good, Some(count), token(Exporter, "t"), Failure::NotAuthorized);
         }
         let old = Token { state: TokenState::TooOld, ..token(Exporter, "t") };
         case(Exporter, &good, None, old, Failure::CredentialsExpired);
         for broken in [&b"alice"[..], b"alice\0short", &[0; 33], &[b"\xff\0", &[0; 32][..]].concat()] {
             case(Exporter, broken, None, token(Exporter, "t"), Failure::MalformedRequest);
         }
+    }
+
+    #[test]
+    fn an_account_that_is_not_there_is_answered_as_a_client_without_tokens() {
+        let initial = testing::initial("alice", "t", b"");
+        let mechanism = Mechanism::HashedToken(TokenBinding::None);
+        let (mut exchange, _) = Exchange::start(mechanism, Some(&initial), context(None));
+        assert_eq!(exchange.give(CredentialAnswer::NoAccount), Step::Failure(Failure::TokenRefused));
     }
 
     #[test]

@@ -21,6 +21,8 @@ use scram::Scram;
 pub use scram::{Hash, Keys, derive};
 pub use unknown::{AccountProfile, KeyParameters, UnknownAccounts};
 
+use crate::Jid;
+
 /// The supported mechanisms, the strongest first: RFC 5802, 7677, 4616, 7628, 4422, 4505.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mechanism {
@@ -134,6 +136,8 @@ pub struct Context {
     pub agent: Option<Box<str>>,
     /// The number of times that the client has used its token, as it says (XEP-0484 §3.4).
     pub count: Option<u64>,
+    /// The bare address in `from` of the stream's header, where an authorization identity has to match it (XEP-0388 §2.3).
+    pub caller: Option<Box<str>>,
 }
 
 /// The answer to a [`CredentialQuery`].
@@ -262,6 +266,8 @@ pub enum Failure {
     NotAuthorized,
     /// `temporary-auth-failure`.
     TemporaryAuthFailure,
+    /// `credentials-expired`: the token is not, or not any more, one of the client's.
+    TokenRefused,
 }
 
 impl Failure {
@@ -269,7 +275,7 @@ impl Failure {
     pub fn condition(self) -> &'static str {
         match self {
             Failure::Aborted => "aborted",
-            Failure::CredentialsExpired => "credentials-expired",
+            Failure::CredentialsExpired | Failure::TokenRefused => "credentials-expired",
             Failure::IncorrectEncoding => "incorrect-encoding",
             Failure::InvalidAuthzid => "invalid-authzid",
             Failure::InvalidMechanism => "invalid-mechanism",
@@ -400,6 +406,8 @@ impl Exchange {
                     step
                 })
             }
+            // As for a client without tokens: the answer does not show which accounts exist.
+            (ExchangeState::Token(_), _) => Err(Failure::TokenRefused),
             (ExchangeState::Scram(mut scram), CredentialAnswer::Keys(keys)) => {
                 let challenge = scram.challenge(keys, true, &self.context);
                 self.state = ExchangeState::Scram(scram);
@@ -426,17 +434,17 @@ impl Exchange {
                 Ok(Step::Find(find))
             }
             Mechanism::Plain => {
-                let (user, password) = plain(message)?;
+                let (user, password) = plain(message, &self.context)?;
                 self.state = ExchangeState::Password(user.clone());
                 Ok(Step::Find(CredentialQuery::Password { user, password }))
             }
             Mechanism::OAuthBearer => {
-                let (user, token) = bearer::read(message)?;
+                let (user, token) = bearer::read(message, &self.context)?;
                 self.state = ExchangeState::Bearer(user.clone());
                 Ok(Step::Find(CredentialQuery::Bearer { user, token }))
             }
             Mechanism::External => {
-                let user = external(message, self.context.certified.as_deref())?;
+                let user = external(message, &self.context)?;
                 self.state = ExchangeState::Account(user.clone());
                 Ok(Step::Find(CredentialQuery::Account { user }))
             }
@@ -453,7 +461,7 @@ impl Exchange {
 }
 
 /// RFC 4616: `authzid NUL authcid NUL password`.
-fn plain(message: &[u8]) -> Result<(Box<str>, Secret), Failure> {
+fn plain(message: &[u8], context: &Context) -> Result<(Box<str>, Secret), Failure> {
     let text = std::str::from_utf8(message).map_err(|_| Failure::MalformedRequest)?;
     let mut parts = text.split('\0');
     let (Some(authorized), Some(user), Some(password), None) =
@@ -464,20 +472,30 @@ fn plain(message: &[u8]) -> Result<(Box<str>, Secret), Failure> {
     if user.is_empty() || password.is_empty() {
         return Err(Failure::MalformedRequest);
     }
-    is_self(authorized, user)?;
+    is_self(authorized, user, context)?;
     Ok((user.into(), Secret(password.into())))
 }
 
 /// The user that the certificate names (XEP-0178 §2); the store decides if the user may sign in.
-fn external(message: &[u8], certified: Option<&str>) -> Result<Box<str>, Failure> {
-    let user = certified.ok_or(Failure::NotAuthorized)?;
+fn external(message: &[u8], context: &Context) -> Result<Box<str>, Failure> {
+    let user = context.certified.as_deref().ok_or(Failure::NotAuthorized)?;
     let authorized = std::str::from_utf8(message).map_err(|_| Failure::MalformedRequest)?;
-    is_self(authorized, user)?;
+    is_self(authorized, user, context)?;
     Ok(user.into())
 }
 
-/// No user acts for another. Clients send nothing, the user, or the user's whole address.
-fn is_self(authorized: &str, user: &str) -> Result<(), Failure> {
-    let local = authorized.split_once('@').map_or(authorized, |(local, _)| local);
-    if authorized.is_empty() || local == user { Ok(()) } else { Err(Failure::InvalidAuthzid) }
+/// No user acts for another. Clients send nothing, the user, or the user's whole address in the domain of the stream
+/// (RFC 6120 §6.3.8).
+fn is_self(authorized: &str, user: &str, context: &Context) -> Result<(), Failure> {
+    if authorized.is_empty() {
+        return Ok(());
+    }
+    let (local, domain) = authorized.split_once('@').unwrap_or((authorized, &context.domain));
+    let address = Jid::parse(&format!("{local}@{domain}")).map_err(|_| Failure::InvalidAuthzid)?;
+    let is_callers = context.caller.as_deref().is_none_or(|caller| caller == address.bare_str());
+    if local == user && *address.domain() == *context.domain && is_callers {
+        Ok(())
+    } else {
+        Err(Failure::InvalidAuthzid)
+    }
 }

@@ -151,7 +151,7 @@ impl Scram {
         let (Some(user), Some(nonce)) = (user, nonce) else { return Err(Failure::MalformedRequest) };
         if let Some(authorized) = authorized.strip_prefix("a=") {
             let authorized = name(authorized).ok_or(Failure::MalformedRequest)?;
-            super::is_self(&authorized, &user)?;
+            super::is_self(&authorized, &user, context)?;
         } else if !authorized.is_empty() {
             return Err(Failure::MalformedRequest);
         }

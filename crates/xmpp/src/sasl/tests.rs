@@ -3,7 +3,7 @@
 use super::*;
 
 fn context(nonce: &str) -> Context {
-    Context { nonce: nonce.into(), secret: [7; 32], ..Context::default() }
+    Context { nonce: nonce.into(), secret: [7; 32], domain: "example.org".into(), ..Context::default() }
 }
 
 fn text(step: &Step) -> &str {
@@ -145,9 +145,38 @@ fn plain_names_one_user_and_nobody_else() {
     );
     let (mut exchange, _) = start(b"alice@example.org\0alice\0wrong");
     assert_eq!(exchange.give(CredentialAnswer::Password(false)), Step::Failure(Failure::NotAuthorized));
-    assert_eq!(start(b"bob\0alice\0secret").1, Step::Failure(Failure::InvalidAuthzid));
+    for other in ["bob", "bob@example.org", "alice@other.org", "alice@", "@example.org"] {
+        let message = format!("{other}\0alice\0secret");
+        assert_eq!(start(message.as_bytes()).1, Step::Failure(Failure::InvalidAuthzid), "{other}");
+    }
     for wrong in [&b""[..], b"alice", b"\0alice\0", b"\0\0secret", b"\0a\0b\0c", b"\0a\0\xff"] {
         assert_eq!(start(wrong).1, Step::Failure(Failure::MalformedRequest), "{wrong:?}");
+    }
+}
+
+/// XEP-0388 §2.3: an authorization identity has to be the one that the stream's header names.
+#[test]
+fn an_identity_other_than_the_stream_s_is_refused() {
+    let start = |mechanism, message: &str, caller: &str| {
+        let context =
+            Context { caller: Some(caller.into()), certified: Some("alice".into()), ..context("x") };
+        Exchange::start(mechanism, Some(message.as_bytes()), context).1
+    };
+    let messages = [
+        (Mechanism::Plain, "alice@example.org\0alice\0secret", "\0alice\0secret"),
+        (scram(Hash::Sha1), "n,a=alice@example.org,n=alice,r=b", "n,,n=alice,r=b"),
+        (
+            Mechanism::OAuthBearer,
+            "n,a=alice@example.org,\x01auth=Bearer x\x01\x01",
+            "n,,\x01auth=Bearer x\x01\x01",
+        ),
+        (Mechanism::External, "alice@example.org", ""),
+    ];
+    for (mechanism, named, unnamed) in messages {
+        let refused = start(mechanism, named, "bob@example.org");
+        assert_eq!(refused, Step::Failure(Failure::InvalidAuthzid), "{mechanism:?}");
+        assert!(matches!(start(mechanism, named, "alice@example.org"), Step::Find(_)), "{mechanism:?}");
+        assert!(matches!(start(mechanism, unnamed, "bob@example.org"), Step::Find(_)), "{mechanism:?}");
     }
 }
 

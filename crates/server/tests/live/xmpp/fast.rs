@@ -110,11 +110,11 @@ fn a_token_signs_in_once_for_each_count_and_only_on_its_own_channel() {
     is_in(&by(""));
     is_in(&by(" count='3'"));
     // A proof from another connection, of another kind, for another client, with another token.
-    is_out(&by_token(&place, "HT-SHA-256-EXPR", &token, Some(&[7; 32]), ""), "not-authorized");
-    is_out(&by_token(&place, "HT-SHA-256-NONE", &token, None, ""), "not-authorized");
+    is_out(&by_token(&place, "HT-SHA-256-EXPR", &token, Some(&[7; 32]), ""), "credentials-expired");
+    is_out(&by_token(&place, "HT-SHA-256-NONE", &token, None, ""), "credentials-expired");
     let other = "e4565fa7-4d72-4749-b3d3-740edbf87770";
-    is_out(&by_token_of(&place, other, ("HT-SHA-256-EXPR", &token), None, ""), "not-authorized");
-    is_out(&by_token(&place, "HT-SHA-256-EXPR", "guess", None, ""), "not-authorized");
+    is_out(&by_token_of(&place, other, ("HT-SHA-256-EXPR", &token), None, ""), "credentials-expired");
+    is_out(&by_token(&place, "HT-SHA-256-EXPR", "guess", None, ""), "credentials-expired");
     // It is not FAST without the word.
     let (mut client, _) = begin(&place);
     let initial = [b"alice\0", &mac(&token, b"Initiator", &client.exporter())[..]].concat();
@@ -134,7 +134,7 @@ fn a_token_outlives_the_node_and_is_void_when_its_client_says_so() {
     let last = by_token(&place, "HT-SHA-256-NONE", &token, None, " count='6' invalidate='true'");
     is_in(&last);
     assert!(last.get("token", ns::FAST).is_none(), "{last}");
-    is_out(&by_token(&place, "HT-SHA-256-NONE", &token, None, " count='7'"), "not-authorized");
+    is_out(&by_token(&place, "HT-SHA-256-NONE", &token, None, " count='7'"), "credentials-expired");
     node.stop();
 }
 
@@ -148,7 +148,7 @@ fn a_newer_token_voids_the_older_once_it_is_used() {
     is_in(&by_token(&place, "HT-SHA-256-NONE", &first, None, ""));
     // Using the first has voided nothing that came after it.
     is_in(&by_token(&place, "HT-SHA-256-NONE", &second, None, ""));
-    is_out(&by_token(&place, "HT-SHA-256-NONE", &first, None, ""), "not-authorized");
+    is_out(&by_token(&place, "HT-SHA-256-NONE", &first, None, ""), "credentials-expired");
     node.stop();
 }
 
@@ -161,11 +161,11 @@ fn a_new_password_and_an_end_of_the_account_void_all_tokens() {
     node.stop();
     place.admin().set_password(address(), "another one").unwrap();
     node = place.start();
-    is_out(&by_token(&place, "HT-SHA-256-NONE", &first, None, ""), "not-authorized");
+    is_out(&by_token(&place, "HT-SHA-256-NONE", &first, None, ""), "credentials-expired");
     node.stop();
     place.admin().set_password(address(), PASSWORD).unwrap();
     place.admin().set_disabled(address(), true).unwrap();
     node = place.start();
-    is_out(&by_token(&place, "HT-SHA-256-NONE", &first, None, ""), "not-authorized");
+    is_out(&by_token(&place, "HT-SHA-256-NONE", &first, None, ""), "credentials-expired");
     node.stop();
 }

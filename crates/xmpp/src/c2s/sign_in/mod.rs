@@ -45,6 +45,14 @@ pub(super) enum SignInOutcome {
     Close,
 }
 
+/// The context of an exchange that only SASL2 has, by the names of [`Context`]'s fields.
+#[derive(Debug, Default)]
+struct Sasl2Context {
+    agent: Option<Box<str>>,
+    count: Option<u64>,
+    caller: Option<Box<str>>,
+}
+
 /// One exchange of SASL messages that goes on.
 #[derive(Debug)]
 struct Attempt {
@@ -91,6 +99,16 @@ impl SignIn {
     /// No exchange and no registration goes on.
     pub(super) fn is_idle(&self) -> bool {
         self.attempt.is_none() && !self.registration.is_pending()
+    }
+
+    /// A keep-alive came. Within an exchange of SASL2 it ends the stream: the client may send the exchange's elements only
+    /// (XEP-0388 §2.4).
+    pub(super) fn after_whitespace(sign_in: Option<&SignIn>) -> SignInOutcome {
+        let attempt = sign_in.and_then(|sign_in| sign_in.attempt.as_ref());
+        match attempt {
+            Some(Attempt { sasl2: Some(_), .. }) => SignInOutcome::Fail("not-authorized"),
+            _ => SignInOutcome::Pending,
+        }
     }
 
     /// True while the driver owes an answer, and no further element may be read.
@@ -216,12 +234,12 @@ impl SignIn {
         }
     }
 
-    /// `mechanism`: `None` if it was not offered. `agent` and `count` are SASL2's.
+    /// `mechanism`: `None` if it was not offered.
     fn start_exchange(
         &self,
         mechanism: Option<Mechanism>,
         initial: Option<&[u8]>,
-        (agent, count): (Option<Box<str>>, Option<u64>),
+        sasl2: Sasl2Context,
         writer: &mut StreamWriter,
     ) -> Result<(Box<Exchange>, Step), Failure> {
         let mechanism = mechanism.ok_or(Failure::InvalidMechanism)?;
@@ -236,8 +254,9 @@ impl SignIn {
             domain: writer.domain.clone(),
             secret: writer.settings.secret,
             looks: writer.settings.looks.clone(),
-            agent,
-            count,
+            agent: sasl2.agent,
+            count: sasl2.count,
+            caller: sasl2.caller,
         };
         let (exchange, step) = Exchange::start(mechanism, initial, context);
         Ok((Box::new(exchange), step))
@@ -275,8 +294,10 @@ impl SignIn {
             }
             // Expired credentials and failures of the server are not guesses.
             Failure::CredentialsExpired | Failure::TemporaryAuthFailure => None,
-            Failure::NotAuthorized if is_there => Some(Cause::WrongPassword),
-            Failure::NotAuthorized if self.claimed.is_some() => Some(Cause::UnknownAccount),
+            Failure::NotAuthorized | Failure::TokenRefused if is_there => Some(Cause::WrongPassword),
+            Failure::NotAuthorized | Failure::TokenRefused if self.claimed.is_some() => {
+                Some(Cause::UnknownAccount)
+            }
             _ => Some(Cause::Malformed),
         };
         if let Some(cause) = cause {

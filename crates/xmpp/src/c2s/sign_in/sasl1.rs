@@ -1,6 +1,6 @@
 //! SASL as RFC 6120 §6 carries it.
 
-use super::{Attempt, SignIn, SignInOutcome};
+use super::{Attempt, Sasl2Context, SignIn, SignInOutcome};
 use crate::c2s::writer::StreamWriter;
 use crate::c2s::{Outbox, features};
 use crate::sasl::{self, Failure, Mechanism, Step};
@@ -21,7 +21,7 @@ impl SignIn {
         let mechanism = auth.attr("mechanism").and_then(Mechanism::parse);
         // RFC 6120 §6.5.7: a mechanism that was not offered, as PLAIN without TLS, is `invalid-mechanism`.
         let mechanism = mechanism.filter(|named| features::mechanisms(writer, self).contains(named));
-        match self.start_exchange(mechanism, initial.as_deref(), (None, None), writer) {
+        match self.start_exchange(mechanism, initial.as_deref(), Sasl2Context::default(), writer) {
             Ok((exchange, step)) => {
                 self.attempt = Some(Attempt { exchange, sasl2: None });
                 self.handle_step(step, writer, out)

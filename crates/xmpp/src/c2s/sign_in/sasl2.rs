@@ -1,6 +1,6 @@
 //! SASL2 (XEP-0388) with Bind 2 (XEP-0386) and resumption in the same breath.
 
-use super::{Attempt, SignIn, SignInOutcome};
+use super::{Attempt, Sasl2Context, SignIn, SignInOutcome};
 use crate::c2s::fast::{self, NewToken};
 use crate::c2s::writer::StreamWriter;
 use crate::c2s::{BindRequest, Outbox, UserAgent, features};
@@ -46,6 +46,17 @@ fn agent_of(authenticate: &Element) -> Option<Box<UserAgent>> {
     }))
 }
 
+/// Base64 (XEP-0388 §2.2). Unlike RFC 6120 there is no `=`: an empty element is an empty string. White space around it, as
+/// in the text's own examples, is passed over.
+fn decode(element: &Element) -> Result<Vec<u8>, Failure> {
+    Ok(sasl::decode(element.content().trim_ascii())?.unwrap_or_default())
+}
+
+/// The other way round.
+fn encode(bytes: &[u8]) -> String {
+    if bytes.is_empty() { String::new() } else { sasl::encode(bytes) }
+}
+
 impl Sasl2Request {
     /// The further elements of a success: why the old session was not resumed (XEP-0198 §7.2), and a token.
     pub(in crate::c2s) fn after(&mut self) -> impl Iterator<Item = Element> + use<> {
@@ -73,7 +84,7 @@ pub(in crate::c2s) fn success(
     jid: &Jid,
     inline: impl IntoIterator<Item = Element>,
 ) -> Element {
-    let additional = last.map(|last| Element::new("additional-data", ns::SASL2).text(sasl::encode(&last)));
+    let additional = last.map(|last| Element::new("additional-data", ns::SASL2).text(encode(&last)));
     let name = Element::new("authorization-identifier", ns::SASL2).text(jid.as_str());
     Element::new("success", ns::SASL2).children(additional).child(name).children(inline)
 }
@@ -87,8 +98,8 @@ impl SignIn {
         out: &mut Outbox,
     ) -> SignInOutcome {
         let initial = authenticate.get("initial-response", ns::SASL2);
-        let initial = match initial.map(|initial| sasl::decode(&initial.content())).transpose() {
-            Ok(initial) => initial.map(Option::unwrap_or_default),
+        let initial = match initial.map(decode).transpose() {
+            Ok(initial) => initial,
             Err(failure) => return self.refuse2(failure, writer, out),
         };
         let resume = authenticate
@@ -106,10 +117,14 @@ impl SignIn {
             Mechanism::HashedToken(binding) => {
                 request.fast.is_by_token && features::tokens(writer, self).any(|offered| offered == *binding)
             }
-            named => features::mechanisms(writer, self).contains(named),
+            named => features::sasl2_mechanisms(writer, self).contains(named),
         });
-        let agent = request.agent.as_ref().and_then(|agent| agent.id.clone());
-        match self.start_exchange(mechanism, initial.as_deref(), (agent, request.fast.count), writer) {
+        let context = Sasl2Context {
+            agent: request.agent.as_ref().and_then(|agent| agent.id.clone()),
+            count: request.fast.count,
+            caller: self.caller.clone(),
+        };
+        match self.start_exchange(mechanism, initial.as_deref(), context, writer) {
             Ok((exchange, step)) => {
                 self.attempt = Some(Attempt { exchange, sasl2: Some(Box::new(request)) });
                 self.handle_step2(step, writer, out)
@@ -132,9 +147,9 @@ impl SignIn {
         if !element.is("response", ns::SASL2) {
             return SignInOutcome::Fail("not-authorized");
         }
-        match sasl::decode(&element.content()) {
+        match decode(element) {
             Ok(response) => {
-                let step = attempt.exchange.respond(&response.unwrap_or_default());
+                let step = attempt.exchange.respond(&response);
                 self.handle_step2(step, writer, out)
             }
             Err(failure) => self.refuse2(failure, writer, out),
@@ -150,7 +165,7 @@ impl SignIn {
     ) -> SignInOutcome {
         match step {
             Step::Challenge(bytes) => {
-                writer.write(&Element::new("challenge", ns::SASL2).text(sasl::encode(&bytes)), out);
+                writer.write(&Element::new("challenge", ns::SASL2).text(encode(&bytes)), out);
                 SignInOutcome::Pending
             }
             Step::Find(find) => self.find(find, writer, out),
