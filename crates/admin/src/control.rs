@@ -69,6 +69,10 @@ pub trait ControlPlane: Source {
     fn modify_recording(&self, sid: &str, change: RecordingChange) -> Result<(), ControlError>;
     /// The recording as a WAV file, of this node or of that node of the farm.
     fn recording(&self, sid: &str, node: &str) -> Result<Audio, EncodeError>;
+    /// The same, to be read from this byte on; `length` stays that of the whole file. Beyond its end nothing is left out.
+    fn recording_from(&self, sid: &str, node: &str, from: u64) -> Result<Audio, EncodeError> {
+        self.recording(sid, node)?.skip(from)
+    }
     /// The recording as an MP3 file. Returns at once; the future is polled by a task of the runtime, and dropping it ends
     /// the encoder of this node.
     fn recording_as_mp3(&self, sid: &str, node: &str) -> Encoding;
@@ -316,6 +320,20 @@ pub struct Audio {
     pub length: u64,
     /// The bytes of the file, `length` of them.
     pub read: Box<dyn Read + Send>,
+}
+
+impl Audio {
+    /// Leaves out the first bytes by reading them; beyond the end nothing is left out. The length stays that of the whole file.
+    ///
+    /// # Errors
+    /// `Away`: the content breaks off, as that of another node may.
+    pub fn skip(mut self, bytes: u64) -> Result<Audio, EncodeError> {
+        if bytes < self.length {
+            let skipped = std::io::copy(&mut self.read.by_ref().take(bytes), &mut std::io::sink());
+            skipped.map_err(|_| EncodeError::Away)?;
+        }
+        Ok(self)
+    }
 }
 
 /// A recording that is being converted.

@@ -3,6 +3,7 @@
 //! Bodies are read before anything else, within a limit of size and time; then at most `MAX_AT_WORK` requests are at work, and further ones are
 //! refused.
 
+use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -248,8 +249,14 @@ fn document(request: &Request, status: u16, fill: impl FnOnce(bool, &mut String)
 
 /// In pieces, read on the blocking pool one at a time as the client takes them.
 fn sound(audio: Audio) -> Response {
-    let length = audio.length;
-    let pieces = futures_util::stream::unfold((audio.read, length), |(mut read, left)| async move {
+    let headers = [(CONTENT_TYPE, audio.media_type.to_owned()), (CONTENT_LENGTH, audio.length.to_string())];
+    (headers, sound_body(audio.read, audio.length)).into_response()
+}
+
+/// The next so many bytes as the content of an answer. They are read on the blocking pool, one piece at a time as the client takes
+/// them; the content ends early, which ends the connection, if the file is shorter.
+pub fn sound_body(read: Box<dyn Read + Send>, length: u64) -> Body {
+    let pieces = futures_util::stream::unfold((read, length), |(mut read, left)| async move {
         if left == 0 {
             return None;
         }
@@ -264,6 +271,5 @@ fn sound(audio: Audio) -> Response {
         let left = if done.is_ok() { left - size as u64 } else { 0 };
         Some((done, (read, left)))
     });
-    let headers = [(CONTENT_TYPE, audio.media_type.to_owned()), (CONTENT_LENGTH, length.to_string())];
-    (headers, Body::from_stream(pieces)).into_response()
+    Body::from_stream(pieces)
 }

@@ -20,6 +20,7 @@ mod http;
 mod landing;
 pub mod limits;
 pub mod live;
+mod managed;
 pub mod nodes;
 pub mod numbers;
 pub mod openapi;
@@ -33,7 +34,8 @@ pub mod value;
 
 pub use control::{Audio, ControlError, ControlPlane, EncodeError, Encoding, Source};
 pub use fault::Fault;
-pub use http::router;
+pub use http::{router, sound_body};
+pub use managed::{Collection, ManagedResources, PageQuery, ResourcePage};
 pub use nodes::{MissingNode, NodesAnswered};
 pub use request::Base;
 pub use service::{Blocking, Repository, State, sid, token};

@@ -10,6 +10,7 @@
 #![warn(missing_docs)]
 
 pub mod document;
+pub mod dry_run;
 pub mod limits;
 pub mod request;
 pub mod script;

@@ -61,3 +61,6 @@ pub const CALL_DURATION: Duration = Duration::from_secs(14_400);
 
 /// Bytes of one URL. Longer ones are refused with code 11100.
 pub const URL_BYTES: usize = 4_096;
+
+/// Steps of a dry run: more than a person reads. It ends at them.
+pub const DRY_RUN_STEPS: usize = 400;

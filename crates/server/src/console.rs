@@ -9,16 +9,22 @@ use std::sync::Arc;
 use axum::Router;
 use cli::first_account::Chance;
 use config::Config;
+use ivr::request::Wire;
 use logging::Identity;
 use logging::sign_in_failures::{Failure, Service, SignInFailures};
 use net::clock::Clock;
 use stdx::attempts::{Block, Subject};
 use store::Address;
 use tokio::net::TcpListener;
-use web_console::{AuditLine, Console, ConsoleLog, FailedSignIn, NodeQueries, Role, Roles, Settings};
+use voice_io::helpers::Helpers;
+use web_console::{
+    Applications, AuditLine, Console, ConsoleLog, DocumentSource, FailedSignIn, Fetched, NodeQueries, Role,
+    Roles, Settings,
+};
 
 use crate::http::{Web, serve_rest};
-use crate::node::Shared;
+use crate::node::Node;
+use crate::rest::Rest;
 
 /// The console of a node; empty where the configuration names no address for it.
 #[derive(Clone, Default)]
@@ -26,10 +32,17 @@ pub(crate) struct NodeConsole(Option<Console>);
 
 impl NodeConsole {
     /// Makes the console, and the queue of its questions to the node, which the operator's thread serves.
-    pub(crate) fn new(shared: &Shared, clock: Clock) -> (NodeConsole, Option<NodeQueries>) {
+    pub(crate) fn new(node: &Node) -> (NodeConsole, Option<NodeQueries>) {
+        let (shared, clock) = (&node.shared, node.clock);
         let Some(settings) = settings(&shared.config) else { return (NodeConsole(None), None) };
         let log = NodeLog { failures: Arc::clone(&shared.failures), clock };
-        let (console, queries) = Console::new(&settings, Arc::new(Chance::new(clock)), log);
+        let documents = node.voice.as_ref().map(|voice| Documents(Arc::clone(voice.helpers())));
+        let applications = Applications {
+            resources: node.rest.as_ref().map(Rest::resources),
+            documents: documents.map(|documents| Arc::new(documents) as Arc<dyn DocumentSource>),
+        };
+        let source = Arc::new(Chance::new(clock));
+        let (console, queries) = Console::new(&settings, source, log, applications);
         (NodeConsole(Some(console)), Some(queries))
     }
 
@@ -83,6 +96,16 @@ impl ConsoleLog for NodeLog {
             refused,
             "console"
         );
+    }
+}
+
+/// Documents of applications, by the client of calls.
+struct Documents(Arc<Helpers>);
+
+impl DocumentSource for Documents {
+    fn fetch(&self, request: Wire) -> Fetched {
+        let fetched = self.0.fetch_document(request);
+        Box::pin(fetched)
     }
 }
 

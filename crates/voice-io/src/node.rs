@@ -18,6 +18,7 @@ pub struct NodeVoice {
     /// Settings, numbers and services, as `voice` shares them.
     common: Common,
     files: Arc<Files>,
+    helpers: Arc<Helpers>,
     /// The address at which media is received.
     media: IpAddr,
     /// The UDP ports of media, for all shards.
@@ -35,14 +36,19 @@ impl NodeVoice {
     ) -> Option<NodeVoice> {
         let (media, settings) = (config.media?, config.call_settings()?);
         let kept = Arc::clone(&files);
-        let common = Common::new(settings, numbers, domain, helpers, kept, public_url);
-        Some(NodeVoice { common, files, media, ports: config.ports.clone() })
+        let common = Common::new(settings, numbers, domain, Arc::clone(&helpers) as _, kept, public_url);
+        Some(NodeVoice { common, files, helpers, media, ports: config.ports.clone() })
     }
 
     /// The rows of calls name this life of a node of a farm.
     #[must_use]
     pub fn with_life(self, life: u32) -> NodeVoice {
         NodeVoice { common: self.common.with_life(life), ..self }
+    }
+
+    /// The client of calls' documents, for the operators' console.
+    pub fn helpers(&self) -> &Arc<Helpers> {
+        &self.helpers
     }
 
     /// The node's recordings, for the REST interface.

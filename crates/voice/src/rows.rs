@@ -230,15 +230,13 @@ impl Calls {
         let reason = cut(&failure.reason, limits::REASON);
         let call_id = failure.call_id.as_deref().unwrap_or("none: no INVITE was sent");
         let text = format!("the call failed with SIP {status} {reason} (Call-ID {call_id})");
-        let note =
-            ivr::script::Notification { severity: Severity::Warning, code, text, url: None, line: None };
+        let note = ivr::script::Notification::warning(code, text);
         self.note(now, leg, call, &note, world);
     }
 
     /// A notification that a request of a script cannot be performed.
     pub(super) fn warn(&mut self, now: Instant, key: Key, code: u32, text: String, world: &mut World<'_>) {
-        let note =
-            ivr::script::Notification { severity: Severity::Warning, code, text, url: None, line: None };
+        let note = ivr::script::Notification::warning(code, text);
         self.note(now, key, None, &note, world);
     }
 

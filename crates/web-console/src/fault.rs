@@ -79,3 +79,10 @@ impl From<Failure> for Fault {
         Fault::new(status, failure.message)
     }
 }
+
+impl From<admin::Fault> for Fault {
+    fn from(fault: admin::Fault) -> Fault {
+        let status = StatusCode::from_u16(fault.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Fault::new(status, fault.message)
+    }
+}

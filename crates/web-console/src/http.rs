@@ -27,7 +27,8 @@ use crate::sign_in::{self, User};
 use crate::state::{ActiveSettings, AuditLine, State};
 
 /// Nothing of a page comes from another host, no script and no style stands in it, and no other page shows it in a frame.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+    media-src 'self'; connect-src 'self'; \
     frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
 
 pub(crate) fn router(state: Arc<State>) -> Router {
@@ -118,7 +119,7 @@ async fn interface(
     };
     let Found { route, variables } = found;
     let is_sign_out = route.operation == Operation::SignOut;
-    let context = Context { state, settings, route, variables, values, user, from };
+    let context = Context { state, settings, route, variables, values, user, from, headers };
     let mut response = write(perform(&context).await?);
     if is_sign_out {
         response.headers_mut().insert(SET_COOKIE, HeaderValue::from_static(CLEAR));
@@ -132,7 +133,7 @@ fn note_refusal(state: &State, user: &User, from: IpAddr, operation: Operation) 
         account: &user.session.account.to_string(),
         role: Some(user.role),
         from,
-        action: &format!("{operation:?}"),
+        action: &operation.name(),
         subject: "",
         refused: Some(StatusCode::FORBIDDEN.as_u16()),
     });
@@ -194,5 +195,6 @@ fn write(answer: Answer) -> Response {
             ];
             (headers, text).into_response()
         }
+        Answer::Sound(response) => response,
     }
 }

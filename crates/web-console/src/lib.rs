@@ -6,6 +6,7 @@
 
 #![warn(missing_docs)]
 
+mod application_routes;
 mod assets;
 mod docs;
 mod fault;
@@ -28,4 +29,6 @@ mod traces;
 
 pub use node::NodeQueries;
 pub use role::{Role, Roles};
-pub use state::{AuditLine, Console, ConsoleLog, FailedSignIn, Settings};
+pub use state::{
+    Applications, AuditLine, Console, ConsoleLog, DocumentSource, FailedSignIn, Fetched, Settings,
+};

@@ -63,6 +63,24 @@ pub const TARGETS: usize = 100;
 /// Bytes of a name, password or other text in a request. 400.
 pub const MAX_TEXT: usize = 1_024;
 
+/// Bytes of a document to test: the body of a request has room for it, escaped. 400.
+pub const MAX_DOCUMENT: usize = 48 * 1_024;
+
+/// Tests of documents at once, each with some requests to applications. More: 503.
+pub const DOCUMENT_TESTS: usize = 4;
+
+/// Documents that one test fetches. It ends at the next one.
+pub const TESTED_DOCUMENTS: usize = 8;
+
+/// Inputs of the caller in one test. 400.
+pub const TEST_INPUTS: usize = 32;
+
+/// Requests about numbers, applications and recordings at once, each on a thread that waits for the database. More: 503.
+pub const RESOURCE_REQUESTS: usize = 8;
+
+/// Languages of a browser that are looked at; those behind are passed over.
+pub const LANGUAGE_RANGES: usize = 32;
+
 /// Segments of a path below `/v1/admin`: the longest route has three. 404.
 pub const MAX_SEGMENTS: usize = 4;
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::limits;
-use crate::routes::{BASE, Kind, Parameter, ROUTES, Route};
+use crate::routes::{self, BASE, Kind, Parameter, Route};
 
 /// JSON, indented, with a line end: the text of `docs/openapi-console.json`.
 pub fn document() -> String {
@@ -14,7 +14,7 @@ pub fn document() -> String {
 
 pub(crate) fn value() -> Value {
     let mut paths = Map::new();
-    for route in &ROUTES {
+    for route in routes::all() {
         let item = paths.entry(route.path).or_insert_with(|| path_item(route.path));
         item[route.method.to_lowercase()] = operation(route);
     }
@@ -44,10 +44,14 @@ fn path_item(path: &str) -> Value {
 }
 
 fn operation(route: &Route) -> Value {
-    let content = if route.path.ends_with(".csv") { "text/csv" } else { "application/json" };
+    let content = match route.path {
+        path if path.ends_with(".csv") => "text/csv",
+        path if path.ends_with(".wav") => "audio/x-wav",
+        _ => "application/json",
+    };
     let role = route.role.map_or("none", crate::role::Role::name);
     let mut operation = json!({
-        "operationId": format!("{:?}", route.operation),
+        "operationId": route.operation.name(),
         "summary": route.summary,
         "description": format!("Least role: {role}."),
         "responses": {
@@ -94,6 +98,7 @@ fn body(parameters: &[Parameter]) -> Value {
 fn schema(parameter: &Parameter) -> Value {
     match parameter.kind {
         Kind::Text => json!({ "type": "string", "maxLength": limits::MAX_TEXT }),
+        Kind::Document => json!({ "type": "string", "maxLength": limits::MAX_DOCUMENT }),
         Kind::Number { max } => json!({ "type": "integer", "minimum": 0, "maximum": max }),
         Kind::Flag => json!({ "type": "boolean" }),
         Kind::Texts => {
@@ -123,7 +128,7 @@ mod tests {
     #[test]
     fn every_request_of_the_table_is_in_the_document() {
         let document = value();
-        for route in &ROUTES {
+        for route in routes::all() {
             let operation = &document["paths"][route.path][route.method.to_lowercase()];
             assert_eq!(operation["summary"], route.summary, "{} {}", route.method, route.path);
         }

@@ -124,6 +124,9 @@ fn read(parameter: &Parameter, value: Json) -> Option<Value> {
             let text = bounded(text)?;
             (!(parameter.is_required && text.is_empty())).then_some(Value::Text(text))
         }
+        (Kind::Document, Json::String(text)) => {
+            (text.len() <= limits::MAX_DOCUMENT).then_some(Value::Text(text))
+        }
         (Kind::Number { max }, Json::Number(number)) => {
             number.as_u64().filter(|number| *number <= max).map(Value::Number)
         }
@@ -142,6 +145,7 @@ fn read(parameter: &Parameter, value: Json) -> Option<Value> {
 fn form(kind: Kind) -> String {
     match kind {
         Kind::Text => format!("a text of at most {} bytes", limits::MAX_TEXT),
+        Kind::Document => format!("a document of at most {} bytes", limits::MAX_DOCUMENT),
         Kind::Number { max } => format!("a whole number up to {max}"),
         Kind::Flag => "true or false".into(),
         Kind::Texts => "an array of texts".into(),

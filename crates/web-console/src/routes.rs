@@ -1,6 +1,7 @@
 //! The table of requests: method and path, the role that they need, their parameters. The OpenAPI document is made of it, and no
 //! parameter that is not in it is taken.
 
+use crate::application_routes::{APPLICATION_ROUTES, ApplicationOperation};
 use crate::limits;
 use crate::parameters::decode;
 use crate::role::Role;
@@ -51,6 +52,18 @@ pub(crate) enum Operation {
     DrainFarmNode,
     Reload,
     OpenApi,
+    /// What concerns applications: see `application_routes`.
+    Application(ApplicationOperation),
+}
+
+impl Operation {
+    /// The name in the OpenAPI document and in the log.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Operation::Application(operation) => format!("{operation:?}"),
+            operation => format!("{operation:?}"),
+        }
+    }
 }
 
 /// The kind of a parameter.
@@ -63,6 +76,8 @@ pub(crate) enum Kind {
     Flag,
     /// An array of texts.
     Texts,
+    /// A document of verbs, longer than other texts.
+    Document,
 }
 
 /// A parameter: in the query of a GET, in the JSON object of other requests.
@@ -93,27 +108,27 @@ impl Route {
     }
 }
 
-const fn required(name: &'static str, doc: &'static str) -> Parameter {
+pub(crate) const fn required(name: &'static str, doc: &'static str) -> Parameter {
     Parameter { name, kind: Kind::Text, is_required: true, doc }
 }
 
-const fn text(name: &'static str, doc: &'static str) -> Parameter {
+pub(crate) const fn text(name: &'static str, doc: &'static str) -> Parameter {
     Parameter { name, kind: Kind::Text, is_required: false, doc }
 }
 
-const fn number(name: &'static str, max: u64, doc: &'static str) -> Parameter {
+pub(crate) const fn number(name: &'static str, max: u64, doc: &'static str) -> Parameter {
     Parameter { name, kind: Kind::Number { max }, is_required: false, doc }
 }
 
-const fn flag(name: &'static str, doc: &'static str) -> Parameter {
+pub(crate) const fn flag(name: &'static str, doc: &'static str) -> Parameter {
     Parameter { name, kind: Kind::Flag, is_required: false, doc }
 }
 
-const fn texts(name: &'static str, doc: &'static str) -> Parameter {
+pub(crate) const fn texts(name: &'static str, doc: &'static str) -> Parameter {
     Parameter { name, kind: Kind::Texts, is_required: false, doc }
 }
 
-const fn route(
+pub(crate) const fn route(
     method: &'static str,
     path: &'static str,
     (role, operation): (Option<Role>, Operation),
@@ -126,7 +141,7 @@ const fn route(
 /// JSON's numbers are exact up to here (RFC 8259 §6).
 const ANY: u64 = (1 << 53) - 1;
 
-const LIMIT: Parameter = number("limit", limits::MAX_PAGE as u64, "Rows at most");
+pub(crate) const LIMIT: Parameter = number("limit", limits::MAX_PAGE as u64, "Rows at most");
 
 const ACCOUNT_LIMITS: [Parameter; 4] = [
     number("max_contacts", u32::MAX as u64, "Registered contacts at once; the configuration's when missing"),
@@ -187,12 +202,17 @@ static NEW_ROUTE: [Parameter; 12] = [
 
 use Operation as O;
 
-const READ: Option<Role> = Some(Role::ReadOnly);
-const OPERATE: Option<Role> = Some(Role::Operator);
-const ADMIN: Option<Role> = Some(Role::Admin);
+pub(crate) const READ: Option<Role> = Some(Role::ReadOnly);
+pub(crate) const OPERATE: Option<Role> = Some(Role::Operator);
+pub(crate) const ADMIN: Option<Role> = Some(Role::Admin);
 
 /// All requests.
-pub(crate) static ROUTES: [Route; 40] = [
+pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
+    ROUTES.iter().chain(&APPLICATION_ROUTES)
+}
+
+/// The requests that concern the node, its accounts and their calls.
+static ROUTES: [Route; 40] = [
     route(
         "GET",
         "/session",
@@ -426,7 +446,7 @@ pub(crate) struct Found {
 pub(crate) fn find(method: &str, path: &str) -> Result<Found, Option<Vec<&'static str>>> {
     let segments: Vec<&str> = path.split('/').skip(1).take(limits::MAX_SEGMENTS + 1).collect();
     let mut methods = Vec::new();
-    for route in &ROUTES {
+    for route in all() {
         let Some(variables) = matched(route.path, &segments) else { continue };
         if route.method == method {
             return Ok(Found { route, variables });

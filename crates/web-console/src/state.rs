@@ -3,11 +3,14 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use admin::Source;
+use admin::{ManagedResources, Source};
 use axum::Router;
+use ivr::request::Wire;
+use ivr::script::{EffectFailure, FetchResponse};
 use stdx::Instant;
 use stdx::attempts::{Attempts, Block, Cause, Subject};
 use stdx::hash::Keyed;
@@ -97,6 +100,24 @@ impl ActiveSettings {
     }
 }
 
+/// The answer to a request for a document.
+pub type Fetched = Pin<Box<dyn Future<Output = Result<FetchResponse, EffectFailure>> + Send>>;
+
+/// The way to documents of applications.
+pub trait DocumentSource: Send + Sync {
+    /// Asks for a document as a call does: by the same client, which reaches what calls may reach.
+    fn fetch(&self, request: Wire) -> Fetched;
+}
+
+/// The parts of the node that calls of applications need; without them the console shows no numbers and tests no documents.
+#[derive(Clone, Default)]
+pub struct Applications {
+    /// The resources of the REST interface.
+    pub resources: Option<ManagedResources>,
+    /// Fetches documents; none: only documents of the request are tested.
+    pub documents: Option<Arc<dyn DocumentSource>>,
+}
+
 pub(crate) struct State {
     settings: RwLock<Arc<ActiveSettings>>,
     pub(crate) node: NodeHandle,
@@ -106,6 +127,11 @@ pub(crate) struct State {
     sessions: Mutex<Sessions>,
     history: Mutex<History>,
     pub(crate) traces: Traces,
+    pub(crate) applications: Applications,
+    /// Requests about resources that are at work.
+    pub(crate) resource_requests: Arc<Semaphore>,
+    /// Documents being tested.
+    pub(crate) document_tests: Arc<Semaphore>,
     /// Passwords being checked.
     pub(crate) checks: Arc<Semaphore>,
     /// Files of the documentation being read.
@@ -150,6 +176,7 @@ impl Console {
         settings: &Settings,
         source: Arc<dyn Source>,
         log: impl ConsoleLog + 'static,
+        applications: Applications,
     ) -> (Console, NodeQueries) {
         let (node, queries) = queue();
         let state = Arc::new(State {
@@ -161,6 +188,9 @@ impl Console {
             sessions: Mutex::default(),
             history: Mutex::default(),
             traces: Traces::default(),
+            applications,
+            resource_requests: Arc::new(Semaphore::new(limits::RESOURCE_REQUESTS)),
+            document_tests: Arc::new(Semaphore::new(limits::DOCUMENT_TESTS)),
             checks: Arc::new(Semaphore::new(limits::CHECKS_AT_WORK)),
             reads: Arc::new(Semaphore::new(limits::DOCS_READS)),
         });

@@ -22,8 +22,10 @@ use tower::ServiceExt as _;
 
 use crate::node::Query;
 use crate::role::Role;
-use crate::routes::{ROUTES, Route};
-use crate::{AuditLine, Console, ConsoleLog, FailedSignIn, NodeQueries, Roles, Settings};
+use crate::routes::{self, Route};
+use crate::{Applications, AuditLine, Console, ConsoleLog, FailedSignIn, NodeQueries, Roles, Settings};
+
+mod applications;
 
 /// Time that the test moves, and numbers instead of chance.
 struct Clock {
@@ -121,10 +123,14 @@ fn account(user: &str, password: &str) -> Account {
 }
 
 fn world() -> World {
+    world_with(Applications::default())
+}
+
+fn world_with(applications: Applications) -> World {
     let clock = Arc::new(Clock { seconds: AtomicU64::new(1_800_000_000), drawn: AtomicU64::new(1) });
     let (failures, audited) = (Arc::default(), Arc::default());
     let log = Noted { failures: Arc::clone(&failures), audited: Arc::clone(&audited) };
-    let (console, queries) = Console::new(&settings(), Arc::clone(&clock) as _, log);
+    let (console, queries) = Console::new(&settings(), Arc::clone(&clock) as _, log, applications);
     let users = ["root", "op", "eye", "user", "chief"];
     let accounts = users.map(|user| (format!("{user}@example.test"), account(user, "secret")));
     World {
@@ -251,7 +257,7 @@ fn change_of(world: &World) -> &str {
 /// A body with all that the row requires.
 fn body_of(route: &Route) -> Option<Value> {
     let value = |kind| match kind {
-        crate::routes::Kind::Text => json!("prefix:1"),
+        crate::routes::Kind::Text | crate::routes::Kind::Document => json!("prefix:1"),
         crate::routes::Kind::Number { .. } => json!(1),
         crate::routes::Kind::Flag => json!(true),
         crate::routes::Kind::Texts => json!(["sip:192.0.2.7"]),
@@ -268,12 +274,13 @@ fn path_of(route: &Route) -> String {
         .replace("{alias}", "user")
         .replace("{name}", "x")
         .replace("{trace}", "x")
+        .replace("{sid}", "x")
 }
 
 #[tokio::test]
 async fn a_session_is_needed_and_ends_with_a_sign_out() {
     let mut world = world();
-    for route in ROUTES.iter().filter(|route| route.role.is_some()) {
+    for route in routes::all().filter(|route| route.role.is_some()) {
         let reply = world.ask(&Browser::default(), route.method, &path_of(route), body_of(route)).await;
         assert_eq!(reply.status, StatusCode::UNAUTHORIZED, "{} {}", route.method, route.path);
     }
@@ -294,7 +301,7 @@ async fn each_role_may_do_what_the_table_says_and_no_more() {
     let mut world = world();
     for (user, role) in [("eye", Role::ReadOnly), ("op", Role::Operator), ("root", Role::Admin)] {
         let browser = world.sign_in(user).await;
-        for route in ROUTES.iter().filter(|route| route.is_change() && route.path != "/session") {
+        for route in routes::all().filter(|route| route.is_change() && route.path != "/session") {
             let may = route.role.is_some_and(|least| role >= least);
             let reply = world.ask(&browser, route.method, &path_of(route), body_of(route)).await;
             let is_refused = reply.status == StatusCode::FORBIDDEN;
@@ -306,10 +313,10 @@ async fn each_role_may_do_what_the_table_says_and_no_more() {
         }
         assert_eq!(world.ask(&browser, "GET", "/overview", None).await.status, StatusCode::OK);
         let audited = std::mem::take(&mut *world.audited.lock().unwrap());
-        let changes = ROUTES.iter().filter(|route| route.is_change() && route.path != "/session");
+        let changes = routes::all().filter(|route| route.is_change() && route.path != "/session");
         let refused = changes.filter(|route| route.role.is_none_or(|least| role < least));
         for operation in refused.map(|route| route.operation) {
-            let line = format!("{user}@example.test {} {operation:?}  Some(403)", role.name());
+            let line = format!("{user}@example.test {} {}  Some(403)", role.name(), operation.name());
             assert!(audited.contains(&line), "no {line:?} in {audited:#?}");
         }
     }

@@ -50,6 +50,10 @@ async function main() {
 async function run(page) {
     await page.goto(url);
     await page.waitForSelector("form.sign-in");
+    if (facts.application) {
+        await runApplications(page);
+        return;
+    }
     await refuseWrongPassword(page);
     await picture(page, "sign-in");
     await signInByKeyboard(page, facts.admin);
@@ -98,8 +102,8 @@ async function dialogIsClosed(page) {
     await page.waitForFunction(() => !document.querySelector("dialog"));
 }
 
-async function picture(page, name) {
-    await checkNames(page, name);
+async function picture(page, name, language = "en") {
+    await checkNames(page, name, language);
     if (!pictures) return;
     fs.mkdirSync(pictures, { recursive: true });
     const bytes = await page.screenshot({ type: "png" });
@@ -108,7 +112,7 @@ async function picture(page, name) {
 }
 
 /** Whatever can be used has a name that a screen reader says; each page has one heading and its language. */
-async function checkNames(page, name) {
+async function checkNames(page, name, language = "en") {
     const nameless = await page.evaluate(() => {
         const all = [...document.querySelectorAll("input, select, textarea, button, a, svg[role=img]")];
         const hasName = (one) => one.getAttribute("aria-label") || (one.labels && one.labels.length > 0 && one.labels[0].textContent.trim()) || (["BUTTON", "A"].includes(one.tagName) && one.textContent.trim());
@@ -117,7 +121,7 @@ async function checkNames(page, name) {
     });
     assert.deepEqual(nameless, [], name);
     assert.equal(await page.$$eval("h1", (all) => all.length), 1, name);
-    assert.equal(await page.$eval("html", (html) => html.lang), "en");
+    assert.equal(await page.$eval("html", (html) => html.lang), language);
 }
 
 async function refuseWrongPassword(page) {
@@ -393,7 +397,8 @@ async function readOnly(page) {
     const names = await page.$$eval("main button", (all) => all.filter((one) => !one.hidden).map((one) => one.textContent));
     assert.deepEqual(names, ["Search"]);
     const links = await page.$$eval("nav a[data-page]", (all) => all.map((one) => one.dataset.page));
-    assert.ok(links.includes("live") && !links.includes("trace"), "readers see no traces");
+    assert.ok(links.includes("live") && links.includes("recordings"));
+    for (const page of ["trace", "numbers", "documents"]) assert.ok(!links.includes(page), `readers do not see ${page}`);
     await open(page, "sessions");
     await shows(page, "Registered addresses: 0 of 0");
     const [status, error] = await page.evaluate(async (domain) => {
@@ -406,6 +411,182 @@ async function readOnly(page) {
     }, facts.domain);
     assert.equal(status, 403);
     assert.equal(error, "this needs the role operator; yours is read-only");
+}
+
+/** Numbers, applications, tests of documents, recordings and languages, at a node whose applications answer calls. */
+async function runApplications(page) {
+    await signInByKeyboard(page, facts.admin);
+    await bindNumberByKeyboard(page);
+    await testDocuments(page);
+    await playRecording(page);
+    await switchLanguage(page);
+    await unbindNumber(page);
+    await signOut(page);
+    await readRecordings(page);
+}
+
+/** Puts the focus on a button, as the Tab key does, and presses it by the keyboard. */
+async function pressByKeyboard(page, name) {
+    const find = (wanted) => [...document.querySelectorAll("button")].find((one) => (one.getAttribute("aria-label") || one.textContent) === wanted);
+    const handle = await page.waitForFunction(find, {}, name);
+    await handle.asElement().focus();
+    await page.keyboard.press("Enter");
+}
+
+/** Waits until the field of that name has the focus. */
+function hasFocus(page, name) {
+    return page.waitForFunction((wanted) => document.activeElement && document.activeElement.name === wanted, {}, name);
+}
+
+async function bindNumberByKeyboard(page) {
+    await open(page, "numbers");
+    await pressByKeyboard(page, "Add an application");
+    await hasFocus(page, "name");
+    await page.keyboard.type("Menu");
+    await page.keyboard.press("Tab");
+    await hasFocus(page, "voice_url");
+    await page.keyboard.type(facts.application);
+    await page.keyboard.press("Enter");
+    await dialogIsClosed(page);
+    await shows(page, facts.application);
+    await pressByKeyboard(page, "Add a number");
+    await hasFocus(page, "number");
+    await page.keyboard.type("4711");
+    await page.keyboard.press("Tab");
+    await page.keyboard.type("Front desk");
+    await page.keyboard.press("Tab");
+    await hasFocus(page, "voice_application");
+    await page.keyboard.type("Menu");
+    await page.keyboard.press("Tab");
+    await hasFocus(page, "voice_url");
+    await page.keyboard.press("Enter");
+    await dialogIsClosed(page);
+    await page.waitForFunction(() => {
+        const row = document.querySelector("[data-list-of=numbers] tbody tr");
+        return row && ["+4711", "Front desk", "Menu"].every((text) => row.innerText.includes(text));
+    });
+    await picture(page, "numbers");
+    await press(page, "Change +4711");
+    await fill(page, "dialog input[name=name]", "Reception");
+    await fill(page, "dialog input[name=voice_url]", "ftp://no");
+    await press(page, "Save", "dialog");
+    await page.waitForFunction(() => document.querySelector("dialog [role=alert]").textContent.includes("http or https"));
+    errors.length = 0;
+    await fill(page, "dialog input[name=voice_url]", "");
+    await press(page, "Save", "dialog");
+    await dialogIsClosed(page);
+    await shows(page, "Reception");
+}
+
+async function testDocuments(page) {
+    await press(page, "Test the documents of +4711");
+    await page.waitForFunction(() => {
+        const chosen = document.querySelector("select[name=number]");
+        return chosen && chosen.selectedOptions.length === 1 && chosen.selectedOptions[0].textContent === "+4711";
+    });
+    await press(page, "Test");
+    await shows(page, "hello (en)");
+    await shows(page, "again and again until the call ends");
+    await shows(page, "The test ends with the call.");
+    await page.select("select[name=source]", "document");
+    await page.waitForFunction(() => !document.querySelector("textarea[name=document]").closest("label").hidden);
+    await page.$eval("textarea[name=document]", (text) => {
+        text.value = "<Response>\n  <Gather numDigits='1' action='https://example.net/menu'>\n    <Say>Press one for sales.</Say>\n  </Gather>\n  <Sey>Goodbye</Sey>\n</Response>\n";
+    });
+    await fill(page, "textarea[name=inputs]", "1");
+    await press(page, "Test");
+    await shows(page, "Line 5, column 3");
+    await shows(page, "Press one for sales. (en)");
+    await shows(page, "The caller presses");
+    await shows(page, "POST https://example.net/menu");
+    await shows(page, "The test ends where the next document would be asked for.");
+    const posted = await page.$$eval("main details pre", (all) => all.map((one) => one.textContent));
+    assert.equal(posted.length, 1);
+    assert.ok(posted[0].includes("Digits=1"), posted[0]);
+    await page.$eval("h1", (heading) => heading.scrollIntoView());
+    await picture(page, "documents");
+    await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "dark" }]);
+    await page.$eval("main table", (table) => table.scrollIntoView());
+    await picture(page, "documents-dark");
+    await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "light" }]);
+    // An address of this machine that no call may fetch from would be refused in the same way: the client is that of calls.
+    await page.select("select[name=source]", "url");
+    await fill(page, "input[name=url]", "http://127.0.0.1:1/nothing");
+    await press(page, "Test");
+    await shows(page, "Errors: 1");
+}
+
+async function playRecording(page) {
+    await open(page, "recordings");
+    await shows(page, "Recordings: 1 of 1");
+    await press(page, `Play ${facts.recording}`);
+    // The metadata comes first, then the range of the place that the user goes to.
+    await page.waitForFunction(() => {
+        const audio = document.querySelector("audio");
+        return audio && audio.readyState >= 2 && audio.duration > 0.5;
+    });
+    await page.evaluate(() => {
+        const audio = document.querySelector("audio");
+        audio.pause();
+        audio.currentTime = audio.duration / 2;
+    });
+    await page.waitForFunction(() => {
+        const audio = document.querySelector("audio");
+        return !audio.seeking && audio.currentTime > 0.2 && audio.readyState >= 2;
+    });
+    await picture(page, "recordings");
+    const part = await page.evaluate(async () => {
+        const answer = await fetch(document.querySelector("main a[download]").href, { headers: { range: "bytes=0-3" } });
+        return [answer.status, answer.headers.get("content-type"), await answer.text()];
+    });
+    assert.deepEqual(part, [206, "audio/x-wav", "RIFF"]);
+}
+
+async function switchLanguage(page) {
+    await page.select("select[name=language]", "de");
+    await shows(page, "Aufnahmen: 1 von 1");
+    await checkNames(page, "recordings in German", "de");
+    await open(page, "overview");
+    await shows(page, "Dieser Knoten");
+    await picture(page, "overview-german", "de");
+    await page.select("select[name=language]", "en");
+    await shows(page, "This node");
+    // Without a choice it is the language that the browser asks for.
+    await page.setExtraHTTPHeaders({ "accept-language": "fr, de-AT;q=0.9, en;q=0.5" });
+    await page.select("select[name=language]", "");
+    await shows(page, "Dieser Knoten");
+    await page.setExtraHTTPHeaders({});
+    await page.select("select[name=language]", "en");
+    await shows(page, "This node");
+}
+
+async function unbindNumber(page) {
+    await open(page, "recordings");
+    await press(page, `Remove ${facts.recording}`);
+    await press(page, "Remove", "dialog");
+    await dialogIsClosed(page);
+    await shows(page, "Recordings: 0 of 0");
+    await open(page, "numbers");
+    await press(page, "Remove +4711");
+    await press(page, "Remove", "dialog");
+    await dialogIsClosed(page);
+    await page.waitForFunction(() => !document.querySelector("[data-list-of=numbers]").innerText.includes("+4711"));
+    await press(page, "Remove Menu");
+    await press(page, "Remove", "dialog");
+    await dialogIsClosed(page);
+    await page.waitForFunction(() => !document.querySelector("[data-list-of=applications]").innerText.includes("Menu"));
+}
+
+/** A reader sees the list of recordings; the interface refuses the rest. */
+async function readRecordings(page) {
+    await signInByKeyboard(page, facts.reader);
+    await open(page, "recordings");
+    await shows(page, "Recordings: 0 of 0");
+    const statuses = await page.evaluate(async (recording) => {
+        const paths = ["numbers", "applications", `recordings/${recording}/sound.wav`];
+        return Promise.all(paths.map(async (one) => (await fetch(`/v1/admin/${one}`)).status));
+    }, facts.recording);
+    assert.deepEqual(statuses, [403, 403, 403]);
 }
 
 main().catch((error) => {

@@ -310,6 +310,11 @@ listen = "127.0.0.1:{http}"
         values.sum()
     }
 
+    /// The folder of its database and recordings.
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
     /// The end of the node's output.
     pub fn tail(&self) -> String {
         self.peer.as_ref().map(Peer::tail).unwrap_or_default()

@@ -1,8 +1,10 @@
 //! The operators' console, in a real browser.
 
+use std::process::Command;
 use std::time::Duration;
 
-use interop::{Account, DOMAIN, Node, Ports, Sipp, drive_console_in_chromium};
+use interop::{Account, DOMAIN, Node, Ports, Sipp, document_at, drive_console_in_chromium, wait_until};
+use serde_json::Value;
 
 /// A name that would be an element, if a page made markup of it.
 const MARKUP: &str = "<img src=x onerror=\"document.title='broken'\">";
@@ -43,4 +45,81 @@ fn an_operator_sees_each_page_changes_what_the_role_permits_and_reaches_no_other
             "sip": node.port,
         }),
     );
+}
+
+const SID: &str = "ACae6e420f425248d6a26948c17a9e2acf";
+const TOKEN: &str = "a token of the test";
+
+#[test]
+fn an_admin_binds_a_number_tests_its_documents_and_plays_a_recording_in_two_languages() {
+    let ports = Ports::reserve(1);
+    // A voice for as long as the call lasts, so that a recording of it is not silent.
+    let application = document_at("<Response><Say loop='0'>hello</Say></Response>");
+    let address = |user: &str| format!("{user}@{DOMAIN}");
+    let node = Node::prepare()
+        .with_sections(&format!(
+            "[voice]\nmedia = \"127.0.0.1\"\nmedia_ports = \"32000-32099\"\nopen = true\nallow_private = true\n\
+             auth_token = \"{TOKEN}\"\nnumbers = [{{ number = \"1234\", url = \"http://{application}/\" }}]\n\
+             [console]\nlisten = \"127.0.0.1:{}\"\nadmins = [\"{}\"]\nreaders = [\"{}\"]\n",
+            ports.first(),
+            address("root"),
+            address("eye")
+        ))
+        .with_account("root", "a long secret")
+        .with_account("eye", "a long secret")
+        .started();
+    let caller = Sipp::holding(node.port, "1234", Duration::from_secs(60));
+    let call = until_found(&node, "the call is up", "/Calls.json?Status=in-progress", "calls");
+    ask(&node, &format!("/Calls/{call}/Recordings.json"), &["--data", "RecordingTrack=both"]);
+    let recording = until_found(&node, "the recording is under way", "/Recordings.json", "recordings");
+    // The sound of some seconds; the file that is open says how much there is of it.
+    let wave = node.data().join("recordings").join(format!("{recording}.wav.part"));
+    wait_until(
+        "the recording has a second of sound",
+        Duration::from_secs(30),
+        || std::fs::metadata(&wave).is_ok_and(|file| file.len() > 20_000),
+        || node.tail(),
+    );
+    ask(&node, &format!("/Calls/{call}.json"), &["--data", "Status=completed"]);
+    wait_until(
+        "the recording is complete",
+        Duration::from_secs(30),
+        || ask(&node, &format!("/Recordings/{recording}.json"), &[])["status"] == "completed",
+        || node.tail(),
+    );
+    drop(caller);
+    drive_console_in_chromium(
+        &format!("http://127.0.0.1:{}/", ports.first()),
+        &serde_json::json!({
+            "admin": address("root"),
+            "reader": address("eye"),
+            "password": "a long secret",
+            "domain": DOMAIN,
+            "application": format!("http://{application}/menu"),
+            "recording": recording,
+        }),
+    );
+}
+
+/// The answer of the REST interface; null if it is none.
+fn ask(node: &Node, path: &str, more: &[&str]) -> Value {
+    let url = format!("http://127.0.0.1:{}/2010-04-01/Accounts/{SID}{path}", node.http);
+    let who = format!("{SID}:{TOKEN}");
+    let output = Command::new("curl").args(["--silent", "--user", &who]).args(more).arg(&url).output();
+    serde_json::from_slice(&output.expect("curl").stdout).unwrap_or(Value::Null)
+}
+
+/// The SID of the first row of a list, as soon as there is one.
+fn until_found(node: &Node, what: &str, path: &str, key: &str) -> String {
+    let mut found = String::new();
+    wait_until(
+        what,
+        Duration::from_secs(30),
+        || {
+            found = ask(node, path, &[])[key][0]["sid"].as_str().unwrap_or_default().to_owned();
+            !found.is_empty()
+        },
+        || node.tail(),
+    );
+    found
 }

@@ -135,7 +135,7 @@ fn item(context: &Context<'_>, status: u16, application: &Application) -> Answer
 }
 
 /// The fields of Twilio's Application, and RestComm's.
-fn render(context: Option<&Context<'_>>, application: &Application) -> Value {
+pub(crate) fn render(context: Option<&Context<'_>>, application: &Application) -> Value {
     let Application { common, voice, sms, ussd, .. } = application;
     Value::Object(vec![
         ("sid", Value::text(&common.sid)),

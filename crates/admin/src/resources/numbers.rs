@@ -283,7 +283,7 @@ fn capabilities() -> Value {
     Value::Object(vec![able("voice", true), able("sms", true), able("mms", false), able("fax", false)])
 }
 
-fn render(context: Option<&Context<'_>>, number: &IncomingNumber) -> Value {
+pub(crate) fn render(context: Option<&Context<'_>>, number: &IncomingNumber) -> Value {
     let IncomingNumber { common, voice, sms, ussd, refer, .. } = number;
     Value::Object(vec![
         ("sid", Value::text(&common.sid)),

@@ -272,7 +272,7 @@ fn item(context: &Context<'_>, status: u16, recording: &Recording) -> Answer {
 }
 
 /// The fields of Twilio's Recording, and RestComm's `file_uri` for `media_url`.
-fn render(context: Option<&Context<'_>>, recording: &Recording) -> Value {
+pub(crate) fn render(context: Option<&Context<'_>>, recording: &Recording) -> Value {
     let Recording { common, .. } = recording;
     let path = format!("/Recordings/{}", common.sid);
     // WAV is what the node writes; MP3 depends on an encoder.

@@ -49,7 +49,7 @@ fn recording(fields: &Fields) -> Option<BridgeRecording> {
 
 /// The nouns inside a Dial, or its text; at most [`DIAL_TARGETS`] parties.
 fn dialed(node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes) -> Option<Dialed> {
-    let line = notes.line_at(node.range().start);
+    let place = notes.place_at(node.range().start);
     let text = body(node);
     let mut parties: Vec<DialTarget> = Vec::new();
     let mut room = None;
@@ -62,19 +62,19 @@ fn dialed(node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes) -
         }
     }
     if parties.len() > DIAL_TARGETS {
-        notes.error(line, code::INVALID, format!("<Dial>: only the first {DIAL_TARGETS} are called"));
+        notes.error(place, code::INVALID, format!("<Dial>: only the first {DIAL_TARGETS} are called"));
         parties.truncate(DIAL_TARGETS);
     }
     let queues = parties.iter().filter(|party| matches!(party.address, Address::Queue(_))).count();
     if queues > 0 && parties.len() > 1 {
-        notes.error(line, code::INVALID, "<Dial>: a <Queue> stands alone; the others are called".to_owned());
+        notes.error(place, code::INVALID, "<Dial>: a <Queue> stands alone; the others are called".to_owned());
         parties.retain(|party| !matches!(party.address, Address::Queue(_)));
     }
     match (room, parties.is_empty()) {
         (Some(room), alone) => {
             if !alone {
                 notes.error(
-                    line,
+                    place,
                     code::INVALID,
                     "<Dial>: a <Conference> stands alone; the others are not called".to_owned(),
                 );
@@ -83,7 +83,7 @@ fn dialed(node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes) -
         }
         (None, false) => Some(Dialed::Parties(parties)),
         (None, true) if text.is_empty() => {
-            notes.error(line, code::INVALID, "<Dial> without anyone to call: passed over".to_owned());
+            notes.error(place, code::INVALID, "<Dial> without anyone to call: passed over".to_owned());
             None
         }
         (None, true) => {

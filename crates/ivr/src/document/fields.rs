@@ -9,7 +9,7 @@ use roxmltree::Node;
 
 use super::lexicon::{Attribute, ElementEntry, ValueKind};
 use super::verb::Callback;
-use super::{Notes, code};
+use super::{Notes, Place, code};
 use crate::request::{Method, Target};
 
 /// The namespace of `xml:lang` and `xml:space`, which every element may have.
@@ -35,19 +35,19 @@ impl Fields {
                 // Schema hints and the like: not ours to judge.
                 Some(_) => continue,
             };
-            let line = notes.line_at(attribute.range().start);
+            let place = notes.place_at(attribute.range().start);
             let Some(known) = entry.attributes.iter().find(|known| known.name == name) else {
                 let hint = nearest(&name, entry.attributes.iter().map(|known| known.name));
-                notes.warn(line, format!("`{name}` means nothing on <{}> and is ignored{hint}", entry.name));
+                notes.warn(place, format!("`{name}` means nothing on <{}> and is ignored{hint}", entry.name));
                 continue;
             };
             match expectation(known.kind, attribute.value()) {
                 None => given.push((known, canonical(known.kind, &harmless(attribute.value())))),
                 Some(expected) if expected.is_empty() => {
-                    notes.info(line, format!("`{name}` on <{}> has no effect here", entry.name));
+                    notes.info(place, format!("`{name}` on <{}> has no effect here", entry.name));
                 }
                 Some(expected) => notes.warn(
-                    line,
+                    place,
                     format!(
                         "{name}=\"{}\" on <{}>: expected {expected}; {} is taken",
                         shorten(attribute.value()),
@@ -213,10 +213,10 @@ pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> S
 }
 
 /// A required attribute, or an error that passes the verb over.
-pub(super) fn required(fields: &Fields, name: &str, line: u32, notes: &mut Notes) -> Option<String> {
+pub(super) fn required(fields: &Fields, name: &str, place: Place, notes: &mut Notes) -> Option<String> {
     let value = fields.filled(name);
     if value.is_none() {
-        notes.error(line, code::INVALID, format!("<{}> without {name}: passed over", fields.entry.name));
+        notes.error(place, code::INVALID, format!("<{}> without {name}: passed over", fields.entry.name));
     }
     value
 }

@@ -76,6 +76,8 @@ pub struct Document {
 pub struct Note {
     /// From 1.
     pub line: u32,
+    /// In characters, from 1; 1 where only the line is known.
+    pub column: u32,
     /// The consequence for the document.
     pub severity: Severity,
     /// One of [`code`].
@@ -95,13 +97,20 @@ pub enum Severity {
     Error,
 }
 
-impl fmt::Display for Note {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let severity = match self.severity {
+impl Severity {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
             Severity::Info => "info",
             Severity::Warning => "warning",
             Severity::Error => "error",
-        };
+        }
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let severity = self.severity.as_str();
         write!(f, "line {}: {} ({severity} {})", self.line, self.text, self.code)
     }
 }
@@ -110,15 +119,30 @@ impl Document {
     /// The answer's body. `charset` is that of its Content-Type, which wins over the XML declaration (RFC 7303 §3.2).
     /// The error is what makes it no document at all; everything less is a note, and the rest is performed.
     pub fn parse(bytes: &[u8], charset: Option<&str>) -> Result<Document, Note> {
-        let fatal = |line: u32, code: u32, text: String| Note { line, severity: Severity::Error, code, text };
+        let fatal = |(line, column): (u32, u32), code: u32, text: String| Note {
+            line,
+            column,
+            severity: Severity::Error,
+            code,
+            text,
+        };
         if bytes.len() > limits::DOCUMENT_BYTES {
             let text = format!("{} bytes: a document has at most {}", bytes.len(), limits::DOCUMENT_BYTES);
-            return Err(fatal(1, code::TOO_LARGE, text));
+            return Err(fatal((1, 1), code::TOO_LARGE, text));
         }
-        let text = xml::decode(bytes, charset).map_err(|text| fatal(1, code::NOT_A_DOCUMENT, text))?;
-        let tree = xml::read(&text).map_err(|(line, text)| fatal(line, code::NOT_A_DOCUMENT, text))?;
+        let text = xml::decode(bytes, charset).map_err(|text| fatal((1, 1), code::NOT_A_DOCUMENT, text))?;
+        let tree = xml::read(&text).map_err(|(place, text)| fatal(place, code::NOT_A_DOCUMENT, text))?;
         read::document(&tree)
     }
+}
+
+/// A place in the text of a document. Its column is counted only for a note: a line may be as long as the document.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// From 1.
+    line: u32,
+    /// In bytes, from the beginning of the text.
+    offset: usize,
 }
 
 /// Notes as they arise, and where in the text they do.
@@ -127,39 +151,51 @@ struct Notes {
     list: Vec<Note>,
     /// Byte offset at which each line begins.
     lines: Vec<usize>,
+    /// The document.
+    text: Box<str>,
 }
 
 impl Notes {
     /// Finds the beginnings of lines once, for all notes.
     fn new(text: &str) -> Notes {
         let ends = text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n').map(|(at, _)| at + 1);
-        Notes { list: Vec::new(), lines: std::iter::once(0).chain(ends).collect() }
+        Notes { list: Vec::new(), lines: std::iter::once(0).chain(ends).collect(), text: text.into() }
     }
 
-    /// From 1.
-    fn line_at(&self, offset: usize) -> u32 {
-        u32::try_from(self.lines.partition_point(|&start| start <= offset)).unwrap_or(u32::MAX)
+    /// The place of a byte.
+    fn place_at(&self, offset: usize) -> Place {
+        let line = u32::try_from(self.lines.partition_point(|&start| start <= offset)).unwrap_or(u32::MAX);
+        Place { line, offset }
+    }
+
+    /// A note about a place.
+    fn note(&self, place: Place, severity: Severity, code: u32, text: String) -> Note {
+        let start = self.lines.partition_point(|&start| start <= place.offset).saturating_sub(1);
+        let before = self.lines.get(start).and_then(|&start| self.text.get(start..place.offset));
+        let column = before.map_or(0, |before| before.chars().count()) + 1;
+        Note { line: place.line, column: u32::try_from(column).unwrap_or(u32::MAX), severity, code, text }
     }
 
     /// Beyond the limit, notes are dropped.
-    fn add(&mut self, line: u32, severity: Severity, code: u32, text: String) {
+    fn add(&mut self, place: Place, severity: Severity, code: u32, text: String) {
         if self.list.len() < limits::DOCUMENT_NOTES {
-            self.list.push(Note { line, severity, code, text });
+            let note = self.note(place, severity, code, text);
+            self.list.push(note);
         }
     }
 
     /// The element has no effect here, which its author should know.
-    fn info(&mut self, line: u32, text: String) {
-        self.add(line, Severity::Info, code::INVALID, text);
+    fn info(&mut self, place: Place, text: String) {
+        self.add(place, Severity::Info, code::INVALID, text);
     }
 
     /// Something was ignored or replaced.
-    fn warn(&mut self, line: u32, text: String) {
-        self.add(line, Severity::Warning, code::INVALID, text);
+    fn warn(&mut self, place: Place, text: String) {
+        self.add(place, Severity::Warning, code::INVALID, text);
     }
 
     /// A verb is left out.
-    fn error(&mut self, line: u32, code: u32, text: String) {
-        self.add(line, Severity::Error, code, text);
+    fn error(&mut self, place: Place, code: u32, text: String) {
+        self.add(place, Severity::Error, code, text);
     }
 }

@@ -13,7 +13,7 @@ use super::speech::{plain, spoken};
 use super::verb::{
     Email, Enqueue, Gather, Item, Piece, Record, Refer, Sms, Stream, Track, Transcribe, Verb, Voice,
 };
-use super::{Document, Note, Notes, Severity, code, dial};
+use super::{Document, Note, Notes, Place, Severity, code, dial};
 use crate::limits;
 use crate::request::Target;
 
@@ -22,12 +22,9 @@ pub(super) fn document(tree: &roxmltree::Document<'_>) -> Result<Document, Note>
     let mut notes = Notes::new(tree.input_text());
     let root = tree.root_element();
     if root.tag_name().name() != "Response" {
-        return Err(Note {
-            line: notes.line_at(root.range().start),
-            severity: Severity::Error,
-            code: code::NOT_A_DOCUMENT,
-            text: format!("<{}>: a document begins with <Response>", shorten(root.tag_name().name())),
-        });
+        let place = notes.place_at(root.range().start);
+        let text = format!("<{}>: a document begins with <Response>", shorten(root.tag_name().name()));
+        return Err(notes.note(place, Severity::Error, code::NOT_A_DOCUMENT, text));
     }
     let mut verbs = Vec::new();
     stray_text(root, "Response", &mut notes);
@@ -37,7 +34,7 @@ pub(super) fn document(tree: &roxmltree::Document<'_>) -> Result<Document, Note>
         };
         if verbs.len() == limits::DOCUMENT_VERBS {
             let text = format!("only the first {} verbs are performed", limits::DOCUMENT_VERBS);
-            notes.error(notes.line_at(node.range().start), code::INVALID, text);
+            notes.error(notes.place_at(node.range().start), code::INVALID, text);
             break;
         }
         verbs.extend(verb(node, entry, &mut notes));
@@ -70,13 +67,13 @@ fn known(
     if allowed.clone().any(|known| known == name) {
         return find(name);
     }
-    let line = notes.line_at(node.range().start);
+    let place = notes.place_at(node.range().start);
     match ELSEWHERE.iter().find(|(elsewhere, _)| *elsewhere == name) {
-        Some((_, reason)) => notes.error(line, code::INVALID, format!("<{name}> {reason}: passed over")),
+        Some((_, reason)) => notes.error(place, code::INVALID, format!("<{name}> {reason}: passed over")),
         None => {
             let hint = nearest(name, allowed);
             let text = format!("<{}> means nothing in <{parent}> and is passed over{hint}", shorten(name));
-            notes.error(line, code::INVALID, text);
+            notes.error(place, code::INVALID, text);
         }
     }
     None
@@ -89,8 +86,8 @@ fn stray_text(node: Node<'_, '_>, name: &str, notes: &mut Notes) {
     if let Some(stray) = stray {
         let text = stray.text().unwrap_or_default();
         let blank = text.len() - text.trim_start().len();
-        let line = notes.line_at(stray.range().start + blank);
-        notes.warn(line, format!("text in <{name}> is ignored: {}", shorten(text.trim())));
+        let place = notes.place_at(stray.range().start + blank);
+        notes.warn(place, format!("text in <{name}> is ignored: {}", shorten(text.trim())));
     }
 }
 
@@ -114,8 +111,8 @@ pub(super) fn needed_body(node: Node<'_, '_>, entry: &ElementEntry, notes: &mut 
 /// A text without which the verb means nothing: an empty one is noted and the verb passed over.
 fn needed(node: Node<'_, '_>, entry: &ElementEntry, text: String, notes: &mut Notes) -> Option<String> {
     if text.is_empty() {
-        let line = notes.line_at(node.range().start);
-        notes.error(line, code::INVALID, format!("<{}> without {}: passed over", entry.name, entry.body));
+        let place = notes.place_at(node.range().start);
+        notes.error(place, code::INVALID, format!("<{}> without {}: passed over", entry.name, entry.body));
         return None;
     }
     Some(text)
@@ -124,7 +121,7 @@ fn needed(node: Node<'_, '_>, entry: &ElementEntry, text: String, notes: &mut No
 /// Reads one verb. `None` if it is passed over.
 fn verb(node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes) -> Option<Verb> {
     let fields = Fields::read(node, entry, notes);
-    let line = notes.line_at(node.range().start);
+    let place = notes.place_at(node.range().start);
     if entry.body.is_empty() {
         stray_text(node, entry.name, notes);
     }
@@ -145,7 +142,7 @@ fn verb(node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes) -> 
         "Reject" => Some(Verb::Reject { busy: fields.text("reason") == Some("busy") }),
         "Hangup" => Some(Verb::Hangup),
         "Sms" | "Message" => sms(node, entry, &fields, notes).map(Verb::Sms),
-        "Email" => email(node, entry, &fields, line, notes).map(Verb::Email),
+        "Email" => email(node, entry, &fields, place, notes).map(Verb::Email),
         "Refer" => refer(node, entry, &fields, notes).map(Verb::Refer),
         "Echo" => Some(Verb::Echo),
         "Start" => stream(node, entry, notes).and_then(|(stream, _)| stream).map(Verb::StartStream),
@@ -169,7 +166,7 @@ fn say(
     let language = fields.filled("language").unwrap_or_else(|| "en".to_owned());
     let items = spoken(node, entry, voice, &language, notes);
     if items.is_empty() {
-        notes.warn(notes.line_at(node.range().start), "<Say> without a text: passed over".to_owned());
+        notes.warn(notes.place_at(node.range().start), "<Say> without a text: passed over".to_owned());
         return None;
     }
     Some(Piece { items, loops: fields.number("loop") })
@@ -289,7 +286,7 @@ fn email(
     node: Node<'_, '_>,
     entry: &ElementEntry,
     fields: &Fields,
-    line: u32,
+    place: Place,
     notes: &mut Notes,
 ) -> Option<Email> {
     let addresses = |text: Option<String>| -> Vec<String> {
@@ -297,7 +294,7 @@ fn email(
         text.split(',').map(str::trim).filter(|address| !address.is_empty()).map(str::to_owned).collect()
     };
     // All that lacks is told at once.
-    let (to, from) = (required(fields, "to", line, notes), required(fields, "from", line, notes));
+    let (to, from) = (required(fields, "to", place, notes), required(fields, "from", place, notes));
     let body = needed(node, entry, lines(node), notes);
     Some(Email {
         to: addresses(Some(to?)),
@@ -318,8 +315,8 @@ fn refer(
 ) -> Option<Refer> {
     let action = fields.target("action", "method");
     let Some((child, kind)) = children(node, entry, notes).into_iter().next() else {
-        let line = notes.line_at(node.range().start);
-        notes.error(line, code::INVALID, "<Refer> without <Sip>: passed over".to_owned());
+        let place = notes.place_at(node.range().start);
+        notes.error(place, code::INVALID, "<Refer> without <Sip>: passed over".to_owned());
         return None;
     };
     Fields::read(child, kind, notes);
@@ -332,9 +329,9 @@ fn stream(
     entry: &'static ElementEntry,
     notes: &mut Notes,
 ) -> Option<(Option<Stream>, Option<String>)> {
-    let line = notes.line_at(node.range().start);
+    let place = notes.place_at(node.range().start);
     let Some((child, kind)) = children(node, entry, notes).into_iter().next() else {
-        notes.error(line, code::INVALID, format!("<{}> without <Stream>: passed over", entry.name));
+        notes.error(place, code::INVALID, format!("<{}> without <Stream>: passed over", entry.name));
         return None;
     };
     let fields = Fields::read(child, kind, notes);
@@ -352,7 +349,7 @@ fn stream(
     let url = fields.filled("url").filter(|url| url.starts_with("ws:") || url.starts_with("wss:"));
     if url.is_none() {
         notes.error(
-            line,
+            place,
             code::INVALID,
             format!("<Stream> without a ws: or wss: url: <{}> passed over", entry.name),
         );

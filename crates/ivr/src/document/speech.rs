@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use roxmltree::Node;
 
-use super::Notes;
 use super::fields::Fields;
 use super::lexicon::ElementEntry;
 use super::read::children;
 use super::verb::{Item, Voice};
+use super::{Notes, Place};
 use crate::limits::{SPEECH_BREAK, SPEECH_CHARS};
 
 /// Amazon's engine, which most SSML is written for, pauses so long after them.
@@ -36,8 +36,8 @@ pub(super) fn spoken(
     out.walk(node, entry, notes);
     out.flush();
     if out.left == 0 {
-        let line = notes.line_at(node.range().start);
-        notes.warn(line, format!("only the first {SPEECH_CHARS} characters are spoken"));
+        let place = notes.place_at(node.range().start);
+        notes.warn(place, format!("only the first {SPEECH_CHARS} characters are spoken"));
     }
     // Pauses after the last word are dropped.
     while out.items.len() > 1
@@ -93,7 +93,7 @@ impl Spoken {
         let fields = Fields::read(node, entry, notes);
         match entry.name {
             "break" => {
-                let pause = pause(&fields, notes.line_at(node.range().start), notes);
+                let pause = pause(&fields, notes.place_at(node.range().start), notes);
                 self.pause(pause);
             }
             "p" => {
@@ -181,12 +181,12 @@ fn one_by_one(text: &str) -> String {
 }
 
 /// The length of a `<break>`, from `time` or `strength`, at most [`SPEECH_BREAK`].
-fn pause(fields: &Fields, line: u32, notes: &mut Notes) -> Duration {
+fn pause(fields: &Fields, place: Place, notes: &mut Notes) -> Duration {
     if let Some(written) = fields.given("time") {
         match time(written) {
             Some(pause) => return pause.min(SPEECH_BREAK),
             None => notes
-                .warn(line, "time on <break>: expected seconds or milliseconds, as 2s or 500ms".to_owned()),
+                .warn(place, "time on <break>: expected seconds or milliseconds, as 2s or 500ms".to_owned()),
         }
     }
     Duration::from_millis(match fields.text("strength").unwrap_or_default() {

@@ -30,24 +30,27 @@ fn declared(bytes: &[u8]) -> Option<String> {
     value[1..].split_once(quote).map(|(name, _)| name.to_owned())
 }
 
-/// The error is a line and the fault there.
-pub(super) fn read(text: &str) -> Result<roxmltree::Document<'_>, (u32, String)> {
+/// The error is a line with a column, and the fault there.
+pub(super) fn read(text: &str) -> Result<roxmltree::Document<'_>, ((u32, u32), String)> {
     // PHP applications often print a newline before the declaration; RestComm's parser forgave it.
     let bare = text.trim_start();
     too_deep(bare).map_or(Ok(()), |line| {
-        Err((line + skipped(text, bare), format!("elements more than {DOCUMENT_DEPTH} deep")))
+        Err(((line + skipped(text, bare), 1), format!("elements more than {DOCUMENT_DEPTH} deep")))
     })?;
     let options =
         ParsingOptions { allow_dtd: false, nodes_limit: DOCUMENT_NODES, ..ParsingOptions::default() };
     let tree = roxmltree::Document::parse_with_options(bare, options).map_err(|error| {
-        let line = if matches!(error, Error::NodesLimitReached) { 1 } else { error.pos().row };
-        (line + skipped(text, bare), format!("not a document: {error}"))
+        let (line, column) = match error {
+            Error::NodesLimitReached => (1, 1),
+            _ => (error.pos().row, error.pos().col),
+        };
+        ((line + skipped(text, bare), column), format!("not a document: {error}"))
     })?;
     match tree.descendants().find(roxmltree::Node::is_pi) {
         Some(node) => {
-            let line = tree.text_pos_at(node.range().start).row;
+            let place = tree.text_pos_at(node.range().start);
             Err((
-                line + skipped(text, bare),
+                (place.row + skipped(text, bare), place.col),
                 "not a document: processing instructions have no meaning here".to_owned(),
             ))
         }

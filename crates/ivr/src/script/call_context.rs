@@ -93,7 +93,7 @@ impl CallContext {
         out: &mut ScriptOutbox,
     ) {
         let (text, url) = (text.into(), self.document_url.clone());
-        out.push(Effect::Notify(Notification { severity, code, text, url, line: None }));
+        out.push(Effect::Notify(Notification { severity, code, text, url, line: None, column: None }));
     }
 
     /// A callback that a document named. A URL that does not resolve is noted, and no request is sent.

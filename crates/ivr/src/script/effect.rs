@@ -197,13 +197,20 @@ pub struct Notification {
     pub url: Option<String>,
     /// In that document.
     pub line: Option<u32>,
+    /// In that line, in characters from 1.
+    pub column: Option<u32>,
 }
 
 impl Notification {
+    /// A warning about no document.
+    pub fn warning(code: u32, text: String) -> Notification {
+        Notification { severity: Severity::Warning, code, text, url: None, line: None, column: None }
+    }
+
     /// A note of the reader as a notification about its document.
     pub(super) fn of_note(note: Note, url: Option<String>) -> Notification {
-        let Note { line, severity, code, text } = note;
-        Notification { severity, code, text, url, line: Some(line) }
+        let Note { line, column, severity, code, text } = note;
+        Notification { severity, code, text, url, line: Some(line), column: Some(column) }
     }
 }
 

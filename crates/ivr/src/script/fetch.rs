@@ -186,8 +186,8 @@ fn fall_back(
 ) -> Loading {
     let Fetched { url, mut form, is_fallback } = request;
     let EffectFailure { code, text } = failure;
-    let notification =
-        Notification { severity: Severity::Error, code, text, url: Some(url.clone()), line: None };
+    let (severity, about) = (Severity::Error, Some(url.clone()));
+    let notification = Notification { severity, code, text, url: about, line: None, column: None };
     out.push(Effect::Notify(notification));
     match call.plan.fallback.clone() {
         Some(fallback) if !is_fallback => {

@@ -4,6 +4,7 @@ mod attributes;
 mod callbacks;
 mod dial;
 mod documents;
+mod dry_run;
 mod gather;
 mod interrupted;
 mod record;

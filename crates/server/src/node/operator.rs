@@ -77,7 +77,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     let node = Node::start_with_listeners(config, store::sqlite::Options::default(), doors.for_start()?)?;
     let notices = NoticeStream::open(&node)?;
     let (web, rest) = (http::web(&node.shared), node.rest.as_ref().map(|rest| rest.router()));
-    let (console, queries) = NodeConsole::new(&node.shared, node.clock);
+    let (console, queries) = NodeConsole::new(&node);
     let addresses = (rest.is_some().then(|| doors.rest_address()).transpose()?, doors.console_address()?);
     let services = listening::services(&node.shared.config, http_address, addresses);
     operator_status::announce(&node, &services);

@@ -44,6 +44,11 @@ impl Rest {
         self.router.clone()
     }
 
+    /// The resources, for the operators' console.
+    pub(crate) fn resources(&self) -> admin::ManagedResources {
+        admin::ManagedResources::new(Arc::clone(&self.state))
+    }
+
     /// Addresses and accounts whose sign-ins are paced.
     pub(crate) fn blocks(&self) -> Vec<Block> {
         self.state.blocks()

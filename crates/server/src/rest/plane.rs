@@ -6,6 +6,7 @@
 //! `Busy`, as its object may live on.
 
 use std::borrow::Cow;
+use std::io::{Seek as _, SeekFrom};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -309,6 +310,16 @@ impl ControlPlane for Plane {
         let other = self.other_node(node).ok_or(EncodeError::NotFound)?;
         let opened = other.open(node, file(FileKind::Recording, sid));
         tokio::runtime::Handle::current().block_on(opened).map(audio(media_type)).map_err(sound_error)
+    }
+
+    fn recording_from(&self, sid: &str, node: &str, from: u64) -> Result<Audio, EncodeError> {
+        let Some(mut sound) = self.files.as_ref().and_then(|files| files.open(sid)) else {
+            return self.recording(sid, node)?.skip(from);
+        };
+        if from < sound.len {
+            sound.file.seek(SeekFrom::Start(from)).map_err(|_| EncodeError::Failed)?;
+        }
+        Ok(Audio { media_type: "audio/x-wav", length: sound.len, read: Box::new(sound.file) })
     }
 
     fn recording_as_mp3(&self, sid: &str, node: &str) -> Encoding {

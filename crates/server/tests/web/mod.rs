@@ -97,7 +97,12 @@ impl World {
             lifetime: Duration::from_secs(600),
         };
         // The node's end of its queue is gone, so that what gets so far is answered 503.
-        let (console, _) = web_console::Console::new(&settings, Arc::new(Nothing), Nothing);
+        let (console, _) = web_console::Console::new(
+            &settings,
+            Arc::new(Nothing),
+            Nothing,
+            web_console::Applications::default(),
+        );
         let runtime =
             Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
         World { runtime, state, console, folder, cases: Cell::new(0) }

@@ -33,7 +33,7 @@ use anyhow::Context;
 use ivr::document::{Email, Voice, code};
 use ivr::request::Wire;
 use ivr::script::{EffectFailure, FetchResponse};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 
 use audio::{Check, FetchedAudio};
@@ -82,6 +82,8 @@ struct Job {
 enum JobKind {
     /// A document.
     Fetch(Wire),
+    /// A document for a test of it, and the way of the answer.
+    Test(Wire, oneshot::Sender<Result<FetchResponse, EffectFailure>>),
     /// A text to speak.
     Speech(Words),
     /// The URL of a sound.
@@ -145,6 +147,25 @@ impl Helpers {
         })
     }
 
+    /// A document as a call would get it, for a test without a call: by the same client, from the same places, and among the same number of
+    /// open requests.
+    pub fn fetch_document(
+        &self,
+        wire: Wire,
+    ) -> impl Future<Output = Result<FetchResponse, EffectFailure>> + Send + use<> {
+        let (answer, answered) = oneshot::channel();
+        // No shard waits for it: the ticket stands for none.
+        let is_asked = self.ask(&self.fetches, Ticket { shard: 0, id: 0 }, JobKind::Test(wire, answer));
+        async move {
+            let failure = |text: &str| Err(EffectFailure { code: code::UNREACHABLE, text: text.to_owned() });
+            match answered.await {
+                Ok(result) => result,
+                Err(_) if is_asked => failure("the node ends"),
+                Err(_) => failure(NO_PLACE),
+            }
+        }
+    }
+
     /// A job whose answer are samples.
     fn prompt(&self, ticket: Ticket, what: JobKind) {
         if !self.ask(&self.prompts, ticket, what) {
@@ -163,8 +184,7 @@ impl Helpers {
 impl HelperService for Helpers {
     fn fetch(&self, ticket: Ticket, wire: Wire) {
         if !self.ask(&self.fetches, ticket, JobKind::Fetch(wire)) {
-            let failure =
-                EffectFailure { code: code::UNREACHABLE, text: "too many requests are open".to_owned() };
+            let failure = EffectFailure { code: code::UNREACHABLE, text: NO_PLACE.to_owned() };
             self.deliver.deliver(ticket, Done::Fetched(Err(failure)));
         }
     }
@@ -247,6 +267,9 @@ impl Drop for Helpers {
 /// The error of a request that needs `[voice] recogniser`.
 const NO_RECOGNISER: &str = "there is no recogniser for speech: set `recogniser` in [voice]";
 
+/// The error of a request for a document that finds no place.
+const NO_PLACE: &str = "too many requests are open";
+
 /// The ticket of a request, and its place among those that are open.
 type Waiter = (Ticket, OwnedSemaphorePermit);
 
@@ -284,6 +307,7 @@ async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
                     worker.deliver.deliver(ticket, Done::Fetched(answer));
                 });
             }
+            JobKind::Test(wire, answer) => worker.test(place, wire, answer),
             JobKind::Speech(words) => worker.speech((ticket, place), words),
             JobKind::Audio(url) => worker.audio((ticket, place), url),
             JobKind::Recording(file) => worker.recording((ticket, place), file),
@@ -363,6 +387,22 @@ impl Worker {
         let folder = self.settings.documents.clone();
         let read = spawn_blocking(move || documents::read(folder.as_deref(), &wire)).await;
         read.unwrap_or_else(|error| Err(EffectFailure { code: code::UNREACHABLE, text: error.to_string() }))
+    }
+
+    /// A document for a test of it.
+    fn test(
+        self: &Rc<Self>,
+        place: OwnedSemaphorePermit,
+        wire: Wire,
+        answer: oneshot::Sender<Result<FetchResponse, EffectFailure>>,
+    ) {
+        let worker = Rc::clone(self);
+        spawn_local(async move {
+            let result = worker.document(wire).await;
+            drop(place);
+            // A client that has gone does not want its answer any more.
+            let _ = answer.send(result);
+        });
     }
 
     /// A text that is kept is answered at once, one that is being spoken is waited for, and any other is spoken now.

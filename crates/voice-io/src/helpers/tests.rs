@@ -171,6 +171,24 @@ fn a_document_is_asked_for_with_form_and_signature() {
     }
 }
 
+/// The test of a document without a call: the same client with the same bounds, and no shard gets the answer.
+#[test]
+fn a_document_is_fetched_for_a_test_as_for_a_call() {
+    let world = world(&open(), &[("/a", page("200 OK", b"<Response/>"))]);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let fetch = |helpers: &Helpers, url: String| {
+        let wire = Wire { url, body: None, signature: "c2lnbg==".to_owned() };
+        runtime.block_on(helpers.fetch_document(wire))
+    };
+    assert_eq!(fetch(&world.helpers, world.url("/a")).unwrap().body, b"<Response/>");
+    assert!(world.seen()[0].contains("x-twilio-signature: c2lnbg=="), "{}", world.seen()[0]);
+    assert!(world.answers.try_recv().is_err(), "no shard is told");
+    let closed = Helpers::start(&Settings::default(), Arc::new(Inbox(sync_channel(1).0))).unwrap();
+    let refused = fetch(&closed, world.url("/a")).unwrap_err();
+    assert!(refused.text.contains("`voice.allow_private` is false"), "{}", refused.text);
+    assert_eq!(world.seen().len(), 1);
+}
+
 #[test]
 fn redirects_are_followed_and_the_last_url_told() {
     let pages = [("/a", redirect(302, "/b")), ("/b", page("200 OK", b"x")), ("/c", redirect(307, "/b"))];

@@ -2,20 +2,23 @@
 
 import * as api from "./api.js";
 import { el, notice, values } from "./dom.js";
-import { load, t } from "./text.js";
+import { LANGUAGES, choose, chosen, load, t } from "./text.js";
 import { accounts } from "./accounts.js";
 import { calls } from "./calls.js";
+import { documents } from "./documents.js";
 import { farm } from "./farm.js";
 import { live } from "./live.js";
+import { numbers } from "./numbers.js";
 import { overview } from "./overview.js";
+import { recordings } from "./recordings.js";
 import { routes } from "./routes.js";
 import { security } from "./security.js";
 import { sessions } from "./sessions.js";
 import { trace } from "./trace.js";
 
-const PAGES = { overview, live, calls, trace, accounts, sessions, routes, security, farm };
-/** Pages that show the contents of messages: not for readers. */
-const OF_OPERATORS = ["trace"];
+const PAGES = { overview, live, calls, trace, recordings, accounts, sessions, numbers, documents, routes, security, farm };
+/** Pages that show the contents of messages, and addresses that may have passwords in them: not for readers. */
+const OF_OPERATORS = ["trace", "numbers", "documents"];
 const RANKS = ["read-only", "operator", "admin"];
 
 const root = document.getElementById("root");
@@ -32,6 +35,17 @@ function surroundings() {
             location.hash = `#/${page}${rest ? `/${encodeURIComponent(rest)}` : ""}`;
         },
     };
+}
+
+/** The switch of languages: what has been entered in a form is lost. */
+function languages() {
+    const one = ([value, name]) => el("option", { value, selected: value === chosen(), lang: value || undefined }, name);
+    const select = el("select", { name: "language" }, Object.entries({ "": t("language.auto"), ...LANGUAGES }).map(one));
+    select.addEventListener("change", () => {
+        choose(select.value);
+        location.reload();
+    });
+    return el("label", {}, t("language.label"), select);
 }
 
 function signIn(message) {
@@ -57,7 +71,7 @@ function signIn(message) {
         }
     });
     document.title = `${t("sign_in.title")} – Belfry`;
-    root.replaceChildren(el("main", {}, form));
+    root.replaceChildren(el("main", {}, form, el("div", { class: "sign-in-language" }, languages())));
     form.elements.account.focus();
 }
 
@@ -70,7 +84,7 @@ function begin(signedIn) {
     const side = el("div", { class: "side" },
         el("div", { class: "brand" }, "Belfry"),
         el("nav", { "aria-label": t("nav.label") }, el("ul", {}, links), el("p", {}, el("a", { href: "/docs/" }, t("nav.docs")))),
-        el("div", { class: "who" }, el("div", {}, session.account), el("div", {}, t(`role.${session.role}`)), el("p", {}, out)));
+        el("div", { class: "who" }, el("div", {}, session.account), el("div", {}, t(`role.${session.role}`)), el("p", {}, languages()), el("p", {}, out)));
     const skip = el("a", { class: "skip", href: "#main" }, t("nav.skip"));
     skip.addEventListener("click", (event) => {
         event.preventDefault();

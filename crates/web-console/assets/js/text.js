@@ -1,14 +1,37 @@
-// Texts of the pages, which are data: lang/en.json. Another language is another file.
+// Texts of the pages, which are data: one file for each language in lang.
 
-const LANGUAGES = ["en"];
+/** The languages, by their own names; the console's server has the same list. */
+export const LANGUAGES = { en: "English", de: "Deutsch" };
+const CHOICE = "belfry.language";
 
 let texts = {};
 let language = "en";
 
+/** The language that the user has chosen here; empty: as the browser says. */
+export function chosen() {
+    try {
+        const choice = localStorage.getItem(CHOICE) || "";
+        return choice in LANGUAGES ? choice : "";
+    } catch {
+        // The browser keeps nothing.
+        return "";
+    }
+}
+
+/** Keeps the user's choice for this browser. */
+export function choose(choice) {
+    try {
+        if (choice in LANGUAGES) localStorage.setItem(CHOICE, choice);
+        else localStorage.removeItem(CHOICE);
+    } catch {
+        // The language is that of the browser, then.
+    }
+}
+
+/** Without a choice the server decides by the browser's Accept-Language. */
 export async function load() {
-    const wanted = (navigator.languages || []).map((one) => one.slice(0, 2)).find((one) => LANGUAGES.includes(one));
-    language = wanted || "en";
-    const answer = await fetch(`/lang/${language}.json`, { credentials: "same-origin" });
+    const answer = await fetch(`/lang/${chosen() || "auto"}.json`, { credentials: "same-origin" });
+    language = answer.headers.get("content-language") || "en";
     texts = await answer.json();
     document.documentElement.lang = language;
 }

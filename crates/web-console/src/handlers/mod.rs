@@ -1,17 +1,21 @@
 //! The handlers of the table's requests: questions and changes of the node, as commands ask for them.
 
 mod accounts;
+mod applications;
 mod calls;
 mod chat;
+mod documents;
 mod farm;
 mod live;
 mod overview;
+mod recordings;
 mod routing;
 mod security;
 mod traces;
 
 use std::net::IpAddr;
 
+use axum::http::HeaderMap;
 use control::{Ask, Change, Listing, Request, Response};
 use serde_json::{Value, json};
 use store::Address;
@@ -32,6 +36,7 @@ pub(crate) struct Context<'a> {
     pub(crate) values: Values,
     pub(crate) user: User,
     pub(crate) from: IpAddr,
+    pub(crate) headers: &'a HeaderMap,
 }
 
 /// The answer of a handler.
@@ -39,6 +44,8 @@ pub(crate) enum Answer {
     Json(Value),
     /// A file of comma-separated values.
     Csv(String),
+    /// The sound of a recording, or a part of it.
+    Sound(axum::response::Response),
 }
 
 impl Context<'_> {
@@ -85,7 +92,7 @@ impl Context<'_> {
             account: &self.user.session.account.to_string(),
             role: Some(self.user.role),
             from: self.from,
-            action: &format!("{:?}", self.route.operation),
+            action: &self.route.operation.name(),
             subject,
             refused: fault.map(|fault| fault.status.as_u16()),
         });
@@ -159,5 +166,6 @@ pub(crate) async fn perform(context: &Context<'_>) -> Result<Answer, Fault> {
         Operation::FarmMap => farm::map(context).await,
         Operation::DrainFarmNode => farm::drain(context).await,
         Operation::Reload => farm::reload(context).await,
+        Operation::Application(operation) => applications::perform(context, operation).await,
     }
 }
