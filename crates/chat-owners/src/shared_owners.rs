@@ -53,7 +53,7 @@ const DRAIN_ROUNDS: u8 = 3;
 #[derive(Debug)]
 pub struct SharedOwners {
     own: ShardAddress,
-    view: Option<Arc<FarmView>>,
+    pub(super) view: Option<Arc<FarmView>>,
     /// Buckets that this shard owns and serves.
     served: BucketSet,
     /// The node has the authority of an owner.

@@ -92,6 +92,7 @@ mod resume;
 mod retract;
 mod roster;
 mod rosters;
+pub mod rtbl;
 mod seen_occupants;
 mod sm;
 mod store_requests;
@@ -161,6 +162,8 @@ pub struct HostSettings {
     pub invitations: invite::InvitationSettings,
     /// When the server began, for its uptime (XEP-0012).
     pub started: Instant,
+    /// Real-time block lists that the server follows.
+    pub rtbl: Vec<rtbl::RtblSource>,
 }
 
 impl HostSettings {
@@ -242,6 +245,10 @@ pub struct Host {
     push: push::Push,
     upload: upload::Upload,
     phones: phones::Phones,
+    /// The content of real-time block lists.
+    rtbl: Arc<rtbl::RtblLists>,
+    /// Stanzas that were refused because a list has their sender.
+    rtbl_refused: u64,
 }
 
 impl Host {
@@ -268,6 +275,8 @@ impl Host {
             push: push::Push::default(),
             upload: upload::Upload::default(),
             phones: phones::Phones::default(),
+            rtbl: Arc::default(),
+            rtbl_refused: 0,
         }
     }
 

@@ -310,3 +310,23 @@ pub const PIE_READ: usize = 256 << 10;
 
 /// Rounds of imported keys of SCRAM: each sign-in makes the client's device do so many. Beyond: the user is passed over.
 pub const PIE_ITERATIONS: u32 = 1_000_000;
+
+/// Entries of one real-time block list: those of public lists are some thousands; 48 bytes each in memory. Beyond: further ones have no
+/// effect, and the log says so.
+pub const RTBL_ENTRIES: usize = 100_000;
+
+/// Items that are asked for at once: with their reports of some 200 bytes they fit a stanza (`xmpp::limits::STANZA`).
+pub const RTBL_PAGE: usize = 500;
+
+/// The pause between two reads of a whole list. Changes come at once by notifications; a service that has forgotten the subscription, or was
+/// away, is found out by this.
+pub const RTBL_REFRESH: std::time::Duration = std::time::Duration::from_hours(1);
+
+/// The pause after the first failure; each further one doubles it, up to `RTBL_REFRESH`.
+pub const RTBL_RETRY: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// The time that a list's service has for an answer: as long as a stream to another server may take to begin.
+pub const RTBL_ANSWER: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// The least time between two contents for the hosts: each is a copy of all entries.
+pub const RTBL_PUBLISH: std::time::Duration = std::time::Duration::from_secs(1);

@@ -27,7 +27,7 @@ use super::user::{AccountState, QueuedWork, refuse_waiting, too_much_waits, wait
 use super::{Host, Outbox, push};
 use crate::{
     blocking, carbons, connection, iq_effect, last, message_writes, no_account, offline, phones, presence,
-    read_queues, resume, subaddress,
+    read_queues, resume, rtbl, subaddress,
 };
 
 impl Host {
@@ -199,7 +199,7 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
             kind => {
                 let hold = host.pending_acks.begin(&mut element);
                 // Presence for a domain of ours has no effect.
-                if kind == Some(StanzaKind::Message) {
+                if kind == Some(StanzaKind::Message) && !rtbl::is_notification(host, &from, &element) {
                     host.refuse(&element, &Condition::ServiceUnavailable.into(), out);
                 }
                 host.acks().end(hold, out);
@@ -219,7 +219,9 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
 fn to_room(host: &mut Host, now: Instant, mut element: Element, (from, to): (&Jid, &Jid), out: &mut Outbox) {
     let hold = host.pending_acks.begin(&mut element);
     let is_message = stanza::kind_of(&element) == Some(StanzaKind::Message);
-    if is_message && host.store.message_writes.is_refused(now, &element) {
+    if rtbl::refuses_in_room(host, from, &element) {
+        rtbl::refuse(host, &element, out);
+    } else if is_message && host.store.message_writes.is_refused(now, &element) {
         host.refuse(&element, &message_writes::refusal(), out);
     } else {
         host.routed_to_room(now, element, from, to, out);
@@ -256,6 +258,10 @@ fn arrived(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
     // XEP-0191: a blocked sender sees the account as it would see one that does not exist.
     if blocking::blocks_incoming(&host.accounts, &bare, &from) {
         host.refuse(&element, &no_account::refusal(), out);
+        return host.forget_user(now, &bare);
+    }
+    if rtbl::refuses_at_account(host, &bare, &from, &element) {
+        rtbl::refuse(host, &element, out);
         return host.forget_user(now, &bare);
     }
     match stanza::kind_of(&element) {

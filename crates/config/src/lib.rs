@@ -16,6 +16,7 @@
 mod access;
 mod accounts;
 mod acme;
+mod block_lists;
 mod components;
 mod console;
 mod farm;

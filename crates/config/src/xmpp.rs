@@ -10,6 +10,7 @@ use std::time::Duration;
 use chat::RosterMemory;
 use chat::archive::ArchiveDefault;
 use chat::extdisco::ExternalService;
+use chat::rtbl::RtblSource;
 use net::Listener;
 use sip::transport::Transport;
 use toml::de::DeValue;
@@ -61,6 +62,8 @@ pub struct Xmpp {
     pub contacts: Vec<(Box<str>, Box<str>)>,
     /// XEP-0215.
     pub services: Vec<ExternalService>,
+    /// Real-time block lists.
+    pub block_lists: Vec<RtblSource>,
     /// Administrators, and limits of one client and one account.
     pub operating: Operating,
 }
@@ -133,6 +136,7 @@ impl Xmpp {
             texts_to_phones: super::phones::read_texts(&mut section),
             contacts,
             services: read_external_services(&mut section),
+            block_lists: super::block_lists::read(&mut section),
             operating: Operating::read(&mut section),
             components: Components::read(&mut section),
             listen,

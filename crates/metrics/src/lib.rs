@@ -330,6 +330,15 @@ const SHARD: &[ShardMetric] = &[
         "Of these, let go of for want of place while signed in",
         |s| s.xmpp_rosters_dropped,
     ),
+    gauge("belfry_xmpp_block_list_entries", "Entries of the real-time block lists", |s| s.xmpp_rtbl_entries),
+    gauge("belfry_xmpp_block_lists_failing", "Of these lists, those that cannot be read now", |s| {
+        s.xmpp_rtbl_failing
+    }),
+    counter(
+        "belfry_xmpp_block_list_refused_total",
+        "Stanzas that were refused because a block list has their sender",
+        |s| s.xmpp_rtbl_refused,
+    ),
     counter("belfry_xmpp_servers_connections_out_total", "Connections to other chat servers begun", |s| {
         s.xmpp_servers_connections_out
     }),

@@ -35,6 +35,7 @@ mod restore;
 mod retract;
 mod roster;
 mod rosters;
+mod rtbl;
 mod sm;
 mod table;
 mod upload;
@@ -74,6 +75,7 @@ pub(super) fn settings() -> HostSettings {
         accounts: super::register::AccountSettings::default(),
         invitations: super::invite::InvitationSettings::default(),
         started: START,
+        rtbl: Vec::new(),
     }
 }
 

@@ -253,6 +253,12 @@ pub struct ShardCounters {
     pub xmpp_roster_bytes: u64,
     /// Rosters that were evicted while their accounts were signed in.
     pub xmpp_rosters_dropped: u64,
+    /// Stanzas that were refused because a block list has their sender.
+    pub xmpp_rtbl_refused: u64,
+    /// Entries of all block lists.
+    pub xmpp_rtbl_entries: u64,
+    /// Block lists that cannot be read now.
+    pub xmpp_rtbl_failing: u64,
     /// Connections and errors by kind. Errors count since the start, connections are those of now.
     pub xmpp_kinds: Vec<KindCount>,
     /// Connections to other chat servers since the start.

@@ -61,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) access: std::sync::OnceLock<Arc<crate::xmpp::access::Access>>,
     /// The parameters of accounts that clients see before they sign in, as of the node's start.
     pub(super) looks: ::xmpp::sasl::UnknownAccounts,
+    /// The content of real-time block lists, for all shards.
+    pub(super) rtbl: Arc<crate::xmpp::rtbl::SharedRtblLists>,
     /// `None`: the node is alone.
     pub(crate) farm: Option<FarmMembership>,
 }
@@ -123,9 +125,6 @@ impl Shared {
         let uploads = xmpp::uploads(&config, (&secret, node), clock, database)?;
         let (domains, started, access) = (Vec::new(), clock.now(), std::sync::OnceLock::new());
         let authenticator = Authenticator::start(&config.accounts.sources)?.map(Arc::new);
-        let looks = ::xmpp::sasl::UnknownAccounts::default();
-        let admissions = Admissions::new();
-        let failures = Arc::new(SignInFailures::default());
         let mut shared = Shared {
             config,
             plan,
@@ -137,11 +136,12 @@ impl Shared {
             started,
             clock,
             uploads,
-            admissions,
-            failures,
+            admissions: Admissions::new(),
+            failures: Arc::new(SignInFailures::default()),
             authenticator,
             access,
-            looks,
+            looks: ::xmpp::sasl::UnknownAccounts::default(),
+            rtbl: Arc::default(),
             farm,
         };
         let follows = shared.farm.as_ref().is_some_and(|farm| farm.follows_plan);

@@ -77,7 +77,8 @@ pub(super) fn settings(
         traces: traces.clone(),
     };
     let components = components(shared, streams.tls.clone())?;
-    Ok(Some(XmppSettings { streams, servers, components, host, seed, access: access(shared) }))
+    let rtbl = Arc::clone(&shared.rtbl);
+    Ok(Some(XmppSettings { streams, servers, components, host, seed, access: access(shared), rtbl }))
 }
 
 /// RFC 7590 §3.4, and what its readers would have to find out by themselves.
@@ -165,6 +166,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         rosters: xmpp.rosters,
         accounts: accounts_of(config),
         invitations: invitations_of(config),
+        rtbl: xmpp.block_lists.clone(),
     };
     let stream = c2s::C2sSettings {
         domains: shared.domains.clone(),

@@ -80,6 +80,12 @@ pub struct XmppCounts {
     pub roster_bytes: u64,
     /// Rosters of signed-in users that were dropped for want of place.
     pub rosters_dropped: u64,
+    /// Stanzas that were refused because a real-time block list has their sender.
+    pub rtbl_refused: u64,
+    /// Entries of all lists, and lists that cannot be read now; only the first shard reports them.
+    pub rtbl_entries: u64,
+    /// Lists that cannot be read now.
+    pub rtbl_failing: u64,
     /// In memory.
     pub rooms: u64,
     /// Occupants of rooms; a user in two rooms counts twice.
@@ -122,6 +128,7 @@ impl Xmpp {
         let clients = self.clients.counts();
         kinds.extend(clients.verdicts.kinds());
         let (servers, wires) = self.router.servers.as_ref().map(servers::Servers::counts).unwrap_or_default();
+        let (rtbl_failing, rtbl_entries) = self.rtbl.counts();
         XmppCounts {
             connections: streams.open,
             sessions: self.host.get().accounts().session_count() as u64,
@@ -163,6 +170,9 @@ impl Xmpp {
             fan_out: self.counted.fan_out,
             roster_bytes: self.host.get().accounts().roster_bytes() as u64,
             rosters_dropped: self.host.get().accounts().rosters_dropped(),
+            rtbl_refused: chat::rtbl::refused(self.host.get()),
+            rtbl_entries,
+            rtbl_failing,
             rooms: rooms as u64,
             occupants: occupants as u64,
             kinds,

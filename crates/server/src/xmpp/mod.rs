@@ -19,6 +19,7 @@
 //! | [`SharedOwners`] | the owners of addresses where nodes of a farm share a database, and messages that wait for them |
 //! | [`UnhandledMessages`] | messages that other nodes have and that are not handled, to be sent again if these nodes die |
 //! | [`FollowedSessions`] | sessions whose hosts are at other nodes, to be announced to the next host if that node dies |
+//! | `rtbl::ShardRtbl` | real-time block lists: the first shard follows them, all hosts use them |
 //! | `chat::SeenOccupants` | occupants of rooms at other nodes that clients here see, for the next host if that node dies |
 //! | [`MovedStreams`] | clients' streams whose sessions are lost, until their turn to be announced or closed comes |
 
@@ -31,6 +32,7 @@ mod host_requests;
 pub(crate) mod operator;
 mod pending;
 mod phones;
+pub(crate) mod rtbl;
 pub(crate) mod shard_requests;
 pub(crate) mod sign_in;
 mod stanza_router;
@@ -62,6 +64,7 @@ use host_requests::HostRequests;
 use pending::Asker;
 use phones::Phones;
 pub(crate) use phones::{ChatAccounts, Offering, PendingWatch, PhoneEffect, kept_of};
+use rtbl::ShardRtbl;
 use shard_requests::ShardRequests;
 use stanza_router::StanzaRouter;
 
@@ -76,6 +79,8 @@ pub(crate) struct XmppSettings {
     /// Drawn for each shard at its start: the host's source of numbers that peers must not guess.
     pub(crate) seed: [u8; 32],
     pub(crate) access: Arc<Access>,
+    /// The content of real-time block lists, one for all shards.
+    pub(crate) rtbl: Arc<rtbl::SharedRtblLists>,
 }
 
 /// The settings that a reload may change.
@@ -155,6 +160,7 @@ pub(crate) struct Xmpp {
     followed: FollowedSessions,
     /// Occupants of rooms at other nodes, as clients here see them.
     seen: SeenOccupants,
+    rtbl: ShardRtbl,
     /// The buffer of `turn`.
     events: Vec<C2sEvent>,
     counted: Counted,
@@ -185,10 +191,14 @@ impl Xmpp {
             streams.bind(listener)?;
         }
         let servers = settings.servers.map(|settings| servers::Servers::new(settings, shard)).transpose()?;
+        // Ids of requests need a source of their own: the host's numbers are its secrets.
+        let mut rtbl_seed = [0; 32];
+        stdx::rng::Rng::from_seed(settings.seed).fork().fill(&mut rtbl_seed);
         Ok(Xmpp {
             streams,
             clients: ClientAccess::new(settings.access),
             router: StanzaRouter::new(Components::new(settings.components)?, servers, map),
+            rtbl: ShardRtbl::new(settings.rtbl, &settings.host.rtbl, shard, rtbl_seed),
             host: HostDriver::new(Host::new(settings.host, shard, settings.seed)),
             host_requests: HostRequests::new(),
             shard_requests: ShardRequests::default(),
@@ -220,7 +230,8 @@ impl Xmpp {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let shared = self.queues.shared().and_then(SharedOwners::deadline);
         let (moved, followed) = (self.moved.deadline(), self.followed.deadline());
-        let all = [self.host.get().deadline(), self.router.deadline(), shared, moved, followed];
+        let rtbl = self.rtbl.deadline(self.host.get().settings());
+        let all = [self.host.get().deadline(), self.router.deadline(), shared, moved, followed, rtbl];
         all.into_iter().flatten().min()
     }
 
@@ -252,6 +263,7 @@ impl Xmpp {
     /// Handles clients' events since the last turn, and due timers. Returns how many there were.
     pub(crate) fn turn(&mut self, now: Instant, outbox: &mut Vec<XmppEffect>) -> usize {
         farm::expire(self, now, outbox);
+        rtbl::expire(self, now, outbox);
         let mut events = std::mem::take(&mut self.events);
         self.streams.take_events(&mut events);
         let count = events.len();

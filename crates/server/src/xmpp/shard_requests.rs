@@ -102,7 +102,7 @@ impl ShardRequests {
         }
         let token: Box<str> = stdx::hex::encode(&secret).into();
         // 128 bits: a client that guessed the token could answer in the name of the account or room.
-        let from = format!("{}/{PREFIX}{}-{token}", iq.attr("from").unwrap_or_default(), own);
+        let from = address_for_answers(iq.attr("from").unwrap_or_default(), own, &token);
         iq.set("from", from);
         iq.set("id", &*token);
         self.of_one.insert(token, answer);
@@ -116,6 +116,11 @@ impl ShardRequests {
             let _ = asker.send(answer);
         }
     }
+}
+
+/// The address of a question of this shard, from a domain or an account: its answer comes back to the shard.
+pub(super) fn address_for_answers(bare: &str, own: ShardAddress, token: &str) -> String {
+    format!("{bare}/{PREFIX}{own}-{token}")
 }
 
 /// The shard (`belfry-LIFE.SHARD-TOKEN`) and the token of the question that this answers, if it answers one of ours.

@@ -31,6 +31,7 @@ use super::farm;
 use super::host_requests::HostReply;
 use super::operator::nodes;
 use super::phones::{self, ChatAccounts, OfferedMessage, Offering, PendingWatch, SentCopy};
+use super::rtbl;
 use super::shard_requests::Requester;
 use super::stanza_router::AddressedMessage;
 use super::{Xmpp, XmppEffect};
@@ -194,6 +195,7 @@ impl Xmpp {
                 self.tell_host(now, outbox, |host, out| host.handle_drained(now, edge, out));
             }
             XmppShardMessage::Routed(element) => {
+                rtbl::share_notification(self, now, &element, outbox);
                 self.tell_host(now, outbox, |host, out| host.handle_routed(now, *element, out));
             }
             message @ (XmppShardMessage::AttachOutcome { .. }
@@ -210,7 +212,10 @@ impl Xmpp {
                 let reply = self.shard_requests.handle_result(id, *answer);
                 self.answer_host(now, reply, outbox);
             }
-            XmppShardMessage::Reply { token, answer } => self.shard_requests.handle_reply(&token, *answer),
+            XmppShardMessage::Reply { token, answer } => {
+                rtbl::handle_reply(self, now, &token, &answer, outbox);
+                self.shard_requests.handle_reply(&token, *answer);
+            }
             XmppShardMessage::Invited { invited, inviter } => {
                 self.tell_host(now, outbox, |host, out| host.befriend_both(now, &invited, &inviter, out));
             }
@@ -260,6 +265,7 @@ impl Xmpp {
         outbox: &mut Vec<XmppEffect>,
         act: impl FnOnce(&mut Host, &mut chat::Outbox),
     ) {
+        rtbl::update_host(self);
         if self.host.handle(act) {
             while let Some(effect) = self.host.next_effect() {
                 self.perform(now, effect, outbox);
@@ -335,7 +341,7 @@ impl Xmpp {
     }
 
     /// Sends a stanza on its way, which its `to` decides.
-    fn route(&mut self, now: Instant, element: Box<Element>, outbox: &mut Vec<XmppEffect>) {
+    pub(super) fn route(&mut self, now: Instant, element: Box<Element>, outbox: &mut Vec<XmppEffect>) {
         let addressed = self.router.route(self.host.get().settings(), element);
         self.send_addressed(now, addressed, outbox);
     }

@@ -8,6 +8,7 @@ mod discover;
 mod enter;
 mod hats;
 mod keep;
+mod listed;
 mod operate;
 mod own;
 mod privileges;

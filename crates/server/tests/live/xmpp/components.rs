@@ -14,6 +14,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use server::node::Node;
 use sha1::{Digest, Sha1};
+use sha2::Sha256;
 use sip::transport::Transport::{Tcp, Tls, Wss};
 use socket2::{Domain, Socket, Type};
 use xmpp::xml::{Frame, Framer, Prefixes, parse, parse_header};
@@ -465,5 +466,89 @@ fn a_component_that_sends_too_much_is_read_slowly_and_nothing_is_lost() {
         assert_eq!(echo.hear().attr("type"), Some("result"));
     }
     until("it had to wait", || (sum(&world.node, |shard| shard.xmpp.component_pauses) > 0).then_some(()));
+    world.node.stop();
+}
+
+/// Publishes or retracts the hash of an address at a list of this server.
+fn list(admin: &mut Client, part: &str) {
+    let service = format!("pubsub.{DOMAIN}");
+    admin.say(&format!(
+        "<iq type='set' id='l' to='{service}'><pubsub xmlns='{}'>{part}</pubsub></iq>",
+        ns::PUBSUB
+    ));
+    let answer = admin.hear();
+    assert_eq!((answer.attr("id"), answer.attr("type")), (Some("l"), Some("result")), "{answer}");
+}
+
+fn listed(address: &str) -> String {
+    stdx::hex::encode(&Sha256::digest(address))
+}
+
+#[test]
+fn an_address_of_a_block_list_is_refused_at_all_shards_as_soon_as_it_is_listed() {
+    let names = names(1);
+    let users: Vec<&str> = names.iter().map(String::as_str).collect();
+    let more = format!("block_lists = [{{ service = \"pubsub.{DOMAIN}\", strangers = true }}]");
+    let mut world = World::new(&users, &more);
+    let mut echo = world.attach();
+    let mut clients = users.iter().map(|user| Client::sign_in(&world.place, Tls, user, "a"));
+    let (mut one, mut two) = (clients.next().unwrap(), clients.next().unwrap());
+    // The list comes later than the server: it is asked for again.
+    list(&mut one, "<create node='muc_bans_sha256'/>");
+    list(
+        &mut one,
+        &format!(
+            "<publish node='muc_bans_sha256'><item id='{}'/></publish>",
+            listed(&format!("spam@echo.{DOMAIN}"))
+        ),
+    );
+    let entries = |count: u64| {
+        until("the list has so many entries", || {
+            (sum(&world.node, |shard| shard.xmpp.rtbl_entries) == count).then_some(())
+        });
+    };
+    entries(1);
+    let said = |from: &str, client: &Client| {
+        let to = client.jid.split('/').next().unwrap();
+        format!("<message type='chat' from='{from}@echo.{DOMAIN}/x' to='{to}'><body>hi</body></message>")
+    };
+    let delivered = |echo: &mut Component, from: &str, client: &mut Client| {
+        echo.say(&said(from, client));
+        assert_eq!(client.hear().name(), "message", "{from} to {}", client.jid);
+    };
+    let refused = |echo: &mut Component, from: &str, client: &Client| {
+        echo.say(&said(from, client));
+        let answer = echo.hear().to_string();
+        assert!(answer.contains("<forbidden"), "{from} to {}: {answer}", client.jid);
+    };
+    for client in [&mut one, &mut two] {
+        client.say("<presence xmlns='jabber:client'/>");
+        assert_eq!(client.hear().name(), "presence");
+        refused(&mut echo, "spam", client);
+        delivered(&mut echo, "good", client);
+    }
+    let domain = listed(&format!("echo.{DOMAIN}"));
+    list(&mut one, &format!("<publish node='muc_bans_sha256'><item id='{domain}'/></publish>"));
+    entries(2);
+    refused(&mut echo, "good", &one);
+    refused(&mut echo, "good", &two);
+    list(&mut one, &format!("<retract node='muc_bans_sha256'><item id='{domain}'/></retract>"));
+    entries(1);
+    delivered(&mut echo, "good", &mut one);
+    delivered(&mut echo, "good", &mut two);
+    // Rooms of both shards. Others than users of this server cannot make rooms, and are told so.
+    for number in 0..8 {
+        for (from, is_listed) in [("spam", true), ("good", false)] {
+            let room = format!("room{number}@conference.{DOMAIN}/nick");
+            let x = format!("<x xmlns='{}'/>", ns::MUC);
+            echo.say(&format!("<presence from='{from}@echo.{DOMAIN}/x' to='{room}'>{x}</presence>"));
+            let answer = echo.hear().to_string();
+            assert_eq!(answer.contains("a block list"), is_listed, "{answer}");
+        }
+    }
+    until("all refusals are counted", || {
+        (sum(&world.node, |shard| shard.xmpp.rtbl_refused) == 12).then_some(())
+    });
+    assert_eq!(world.node.board().faults(), (0, 0, 0));
     world.node.stop();
 }

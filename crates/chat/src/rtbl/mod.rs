@@ -1,0 +1,135 @@
+//! Real-time block lists (RTBL): other operators publish the hashes of addresses that send spam as the items of a node (XEP-0060), and
+//! servers follow the node. The form is that of `mod_muc_rtbl` of Prosody and ejabberd: the id of an item is the SHA-256 of a bare
+//! address or of a domain, in hexadecimal digits; its payload, a report of XEP-0377, has no effect here.
+//!
+//! [`RtblClient`] follows the lists, one for each process; each host has a copy of their content, [`RtblLists`]
+//! (`set_lists`). `route` asks `refuses_in_room` for each stanza to a room, and `refuses_at_account` for each one to an account.
+//!
+//! Accounts of our own domains are never refused: their operator can end them, and a list must not be able to lock out all users of the
+//! server that reads it.
+
+mod client;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
+use xmpp::{Bare, Element, Jid};
+
+use super::effect::Subscription;
+use super::{Host, Outbox, presence};
+pub use client::{RtblClient, RtblEffect, RtblFailure};
+
+/// The SHA-256 of an address.
+type AddressHash = [u8; 32];
+
+/// A list to follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RtblSource {
+    /// The address of the service that has the node.
+    pub service: Bare,
+    /// The name of the node.
+    pub node: Box<str>,
+    /// The addresses of the list are refused in rooms.
+    pub rooms: bool,
+    /// Their messages and requests for subscription are refused for accounts that do not know them.
+    pub strangers: bool,
+}
+
+/// The content of one list, and its use.
+#[derive(Clone, Debug)]
+struct RtblList {
+    entries: Arc<HashSet<AddressHash>>,
+    rooms: bool,
+    strangers: bool,
+}
+
+/// The content of all lists. Copies share it.
+#[derive(Clone, Debug, Default)]
+pub struct RtblLists {
+    lists: Vec<RtblList>,
+}
+
+impl RtblLists {
+    /// True if a list that counts here has the address without its resource, or its domain. Without an entry nothing is hashed.
+    fn has(&self, jid: &Jid, counts: impl Fn(&RtblList) -> bool) -> bool {
+        let is_used = |list: &&RtblList| counts(list) && !list.entries.is_empty();
+        let mut used = self.lists.iter().filter(is_used).peekable();
+        if used.peek().is_none() {
+            return false;
+        }
+        let (bare, domain) = (hash_of(jid.bare_str()), hash_of(jid.domain()));
+        used.any(|list| list.entries.contains(&bare) || list.entries.contains(&domain))
+    }
+
+    /// Entries of all lists.
+    pub fn entries(&self) -> usize {
+        self.lists.iter().map(|list| list.entries.len()).sum()
+    }
+}
+
+fn hash_of(address: &str) -> AddressHash {
+    Sha256::digest(address.as_bytes()).into()
+}
+
+/// True for a stanza that ends something or answers: a listed occupant may leave a room, and an answer must find its question.
+fn is_harmless(stanza: &Element) -> bool {
+    matches!(stanza.attr("type"), Some("unavailable" | "error" | "result" | "unsubscribe" | "unsubscribed"))
+}
+
+/// Gives a host the content of the lists.
+pub fn set_lists(host: &mut Host, lists: Arc<RtblLists>) {
+    host.rtbl = lists;
+}
+
+/// Stanzas that the host has refused because a list has their sender.
+pub fn refused(host: &Host) -> u64 {
+    host.rtbl_refused
+}
+
+/// True if a stanza for a room is refused because a list has its sender's address. An occupant that a list names while it is in the room can
+/// only leave.
+pub(super) fn refuses_in_room(host: &Host, from: &Jid, stanza: &Element) -> bool {
+    !host.settings.is_local(from.domain()) && !is_harmless(stanza) && host.rtbl.has(from, |list| list.rooms)
+}
+
+/// True if a message or a request for subscription to this account is refused because a list has its sender's address. Contacts of the
+/// account are not strangers: the account itself knows better than a list. The account's data are in memory.
+pub(super) fn refuses_at_account(host: &Host, user: &Bare, from: &Jid, stanza: &Element) -> bool {
+    let is_approach = match stanza::kind_of(stanza) {
+        Some(StanzaKind::Message) => !is_harmless(stanza),
+        Some(StanzaKind::Presence) => stanza.attr("type") == Some("subscribe"),
+        _ => false,
+    };
+    if !is_approach || host.settings.is_local(from.domain()) || !host.rtbl.has(from, |list| list.strangers) {
+        return false;
+    }
+    let contact = host.accounts.data(user).and_then(|data| data.contact(&from.bare()));
+    contact.is_none_or(|contact| !contact.is_listed && contact.subscription == Subscription::None)
+}
+
+/// Refuses a stanza of an address that a list has: `forbidden`, as Prosody and ejabberd answer. It is counted.
+pub(super) fn refuse(host: &mut Host, stanza: &Element, out: &mut Outbox) {
+    host.rtbl_refused += 1;
+    let error =
+        StanzaError::new(Condition::Forbidden, "a block list that this server follows has your address");
+    match stanza::kind_of(stanza) {
+        Some(StanzaKind::Presence) => presence::refuse(stanza, &error, out),
+        _ => host.refuse(stanza, &error, out),
+    }
+}
+
+/// True for a message that a service of a list sends to the server itself: `RtblClient` has it. An error in return would end the
+/// subscription at some services.
+pub(super) fn is_notification(host: &Host, from: &Jid, message: &Element) -> bool {
+    is_from_source(&host.settings.rtbl, from, message)
+}
+
+/// True if the message is an event of XEP-0060 from the service of one of these lists.
+pub fn is_from_source(sources: &[RtblSource], from: &Jid, message: &Element) -> bool {
+    let from = from.bare_str();
+    sources.iter().any(|source| source.service.as_str() == from)
+        && message.name() == "message"
+        && message.get("event", xmpp::ns::PUBSUB_EVENT).is_some()
+}

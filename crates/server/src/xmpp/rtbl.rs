@@ -1,0 +1,189 @@
+//! Real-time block lists of a process: its first shard follows them ([`RtblClient`]), and the hosts of all its shards use what was read.
+//!
+//! A request is from `DOMAIN/belfry-LIFE.SHARD-ID`, as operators' questions are, so its answer finds this shard. Notifications come to the
+//! subscriber, the first domain of the server. The shard that owns the domain gives a copy of each to the first shards of all processes
+//! of the farm ([`share_notification`]), as a `Reply` with the token [`EVENT`]: a node that does not follow lists ignores it.
+//!
+//! The token proves nothing. A notification counts for the service that its `from` names, which the stream that it came by has proved;
+//! an answer needs the unguessable id of its request, too.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use chat::rtbl::{self, RtblClient, RtblEffect, RtblLists, RtblSource};
+use cluster::ShardAddress;
+use stdx::Instant;
+use xmpp::{Element, stanza};
+
+use super::{Xmpp, XmppEffect, shard_requests};
+use crate::message::XmppShardMessage;
+
+/// The token of notifications on their way to the shards that follow lists.
+const EVENT: &str = "rtbl-event";
+
+/// The content of the lists, for all shards of a process.
+#[derive(Debug, Default)]
+pub(crate) struct SharedRtblLists {
+    /// Counts the contents, so that a shard looks at the lock only when there is a new one.
+    version: AtomicU64,
+    lists: Mutex<Arc<RtblLists>>,
+}
+
+impl SharedRtblLists {
+    fn publish(&self, lists: Arc<RtblLists>) {
+        *self.lists.lock().unwrap_or_else(PoisonError::into_inner) = lists;
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// The content, if it is another one than that of this version.
+    fn after(&self, seen: &mut u64) -> Option<Arc<RtblLists>> {
+        let version = self.version.load(Ordering::Acquire);
+        if version == *seen {
+            return None;
+        }
+        *seen = version;
+        Some(Arc::clone(&self.lists.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+/// The lists as one shard uses them.
+pub(super) struct ShardRtbl {
+    shared: Arc<SharedRtblLists>,
+    /// The version of the content that the host has.
+    seen: u64,
+    /// Entries of that content.
+    entries: usize,
+    /// Only of the first shard of a process that follows lists.
+    client: Option<RtblClient>,
+}
+
+impl ShardRtbl {
+    pub(super) fn new(
+        shared: Arc<SharedRtblLists>,
+        sources: &[RtblSource],
+        own: ShardAddress,
+        seed: [u8; 32],
+    ) -> ShardRtbl {
+        let follows = own.shard == 0 && !sources.is_empty();
+        // All rounds are due at once: at the first turn.
+        let client = follows.then(|| RtblClient::new(sources, Instant::default(), seed));
+        ShardRtbl { shared, seen: 0, entries: 0, client }
+    }
+
+    /// Lists that cannot be read now, and entries of all lists; both 0 at other shards than the first.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let counts = self.client.as_ref().map(|client| (client.failing() as u64, self.entries as u64));
+        counts.unwrap_or_default()
+    }
+
+    /// The time at which to call [`expire`]. Without a domain there is no address to ask from.
+    pub(super) fn deadline(&self, settings: &chat::HostSettings) -> Option<Instant> {
+        settings.domains.first()?;
+        self.client.as_ref().and_then(RtblClient::deadline)
+    }
+}
+
+/// Gives the host the content that another shard has published.
+pub(super) fn update_host(xmpp: &mut Xmpp) {
+    if let Some(lists) = xmpp.rtbl.shared.after(&mut xmpp.rtbl.seen) {
+        xmpp.rtbl.entries = lists.entries();
+        rtbl::set_lists(xmpp.host.get_mut(), lists);
+    }
+}
+
+/// Handles the timers that are due at `now`.
+pub(super) fn expire(xmpp: &mut Xmpp, now: Instant, outbox: &mut Vec<XmppEffect>) {
+    if !xmpp.rtbl.deadline(xmpp.host.get().settings()).is_some_and(|deadline| deadline <= now) {
+        return;
+    }
+    let Some(domain) = xmpp.host.get().settings().domains.first().cloned() else { return };
+    let mut effects = Vec::new();
+    if let Some(client) = &mut xmpp.rtbl.client {
+        client.expire(now, &domain, &mut effects);
+    }
+    perform(xmpp, now, effects, outbox);
+}
+
+/// Handles an answer to this shard, or a notification of a list.
+pub(super) fn handle_reply(
+    xmpp: &mut Xmpp,
+    now: Instant,
+    token: &str,
+    reply: &Element,
+    outbox: &mut Vec<XmppEffect>,
+) {
+    let mut effects = Vec::new();
+    match &mut xmpp.rtbl.client {
+        Some(client) if reply.name() == "iq" => client.handle_answer(now, reply, &mut effects),
+        Some(client) if token == EVENT => client.handle_event(now, reply),
+        _ => {}
+    }
+    perform(xmpp, now, effects, outbox);
+}
+
+/// Gives a notification of a list to all shards that follow it. The host of the domain it came to ends its way.
+pub(super) fn share_notification(
+    xmpp: &mut Xmpp,
+    now: Instant,
+    message: &Element,
+    outbox: &mut Vec<XmppEffect>,
+) {
+    let sources = &xmpp.host.get().settings().rtbl;
+    if sources.is_empty() {
+        return;
+    }
+    let (Ok(Some(from)), Ok(Some(to))) = (stanza::from(message), stanza::to(message)) else { return };
+    if to.local().is_some() || !rtbl::is_from_source(sources, &from, message) {
+        return;
+    }
+    let own = ShardAddress::new(xmpp.queues.own().life, 0);
+    let view = xmpp.queues.shared().and_then(|shared| shared.view.clone());
+    let is_other = |shard: &ShardAddress| shard.shard == 0 && shard.life != own.life;
+    let others = view.iter().flat_map(|view| view.shards()).filter(is_other);
+    for shard in others.chain([own]) {
+        let answer = Box::new(message.clone());
+        xmpp.send(now, shard, XmppShardMessage::Reply { token: EVENT.into(), answer }, outbox);
+    }
+}
+
+fn perform(xmpp: &mut Xmpp, now: Instant, effects: Vec<RtblEffect>, outbox: &mut Vec<XmppEffect>) {
+    for effect in effects {
+        match effect {
+            RtblEffect::Send(mut iq) => {
+                let Some(domain) = xmpp.host.get().settings().domains.first() else { continue };
+                let id = iq.attr("id").unwrap_or_default();
+                let from = shard_requests::address_for_answers(domain, xmpp.queues.own(), id);
+                iq.set("from", from);
+                xmpp.route(now, iq, outbox);
+            }
+            RtblEffect::Publish(lists) => {
+                xmpp.rtbl.shared.publish(lists);
+                update_host(xmpp);
+            }
+            RtblEffect::Loaded { source, entries } => {
+                let list = name_of(&source);
+                tracing::info!(list, entries, "this block list is followed");
+            }
+            RtblEffect::Failed { source, failure, entries } => {
+                let list = name_of(&source);
+                tracing::warn!(
+                    list,
+                    reason = %failure,
+                    entries,
+                    "this block list is not up to date: its last content stays in use, and its service is asked again; \
+                     see [[xmpp.block_lists]]"
+                );
+            }
+            RtblEffect::Full { source } => {
+                let list = name_of(&source);
+                let entries = chat::limits::RTBL_ENTRIES;
+                tracing::warn!(list, entries, "this block list is longer than that: the rest has no effect");
+            }
+        }
+    }
+}
+
+/// The service and the node, as the address of a node is written (XEP-0060 §12.22).
+fn name_of(source: &RtblSource) -> String {
+    format!("xmpp:{}?;node={}", source.service.as_str(), source.node)
+}
