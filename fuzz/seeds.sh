@@ -43,13 +43,15 @@ for frames in ../crates/cluster/tests/wire/golden/v1/*.hex; do
     cp "$corpus/link_prompt/$name" "$corpus/link_acknowledged/$name"
 done
 messages=../crates/shard-message/src/wire/golden
-for message in $messages/v1/*.hex $messages/v2/re*.hex $messages/v2/shared-*.hex $messages/v2/chat-*.hex; do
+for message in $messages/v1/*.hex $messages/v2/re*.hex $messages/v2/shared-*.hex $messages/v2/chat-*.hex $messages/v2/room-*.hex; do
     name="$(basename "$message" .hex)"
     case "$name" in
         # The kind counts from that of the first, 2a (see fuzz_targets/farm_trace.rs).
         trace-*) sed '1s/^002a/0000/;1s/^002b/0001/;1s/^002c/0002/;1s/^002d/0003/;1s/^002e/0004/' "$message" | unhex > "$corpus/farm_trace/$name" ;;
         request | response) sed '1s/^002f/0000/;1s/^0030/0001/' "$message" | unhex > "$corpus/farm_request/$name" ;;
         chat-*) sed 1d "$message" | unhex > "$corpus/farm_chat/$name" ;;
+        # Kinds of conferences stand for theirs (see fuzz_targets/farm_call.rs).
+        room-*) sed '1s/^0046/000a/;1s/^0047/000b/' "$message" | unhex > "$corpus/farm_call/$name" ;;
         packet | transmit | send-failed | shared-* | relayed-*) unhex < "$message" > "$corpus/farm_call/$name" ;;
         *) unhex < "$message" > "$corpus/farm_ask/$name" ;;
     esac

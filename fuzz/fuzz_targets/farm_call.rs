@@ -1,5 +1,5 @@
-//! Any bytes as a message of another node, of the class Call: packets, messages to send, reports of failures, shared
-//! responses and relayed messages. Two bytes are the
+//! Any bytes as a message of another node, of calls: packets, messages to send, reports of failures, shared
+//! responses, relayed messages, and events and sound of conferences. Two bytes are the
 //! kind, the rest is the body.
 #![no_main]
 
@@ -11,9 +11,11 @@ mod any_bytes;
 
 fuzz_target!(|data: &[u8]| {
     let Some((kind, body)) = data.split_first_chunk() else { return };
-    // 1 to 3, 8, 9, and one that is not known.
-    let kind = match u16::from_be_bytes(*kind) % 10 {
+    // 1 to 3, 8, 9, those of conferences, and one that is not known.
+    let kind = match u16::from_be_bytes(*kind) % 12 {
         4..=7 => 0,
+        10 => 70,
+        11 => 71,
         kind => kind,
     };
     any_bytes::check(kind, body);

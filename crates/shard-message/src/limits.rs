@@ -16,3 +16,9 @@ pub const TRACE_TEXT_BYTES: usize = 1_024;
 /// Bytes of a whole message in a line between nodes: of 16 KiB, of which each byte that is not UTF-8 is shown by three. A longer one
 /// is shortened.
 pub const TRACE_MESSAGE_BYTES: usize = 48 * 1_024;
+
+/// Bytes of a message with the sound of a tick: two of them are less than the room of the class of sound at a link. More goes in several.
+pub const ROOM_SOUND_BYTES: usize = 192 * 1_024;
+
+/// Bytes of a frame in it: 20 ms of 48 kHz as samples are 1,920. A longer one is a fault of the node that sends it.
+pub const ROOM_FRAME_BYTES: usize = 4 * 1_024;

@@ -1,16 +1,16 @@
 //! Effects that the calls of one shard request of it, and addresses as calls see them.
 
-use router::{Received, WaitingMessage};
+use router::{Received, ShardAddress, WaitingMessage};
 
 use super::rooms::RoomMessage;
 
 /// Effects of calls besides SIP. The shard performs them in order, once the calls are through with their input.
 #[derive(Debug)]
 pub enum VoiceEffect {
-    /// For the calls of a shard; never our own. Answered by nothing.
+    /// For the calls of a shard of this node or of another one; never our own. Answered by nothing, and may be lost.
     Post {
         /// The receiving shard, which gives it to `Voice::handle_room_message`.
-        shard: u16,
+        to: ShardAddress,
         /// Between a conference or queue and its members.
         message: RoomMessage,
     },

@@ -79,7 +79,8 @@ pub use helper_service::{
 };
 pub use numbers::{CallerStanding, Numbers};
 pub use recording_files::{RecordingFile, RecordingFiles};
-pub use rooms::RoomMessage;
+pub use rooms::message as room_message;
+pub use rooms::{RoomHomes, RoomMessage};
 pub use settings::{Common, ConfiguredNumber, NumberSettings, OwnsCallId, Settings, ShardPlace};
 pub use sockets::{MediaSender, MediaSockets, PortKind, PortPair};
 
@@ -195,7 +196,8 @@ impl Voice {
         let ShardPlace { shard, shards, seed, owns_call_id } = place;
         let settings = &common.settings;
         let mut rng = Rng::from_seed(seed);
-        let rooms = rooms::Rooms::new(shard, shards, rng.fork());
+        let own = router::ShardAddress::new(router::Life(common.life), shard);
+        let rooms = rooms::Rooms::new(own, shards, rng.fork());
         let origin = CallOrigin::new(&common.domain, owns_call_id);
         let mut dials = Dials::new(origin, rng.fork(), settings.records, settings.allow_private);
         dials.life = common.life;

@@ -53,6 +53,17 @@ pub(super) const ROOM_KNOWN: std::time::Duration = std::time::Duration::from_sec
 /// A member that the other shard has not spoken of for so long is a ghost: the room lets it go, and its script goes on.
 pub(super) const ROOM_LOST: std::time::Duration = std::time::Duration::from_secs(5);
 
+/// A member whose room is at another node waits so long for its home: a node that stands still is dead after 4.5 s, and its rooms
+/// have other homes once the farm's map says so. Without it, such as when the council is away, the member's script goes on.
+pub(super) const ROOM_MOVES: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Members of other nodes in the rooms of a shard: 500 that speak in 16 kHz are 320 KiB a tick, and the class of sound of a link has room
+/// for 512 KiB. One more is refused as at `MEMBERS`.
+pub(super) const REMOTE_MEMBERS: usize = 500;
+
+/// Members whose status one message has: with a hold document of 4 KiB each it is below the largest message between nodes.
+pub(super) const ROOM_STANDINGS: usize = 50;
+
 /// Recordings of one leg at a time: a Record verb's, a Dial's or conference's, and one of the REST interface. One more is
 /// refused.
 pub(super) const RECORDINGS_PER_LEG: usize = 3;

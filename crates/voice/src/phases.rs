@@ -265,7 +265,7 @@ pub(super) mod tests {
     #[test]
     fn all_of_a_room_are_turned_at_once() {
         let (mut world, keys) = World::new(400);
-        let seat = crate::rooms::RoomMembership { home: 0, number: 1 };
+        let seat = crate::rooms::RoomMembership { number: 1 };
         for key in &keys[100..140] {
             world.legs.get_mut(*key).unwrap().partner = Partner::Seat(seat);
         }

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use ::voice::{RoomHomes, RoomMessage};
 use cluster::link::{Message, SendError, SendFailure};
 use cluster::relay::{Neighbours, Passage};
 use cluster::{CallSlot, ShardAddress};
@@ -242,15 +243,30 @@ pub(super) fn set_view(shard: &mut Shard, now: Instant, view: &Arc<FarmView>) {
         buckets::handle_view(shard, now, before.as_deref());
         chat_farm::handle_view(shard, now, view);
     }
+    set_room_homes(shard, now, view);
+}
+
+/// The calls of applications learn where the map has conferences and queues. Of nodes of the version before each has its own.
+fn set_room_homes(shard: &mut Shard, now: Instant, view: &FarmView) {
+    if shard.voice.is_none() {
+        return;
+    }
+    let homes = if view.map.level() >= wire::ROOMS_SINCE {
+        RoomHomes { homes: view.room_homes(), lives: view.peers.keys().copied().collect() }
+    } else {
+        RoomHomes::default()
+    };
+    shard.with_voice(now, |voice, world| voice.set_room_homes(now, homes, world));
 }
 
 /// The farm as it is when the shard starts.
-pub(super) fn begin(shard: &mut Shard) {
+pub(super) fn begin(shard: &mut Shard, now: Instant) {
     let Some(farm) = &shard.farm else { return };
     match farm.view.clone() {
         Some(view) => {
             shard.pace.set_view(&view, farm.links.is_some());
             set_lives(shard, &view);
+            set_room_homes(shard, now, &view);
         }
         None => shard.parts.endpoint.set_dead_lives(&[]),
     }
@@ -480,6 +496,14 @@ pub(super) fn answer_at_node(shard: &mut Shard, now: Instant, to: ShardAddress, 
     }
 }
 
+/// Sends a message between a conference or queue and its members to another node. One that cannot be sent now is lost: both sides repeat
+/// each second what they know, and sound that is late is worth nothing.
+pub(super) fn post_room(shard: &mut Shard, now: Instant, to: ShardAddress, message: RoomMessage) {
+    for message in wire::encode(to, &ShardMessage::Room(message)) {
+        let _ = send_to_node(shard, now, to, message);
+    }
+}
+
 /// Handles a message of another node for any shard of this one: its own are handled at once, those of other shards go to their inboxes.
 fn handle_from_node(shard: &mut Shard, now: Instant, sender: cluster::Life, message: &Message) {
     let number = usize::from(message.shard);
@@ -489,6 +513,10 @@ fn handle_from_node(shard: &mut Shard, now: Instant, sender: cluster::Life, mess
             if from.life != sender =>
         {
             tracing::warn!(%sender, %from, "a question of another node names a third one; it is passed over");
+        }
+        // So do the members of a room, and its home.
+        Ok(Decoded::Message(ShardMessage::Room(room))) if room.from.life != sender => {
+            tracing::warn!(%sender, from = %room.from, "a message of a conference names a third node; it is passed over");
         }
         // To the first shard: it has the links.
         Ok(Decoded::Message(ShardMessage::SharedResponse(shared))) => {

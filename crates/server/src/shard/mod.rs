@@ -199,7 +199,7 @@ impl Shard {
 
     /// The first probes, and whatever else is due before anything arrives.
     fn begin(&mut self, now: Instant) {
-        farm::begin(self);
+        farm::begin(self, now);
         chat_farm::begin(self, now);
         self.with_xmpp(now, |xmpp, outbox| xmpp.begin(now, outbox));
         self.probes.set_targets(now, self.planner.plan().probed());

@@ -16,7 +16,7 @@ use voice_io::{Order, ShardVoice, VoiceShardMessage};
 
 use super::planning::Resolution;
 use super::request_origin::{RequestOrigin, of_voice};
-use super::{Shard, edge_accounts};
+use super::{Shard, edge_accounts, farm};
 use crate::message::{InboxMessage, LocalMessage, ShardMessage};
 
 /// Posts what the helpers have done to the shard that asked.
@@ -52,11 +52,12 @@ impl Shard {
 
     fn grant(&mut self, now: Instant, effect: VoiceEffect) {
         match effect {
-            VoiceEffect::Post { shard, message } => {
-                if let Some(post) = self.post.get_mut(usize::from(shard)) {
+            VoiceEffect::Post { to, message } if to.life == self.parts.edge.life => {
+                if let Some(post) = self.post.get_mut(usize::from(to.shard)) {
                     post.push(ShardMessage::Room(message).into());
                 }
             }
+            VoiceEffect::Post { to, message } => farm::post_room(self, now, to, message),
             // Not awaited: a call does not wait for its record.
             VoiceEffect::Write(write) => {
                 if self.parts.store.write(write, None).is_err() {

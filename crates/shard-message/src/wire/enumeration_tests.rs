@@ -7,6 +7,8 @@ use golden::Golden;
 use super::WIRE;
 use super::chat::{CONDITIONS, ERROR_KINDS};
 use super::file::{FILE_FAULTS, FILE_KINDS};
+use super::room_sound::CODECS;
+use super::room_values::{BEEPS, METHODS, ROOM_CALLBACKS};
 use super::shared::HANDLINGS;
 use super::values::{
     ADMIT_REFUSED, KEEP_REFUSED, OFFERED, PHASES, PUBLISH_REFUSED, REGISTER_REFUSED, SHOWS, TOPICS,
@@ -35,6 +37,10 @@ fn the_numbers_of_enumerations_are_as_in_their_file() {
         line("file-kind", &FILE_KINDS),
         line("file-fault", &FILE_FAULTS),
         line("response-handling", &HANDLINGS),
+        line("codec", &CODECS),
+        line("beep", &BEEPS),
+        line("method", &METHODS),
+        line("room-callback", &ROOM_CALLBACKS),
     ];
     let kept = Golden::new(env!("CARGO_MANIFEST_DIR"), "src/wire/enumerations", WIRE.1);
     kept.check("lists.txt", &lists.concat());

@@ -21,6 +21,9 @@ mod file;
 mod probe;
 mod questions;
 mod request;
+mod room_sound;
+mod room_values;
+mod rooms;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -48,6 +51,7 @@ pub use probe::Probe;
 pub use questions::{WATCHED_SINCE, answer, ask, not_understood, push};
 pub use request::REQUESTS_SINCE;
 pub use request::{RequestBody, RequestMessage};
+pub use rooms::ROOMS_SINCE;
 pub use shared::{SHARED_SINCE, relayed, shared_response};
 pub use shared::{has_packet, is_relayed};
 pub use trace::{TraceBody, TraceMessage};
@@ -123,11 +127,13 @@ pub fn send_failed(to: ShardAddress, TransmitId(report): TransmitId) -> Message 
     message(SEND_FAILED, to, body)
 }
 
-/// The class of a message, by its kind: SIP, questions and their answers, chat, or the operation of a farm.
+/// The class of a message, by its kind: SIP, questions and their answers and events of conferences, chat, sound, or the operation of a farm.
 pub fn class_of(message: &Message) -> Class {
     match message.kind {
         ASK | ANSWER | PUSH | NOT_UNDERSTOOD => Class::Ask,
         self::chat::CHAT => Class::Chat,
+        rooms::ROOM => Class::Ask,
+        rooms::ROOM_SOUND => Class::Sound,
         kind if trace::is_of_trace(kind) || request::is_of_request(kind) || file::is_of_file(kind) => {
             Class::Bulk
         }
@@ -175,6 +181,8 @@ pub fn read(message: &Message) -> Result<Decoded, Corrupt> {
         }
         ASK | ANSWER | PUSH | NOT_UNDERSTOOD => questions::read(message),
         self::chat::CHAT => self::chat::read(message),
+        rooms::ROOM | rooms::ROOM_SOUND => Ok(rooms::read_room(message)?
+            .map_or(Decoded::LaterKind, |room| Decoded::Message(ShardMessage::Room(room)))),
         _ => Ok(Decoded::LaterKind),
     }
 }
@@ -190,7 +198,8 @@ pub fn encode(to: ShardAddress, message: &ShardMessage) -> Vec<Message> {
         ShardMessage::Push(one) => vec![push(to, one)],
         ShardMessage::SharedResponse(shared) => vec![shared_response(to, shared)],
         ShardMessage::Xmpp(messages) => messages.iter().filter_map(|one| chat_message(to, 0, one)).collect(),
-        ShardMessage::Certified(_) | ShardMessage::Down(_) | ShardMessage::Room(_) => Vec::new(),
+        ShardMessage::Room(room) => rooms::room_messages(to, room),
+        ShardMessage::Certified(_) | ShardMessage::Down(_) => Vec::new(),
     }
 }
 

@@ -152,6 +152,9 @@ fn examples() -> Vec<(String, ShardMessage)> {
     for (name, message) in chat::examples() {
         named.push((format!("chat-{name}"), ShardMessage::Xmpp(vec![message])));
     }
+    for (name, message) in rooms::tests::examples() {
+        named.push((format!("room-{name}"), ShardMessage::Room(message)));
+    }
     named
 }
 

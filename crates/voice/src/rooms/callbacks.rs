@@ -24,7 +24,7 @@ pub(super) struct ConferenceNotifier {
     pub(super) sid: Arc<str>,
     pub(super) name: Box<str>,
     pub(super) callback: Option<Callback>,
-    sequence: u32,
+    pub(super) sequence: u32,
 }
 
 /// Something happened; the first name is the document's, the second the callback's.

@@ -5,6 +5,9 @@
 //! A conference is a [`Room`] for as long as it has members. A queue ([`Queue`]) holds those that wait; when
 //! a caller and a taker meet, both leave it for a room of two. Invariants: `members` has each member once, in
 //! the room or queue that `At` names; a room or queue without members does not stay.
+//!
+//! When the farm's map gives a room another home, or the home dies, its members move there, each with its status (`Join::again`), of
+//! which the next home makes the room; the home before lets them go without a word (`RoomEvent::Moved`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,6 +16,7 @@ use admin::control::{ConferenceChange, ControlError, Participant, ParticipantCha
 use ivr::request::{Method, Target, Wire};
 use ivr::script::Start;
 use media::session::{FrameSource, MediaSession};
+use router::{Life, ShardAddress};
 use stdx::Instant;
 use stdx::rng::Rng;
 use store::Write;
@@ -28,8 +32,8 @@ use super::room::Room;
 /// An effect of a home.
 #[derive(Debug)]
 pub(super) enum Out {
-    /// For that member's shard.
-    Tell(Name, RoomEvent),
+    /// For that shard, of a member.
+    Tell(ShardAddress, RoomEvent),
     /// A status callback.
     Callback(Wire),
     /// A row for the database.
@@ -51,7 +55,7 @@ enum At {
 
 /// The rooms and queues, and the index of their members.
 pub(super) struct RoomHome {
-    shard: u16,
+    own: ShardAddress,
     rng: Rng,
     /// The number given last, of rooms and queues alike.
     last: u64,
@@ -67,9 +71,9 @@ pub(super) struct RoomHome {
 }
 
 impl RoomHome {
-    pub(super) fn new(shard: u16, rng: Rng) -> RoomHome {
+    pub(super) fn new(own: ShardAddress, rng: Rng) -> RoomHome {
         RoomHome {
-            shard,
+            own,
             rng,
             last: 0,
             rooms: BTreeMap::new(),
@@ -108,32 +112,35 @@ impl RoomHome {
     }
 
     /// Handles an event of a member's shard. Sound comes by [`RoomHome::said`].
-    pub(super) fn handle(&mut self, now: Instant, note: RoomEvent, out: &mut Outbox) {
-        match note {
-            RoomEvent::Join(join) => self.join(now, *join, out),
-            RoomEvent::Leave(name) => self.leave(now, name, false, out),
-            RoomEvent::Alive { shard, numbers } => {
+    pub(super) fn handle(&mut self, now: Instant, from: ShardAddress, event: RoomEvent, out: &mut Outbox) {
+        let name = |number| Name { shard: from, number };
+        match event {
+            RoomEvent::Join(join) => self.join(now, from, *join, out),
+            RoomEvent::Leave { number } => self.leave(now, name(number), false, out),
+            RoomEvent::Moved { number } => self.let_go(now, name(number)),
+            RoomEvent::Alive { numbers } => {
                 // A member that only its own shard knows: the Join was lost, or the room is over. It is told
                 // so, and leaves.
                 for number in numbers {
-                    let name = Name { shard, number };
-                    match self.members.get_mut(&name) {
+                    match self.members.get_mut(&name(number)) {
                         Some((_, heard)) => *heard = now,
-                        None => out.push(Out::Tell(name, RoomEvent::Gone { number, why: LeaveReason::Over })),
+                        None => {
+                            out.push(Out::Tell(from, RoomEvent::Gone { number, why: LeaveReason::Over }));
+                        }
                     }
                 }
             }
-            RoomEvent::Said { shard, sound } => {
+            RoomEvent::Said(sound) => {
                 for (number, piece) in frames::pieces(&sound) {
-                    let name = Name { shard, number };
+                    let name = name(number);
                     if let Some(frames) = self.room_of(name).and_then(|room| room.frames(name)) {
                         frames.push(&sound, piece);
                     }
                 }
             }
-            RoomEvent::Announced(name) => {
-                if let Some(room) = self.room_of(name) {
-                    room.announcement_over(now, name, out);
+            RoomEvent::Announced { number } => {
+                if let Some(room) = self.room_of(name(number)) {
+                    room.announcement_over(now, name(number), out);
                 }
             }
             // These events are for members; `Rooms` delivers them there.
@@ -141,7 +148,7 @@ impl RoomHome {
             | RoomEvent::Known { .. }
             | RoomEvent::Gone { .. }
             | RoomEvent::Announce { .. }
-            | RoomEvent::Heard { .. } => {}
+            | RoomEvent::Heard(_) => {}
         }
     }
 
@@ -153,32 +160,34 @@ impl RoomHome {
     }
 
     /// Puts a new member into the conference or queue that it names, or tells it why not.
-    fn join(&mut self, now: Instant, join: Join, out: &mut Outbox) {
-        let (name, number) = (join.name, join.name.number);
+    fn join(&mut self, now: Instant, from: ShardAddress, join: Join, out: &mut Outbox) {
+        let (name, number) = (join.name(from), join.number);
         // A member joins once: its number is never used again.
         if self.members.contains_key(&name) {
             return;
         }
-        // Each member costs a tick and a share of a mix, so the sum is bounded, not the number of rooms.
-        if self.members.len() >= limits::MEMBERS {
-            let why = LeaveReason::Refused("there are too many in conferences and queues".to_owned());
-            out.push(Out::Tell(name, RoomEvent::Gone { number, why }));
+        if let Err(reason) = self.check_room(from) {
+            let why = LeaveReason::Refused(reason);
+            out.push(Out::Tell(from, RoomEvent::Gone { number, why }));
             return;
+        }
+        if join.again.as_ref().is_some_and(|again| again.with.is_some()) {
+            return self.rejoin_pair(now, name, &join, out);
         }
         match &join.place {
             RoomTarget::Conference(conference) => {
                 let conference = conference.clone();
-                self.join_conference(now, &join, &conference, out);
+                self.join_conference(now, name, &join, &conference, out);
             }
             RoomTarget::Queue { name: queue, max_size } => {
                 let (queue, max_size) = (queue.clone(), *max_size);
                 let at = self.queue(now, &join, &queue, max_size, out);
                 let Some(found) = self.queues.get_mut(&at) else { return };
-                if found.enter(now, join, max_size) {
+                if found.enter(now, name, join, max_size) {
                     self.members.insert(name, (At::Queue(at), now));
                     self.serve(now, at, out);
                 } else {
-                    out.push(Out::Tell(name, RoomEvent::Gone { number, why: LeaveReason::Full }));
+                    out.push(Out::Tell(from, RoomEvent::Gone { number, why: LeaveReason::Full }));
                     self.drop_queue(at);
                 }
             }
@@ -186,17 +195,33 @@ impl RoomHome {
                 let queue = queue.clone();
                 let at = self.queue(now, &join, &queue, limits::QUEUE_SIZE, out);
                 let Some(found) = self.queues.get_mut(&at) else { return };
-                found.take(now, join);
+                found.take(now, name, join);
                 self.members.insert(name, (At::Queue(at), now));
                 self.serve(now, at, out);
             }
         }
     }
 
+    /// Checks that there is room for one more member of that shard.
+    fn check_room(&self, from: ShardAddress) -> Result<(), String> {
+        // Each member costs a tick and a share of a mix, so the sum is bounded, not the number of rooms.
+        if self.members.len() >= limits::MEMBERS {
+            return Err("there are too many in conferences and queues".to_owned());
+        }
+        let is_other = |name: &Name| name.shard.life != self.own.life;
+        if from.life != self.own.life
+            && self.members.keys().filter(|name| is_other(name)).count() >= limits::REMOTE_MEMBERS
+        {
+            return Err("there are too many of other nodes in conferences and queues".to_owned());
+        }
+        Ok(())
+    }
+
     /// The first member makes the conference; each later one may still be refused (`maxParticipants`).
     fn join_conference(
         &mut self,
         now: Instant,
+        name: Name,
         join: &Join,
         conference: &ivr::document::Conference,
         out: &mut Outbox,
@@ -206,20 +231,26 @@ impl RoomHome {
             Some(number) => *number,
             None => {
                 let (number, random) = (self.number(), self.random());
-                let sid = ivr::sid::new(ivr::sid::CONFERENCE, random).into();
-                self.rooms.insert(number, Room::conference(now, join, sid, conference, out));
+                let room = match &join.again {
+                    Some(again) => Room::moved(again, join, conference),
+                    None => {
+                        let sid = ivr::sid::new(ivr::sid::CONFERENCE, random).into();
+                        Room::conference(now, join, sid, conference, out)
+                    }
+                };
+                self.rooms.insert(number, room);
                 self.rooms_by_name.insert(key, number);
                 number
             }
         };
         let Some(room) = self.rooms.get_mut(&number) else { return };
-        match room.join(now, join, conference, out) {
+        match room.join(now, name, join, conference, out) {
             Ok(()) => {
-                self.members.insert(join.name, (At::Room(number), now));
+                self.members.insert(name, (At::Room(number), now));
             }
             Err(reason) => {
                 let why = LeaveReason::Refused(reason);
-                out.push(Out::Tell(join.name, RoomEvent::Gone { number: join.name.number, why }));
+                out.push(Out::Tell(name.shard, RoomEvent::Gone { number: name.number, why }));
                 // A new room that refused its first member.
                 if room.is_empty() {
                     room.end(now, "last-participant-left", None, out);
@@ -227,6 +258,25 @@ impl RoomHome {
                 }
             }
         }
+    }
+
+    /// Takes one of the two of a queue's connection, whose home was another shard: the first makes the room, and the second
+    /// finds it.
+    fn rejoin_pair(&mut self, now: Instant, name: Name, join: &Join, out: &mut Outbox) {
+        let waits = self.rooms.iter_mut().find(|(_, room)| room.awaits(join));
+        let number = match waits {
+            Some((number, room)) => {
+                room.complete(now, name, join, out);
+                *number
+            }
+            None => {
+                let number = self.number();
+                let Some(room) = Room::half_of_pair(now, name, join, out) else { return };
+                self.rooms.insert(number, room);
+                number
+            }
+        };
+        self.members.insert(name, (At::Room(number), now));
     }
 
     /// The number of the account's queue of that name, which is made where there is none. Its sid is derived
@@ -252,8 +302,8 @@ impl RoomHome {
             let Some((waited, took)) = queue.pair(now) else { break };
             let number = self.number();
             // Both keep their numbers: their shards know them as the same members throughout.
-            for name in [waited.name, took.name] {
-                if let Some((at, _)) = self.members.get_mut(&name) {
+            for (name, _) in [&waited, &took] {
+                if let Some((at, _)) = self.members.get_mut(name) {
                     *at = At::Room(number);
                 }
             }
@@ -261,7 +311,8 @@ impl RoomHome {
         }
         if let Some(queue) = self.queues.get(&at) {
             out.extend(queue.standings().map(|(name, standing)| {
-                Out::Tell(name, RoomEvent::Standing { number: name.number, standing })
+                let standing = Box::new(standing);
+                Out::Tell(name.shard, RoomEvent::Standing { number: name.number, standing })
             }));
         }
         self.drop_queue(at);
@@ -307,7 +358,35 @@ impl RoomHome {
         }
     }
 
-    /// Removes members that were not heard of for too long, and tells the others their status: one message
+    /// The member goes on at another home: neither the application nor the other members are told.
+    fn let_go(&mut self, now: Instant, name: Name) {
+        match self.members.remove(&name) {
+            Some((At::Room(number), _)) => {
+                if let Some(room) = self.rooms.get_mut(&number) {
+                    room.let_go(now, name);
+                }
+                self.drop_room(number);
+            }
+            Some((At::Queue(number), _)) => {
+                if let Some(queue) = self.queues.get_mut(&number) {
+                    queue.leave(name);
+                }
+                self.drop_queue(number);
+            }
+            None => {}
+        }
+    }
+
+    /// Removes the members of nodes that have ended.
+    pub(super) fn end_lives(&mut self, now: Instant, is_live: impl Fn(Life) -> bool, out: &mut Outbox) {
+        let has_ended = |name: &&Name| !is_live(name.shard.life);
+        let ended: Vec<Name> = self.members.keys().filter(has_ended).copied().collect();
+        for name in ended {
+            self.leave(now, name, false, out);
+        }
+    }
+
+    /// Removes members that were not heard of for too long, and tells the others their status: a message
     /// for each shard with members, once a second.
     pub(super) fn expire(&mut self, now: Instant, out: &mut Outbox) {
         if now < self.next {
@@ -319,42 +398,53 @@ impl RoomHome {
             self.members.iter().filter(|(_, (_, heard))| is_lost(*heard)).map(|(name, _)| *name).collect();
         for name in lost {
             self.leave(now, name, false, out);
-            out.push(Out::Tell(name, RoomEvent::Gone { number: name.number, why: LeaveReason::Over }));
+            out.push(Out::Tell(name.shard, RoomEvent::Gone { number: name.number, why: LeaveReason::Over }));
         }
+        self.expire_moved(now, out);
         // By shard, so that a conference of hundreds is a few messages a second.
-        let mut shards: BTreeMap<u16, Vec<(Name, MemberStatus)>> = BTreeMap::new();
+        let mut shards: BTreeMap<ShardAddress, Vec<(u64, MemberStatus)>> = BTreeMap::new();
         let rooms = self.rooms.values().flat_map(Room::standings);
         for (name, standing) in rooms.chain(self.queues.values().flat_map(Queue::standings)) {
-            shards.entry(name.shard).or_default().push((name, standing));
+            shards.entry(name.shard).or_default().push((name.number, standing));
         }
-        for members in shards.into_values() {
-            let Some((first, _)) = members.first() else { continue };
-            let first = *first;
-            let standings = members.into_iter().map(|(name, standing)| (name.number, standing)).collect();
-            out.push(Out::Tell(first, RoomEvent::Known { home: self.shard, standings }));
+        for (shard, members) in shards {
+            for standings in members.chunks(limits::ROOM_STANDINGS) {
+                out.push(Out::Tell(shard, RoomEvent::Known { standings: standings.to_vec() }));
+            }
         }
+    }
+
+    /// Ends connections of a queue of which one half has not come from the home before.
+    fn expire_moved(&mut self, now: Instant, out: &mut Outbox) {
+        let mut ended = Vec::new();
+        for (number, room) in &mut self.rooms {
+            if room.expire_moved(now, out) {
+                ended.push(*number);
+            }
+        }
+        ended.into_iter().for_each(|number| self.drop_room(number));
     }
 
     /// Takes the sound of a member of this shard in this tick. Sound of other shards comes as
     /// `RoomEvent::Said`.
     pub(super) fn said(&mut self, number: u64, media: &MediaSession) {
-        let name = Name { shard: self.shard, number };
+        let name = Name { shard: self.own, number };
         let codec = media.negotiated().audio.codec;
         if let Some(room) = self.room_of(name) {
             room.said(name, codec, media.rate(), media.received_samples());
         }
     }
 
-    /// A tick of all rooms; `sounds`: for each shard what its members hear.
-    pub(super) fn mix(&mut self, now: Instant, sounds: &mut [Sound], out: &mut Outbox) {
+    /// A tick of all rooms; `sounds`: for each other shard what its members hear.
+    pub(super) fn mix(&mut self, now: Instant, sounds: &mut BTreeMap<ShardAddress, Sound>, out: &mut Outbox) {
         for room in self.rooms.values_mut() {
-            room.mix(now, self.shard, sounds, out);
+            room.mix(now, self.own, sounds, out);
         }
     }
 
     /// The sound for a member of this shard.
     pub(super) fn feed(&mut self, number: u64) -> FrameSource<'_> {
-        let name = Name { shard: self.shard, number };
+        let name = Name { shard: self.own, number };
         self.room_of(name).map_or(FrameSource::None, |room| room.feed(name))
     }
 
@@ -405,7 +495,8 @@ impl RoomHome {
         let room = self.rooms.get_mut(&number).ok_or(ControlError::NotFound)?;
         if let Some(name) = room.change(now, call, change, out).ok_or(ControlError::NotFound)? {
             self.leave(now, name, true, out);
-            out.push(Out::Tell(name, RoomEvent::Gone { number: name.number, why: LeaveReason::Over }));
+            let gone = RoomEvent::Gone { number: name.number, why: LeaveReason::Over };
+            out.push(Out::Tell(name.shard, gone));
         }
         Ok(())
     }
@@ -433,12 +524,10 @@ impl RoomHome {
     ) -> Result<QueueMember, ControlError> {
         let number = self.queue_by_sid(sid)?;
         let queue = self.queues.get_mut(&number).ok_or(ControlError::NotFound)?;
-        let (join, member) = queue.remove(call).ok_or(ControlError::NotFound)?;
-        self.members.remove(&join.name);
-        out.push(Out::Tell(
-            join.name,
-            RoomEvent::Gone { number: join.name.number, why: LeaveReason::Redirected(to) },
-        ));
+        let (name, member) = queue.remove(call).ok_or(ControlError::NotFound)?;
+        self.members.remove(&name);
+        let gone = RoomEvent::Gone { number: name.number, why: LeaveReason::Redirected(to) };
+        out.push(Out::Tell(name.shard, gone));
         self.serve(now, number, out);
         Ok(member)
     }

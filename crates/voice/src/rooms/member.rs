@@ -11,6 +11,7 @@ use ivr::document::{BridgeRecording, Conference};
 use ivr::request::Target;
 use ivr::script::{CallStatus, ConferenceEvent, Id, LegEvent, LegFailure, QueueEvent, QueueResult, Recorded};
 use media::session::RecordSource;
+use router::ShardAddress;
 use stdx::Instant;
 use stdx::slab::Key;
 
@@ -18,7 +19,7 @@ use super::super::leg::Partner;
 use super::super::record::Background;
 use super::frames::Frames;
 use super::message::{Join, LeaveReason, MemberAudio, MemberStatus, QueuePosition, RoomEvent, RoomTarget};
-use super::{RoomMembership, RoomParts, Rooms, Source};
+use super::{RoomMembership, RoomParts, Rooms, Source, hash};
 
 /// A leg that is, or wants to be, in a room or queue. It ends with `stand_up`, whichever side ends it.
 pub(crate) struct RoomMemberLeg {
@@ -26,9 +27,12 @@ pub(crate) struct RoomMemberLeg {
     /// The actor whose script asked for it, and the id of that request.
     pub(super) actor: Key,
     pub(super) id: Id,
-    /// The shard of its room.
-    pub(super) home: u16,
+    /// The shard of its room, and the hash by which the room's home is found.
+    pub(super) home: ShardAddress,
+    pub(super) hash: u64,
     pub(super) kind: Kind,
+    /// The room, for the home that it has after this one.
+    pub(super) place: RoomTarget,
     /// The document that it brought to wait with.
     pub(super) wait: Option<Target>,
     /// Until it begins.
@@ -39,6 +43,8 @@ pub(crate) struct RoomMemberLeg {
     pub(super) standing: Option<MemberStatus>,
     /// When its home last spoke of it.
     pub(super) known_at: Instant,
+    /// It has another home than before, of which it has not heard: it asks again each second.
+    pub(super) is_moving: bool,
     /// The sound that it hears now.
     pub(super) source: Source,
     /// Sound of a room of another shard.
@@ -105,6 +111,8 @@ impl Rooms {
             how: Background { source: RecordSource::Both, trim, status, of: "Conference", conference: None },
         });
         let name = conference.name.clone();
+        // The home needs nothing of what this shard does for its member.
+        let conference = Conference { wait: None, trim: false, recording_status: None, ..conference };
         let wanted = RoomTarget::Conference(Box::new(conference));
         self.sit(now, (actor, id, Kind::Conference), (wanted, &name), (wait, recording), parts);
     }
@@ -148,14 +156,15 @@ impl Rooms {
         let Some((key, leg)) = parts.calls.leg_of(actor) else { return };
         let (owner, call_sid) = (Arc::clone(&leg.owner), leg.sid.as_str().into());
         let of = if kind == Kind::Conference { "conference" } else { "queue" };
-        let home = self.home_of(of, &owner.account, name);
+        let hash = hash(of, &owner.account, name);
+        let home = self.home_of(hash);
         self.last += 1;
         let number = self.last;
         // A taker's leg hears its Dial until it is connected.
         if kind != Kind::Taker {
             self.part(now, key, parts);
             if let Some(leg) = parts.calls.legs.get_mut(key) {
-                leg.partner = Partner::Seat(RoomMembership { home, number });
+                leg.partner = Partner::Seat(RoomMembership { number });
             }
         }
         let seated = RoomMemberLeg {
@@ -163,21 +172,59 @@ impl Rooms {
             actor,
             id,
             home,
+            hash,
             kind,
+            place: place.clone(),
             wait,
             recording,
             is_recorded: false,
             standing: None,
             known_at: now,
+            is_moving: false,
             source: Source::Silence,
             frames: Frames::default(),
             announcing: None,
         };
         self.seats.insert(number, seated);
         self.by_effect.insert((actor, id), number);
-        let join = Join { name: self.name(number), call_sid, owner, place };
-        self.post_note(home, RoomEvent::Join(Box::new(join)), parts);
+        let join = Join { number, call_sid, owner, place, again: None };
+        self.post_event(home, RoomEvent::Join(Box::new(join)), parts);
         self.settle_rooms(now, parts);
+    }
+
+    /// Asks for the members' places at the homes that their rooms have now, where these are others. Until the next home answers, a member
+    /// hears nothing of its room.
+    pub(super) fn move_seats(&mut self, now: Instant, parts: &mut RoomParts<'_, '_>) {
+        let moves: Vec<(u64, ShardAddress)> = self
+            .seats
+            .iter()
+            .map(|(number, seated)| (*number, seated.home, self.home_of(seated.hash)))
+            .filter(|(_, home, next)| home != next)
+            .map(|(number, _, next)| (number, next))
+            .collect();
+        for (number, next) in moves {
+            let Some(seated) = self.seats.get_mut(&number) else { continue };
+            let before = std::mem::replace(&mut seated.home, next);
+            (seated.known_at, seated.is_moving) = (now, true);
+            seated.frames.clear();
+            self.post_event(before, RoomEvent::Moved { number }, parts);
+            self.rejoin(number, parts);
+        }
+        self.settle_rooms(now, parts);
+    }
+
+    /// Asks the home of a member's room to take it, with the status that it had at the home before.
+    pub(super) fn rejoin(&mut self, number: u64, parts: &mut RoomParts<'_, '_>) {
+        let Some(seated) = self.seats.get(&number) else { return };
+        let Some(leg) = parts.calls.legs.get(seated.leg) else { return };
+        let join = Join {
+            number,
+            call_sid: leg.sid.as_str().into(),
+            owner: Arc::clone(&leg.owner),
+            place: seated.place.clone(),
+            again: seated.standing.clone().map(Box::new),
+        };
+        self.post_event(seated.home, RoomEvent::Join(Box::new(join)), parts);
     }
 
     /// Takes a member's status from its home.
@@ -189,11 +236,12 @@ impl Rooms {
         parts: &mut RoomParts<'_, '_>,
     ) {
         let Some(seated) = self.seats.get_mut(&number) else { return };
-        seated.known_at = now;
+        (seated.known_at, seated.is_moving) = (now, false);
         // Mostly the status is the same: the difference counts.
         let before = seated.standing.replace(standing);
         let Some(standing) = &seated.standing else { return };
-        let is_new = before.is_none();
+        // Two conferences of one name have become one.
+        let is_new = before.as_ref().is_none_or(|before| before.sid != standing.sid);
         let is_other = before.is_none_or(|before| before.hears != standing.hears);
         let (sid, hears) = (standing.sid.to_string(), standing.hears.clone());
         let with = standing.with.as_deref().unwrap_or_default().to_owned();
@@ -243,19 +291,24 @@ impl Rooms {
     }
 
     /// The home's word of every second. A member of which we know nothing has left, and its Leave was lost:
-    /// it is sent again.
+    /// it is sent again. So is the word that it has moved.
     pub(super) fn is_known(
         &mut self,
         now: Instant,
-        home: u16,
+        home: ShardAddress,
         (number, standing): (u64, MemberStatus),
         parts: &mut RoomParts<'_, '_>,
     ) {
-        if self.seats.contains_key(&number) {
-            self.stands(now, number, standing, parts);
-        } else {
-            self.post_note(home, RoomEvent::Leave(self.name(number)), parts);
+        match self.seats.get(&number) {
+            Some(seated) if seated.home == home => self.stands(now, number, standing, parts),
+            Some(_) => self.post_event(home, RoomEvent::Moved { number }, parts),
+            None => self.post_event(home, RoomEvent::Leave { number }, parts),
         }
+    }
+
+    /// True if that home has the word about the member: one that it has moved from has not.
+    pub(super) fn is_home_of(&self, number: u64, home: ShardAddress) -> bool {
+        self.seats.get(&number).is_some_and(|seated| seated.home == home)
     }
 
     /// Out of its room, by the room's word or because that is not heard of any more. The script is told, as
@@ -338,7 +391,7 @@ impl Rooms {
             .is_recorded
             .then(|| parts.recordings.end_recording(now, seated.leg, parts.calls, parts.world))
             .flatten();
-        let seat = RoomMembership { home: seated.home, number };
+        let seat = RoomMembership { number };
         if let Some(leg) = parts.calls.legs.get_mut(seated.leg) {
             // Otherwise the leg has another partner by now.
             if leg.partner == Partner::Seat(seat) {
@@ -360,7 +413,7 @@ impl Rooms {
         parts: &mut RoomParts<'_, '_>,
     ) -> Option<(RoomMemberLeg, Option<Recorded>)> {
         let left = self.stand_up(now, number, parts)?;
-        self.post_note(left.0.home, RoomEvent::Leave(self.name(number)), parts);
+        self.post_event(left.0.home, RoomEvent::Leave { number }, parts);
         self.settle_rooms(now, parts);
         Some(left)
     }

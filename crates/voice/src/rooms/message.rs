@@ -1,117 +1,171 @@
-//! Events between members and their rooms, across shards and within one.
+//! Events between members and their rooms, across shards and within one, also of other nodes of a farm.
 //!
-//! Messages may be lost when an inbox is full. So states are sent whole, and again each second, instead of
-//! changes; a Join that is lost ends with the member's being told that it is in no room. A member is named by
-//! its shard and number (`Name`), a room only by its home: the home knows which room a member is in.
+//! Messages may be lost when an inbox is full or a link is cut. So states are sent whole, and again each second,
+//! instead of changes; a Join that is lost ends with the member's being told that it is in no room. A member is
+//! named by its shard and number (`Name`), a room only by its home: the home knows which room a member is in.
 
 use std::sync::Arc;
 
 use ivr::document::Conference;
 use ivr::request::Target;
 use ivr::script::Start;
+use router::ShardAddress;
 use stdx::Instant;
 
 use super::super::Owner;
-use super::frames::Sound;
+pub use super::frames::{Sound, SoundPart};
 
 /// A message between a room and its members' shards.
 #[derive(Debug)]
-pub struct RoomMessage(pub(super) RoomEvent);
+pub struct RoomMessage {
+    /// The shard that sends it: the members' that an event to a home names, or the home.
+    pub from: ShardAddress,
+    /// The event.
+    pub event: RoomEvent,
+}
 
 /// The shard of a member, and its number there. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Name {
-    pub(super) shard: u16,
+    pub(super) shard: ShardAddress,
     pub(super) number: u64,
 }
 
 /// An event, to the home of a room or to a member. Numbers are those of members at their shard.
 #[derive(Debug)]
-pub(super) enum RoomEvent {
-    // To the room's shard. A leg that wants to be in a conference or queue joins: answered by `Standing` or `Gone`.
+pub enum RoomEvent {
+    // To the room's home.
+    /// A leg wants to be in a conference or queue: answered by `Standing` or `Gone`.
     Join(Box<Join>),
     /// A member has left. Its shard has forgotten it already.
-    Leave(Name),
-    /// Every second: all members of that shard that are, or want to be, in a room here.
+    Leave {
+        /// The member.
+        number: u64,
+    },
+    /// The member goes on with its room at another home.
+    Moved {
+        /// The member.
+        number: u64,
+    },
+    /// Every second: the members of the sending shard that are, or want to be, in a room here.
     Alive {
-        shard: u16,
+        /// All of them.
         numbers: Vec<u64>,
     },
-    /// Every tick: the sound of all members of that shard which hear rooms here.
-    Said {
-        shard: u16,
-        sound: Arc<Sound>,
-    },
+    /// Every tick: the sound of all members of the sending shard which hear rooms here.
+    Said(Arc<Sound>),
     /// The announcement to the member is over.
-    Announced(Name),
+    Announced {
+        /// The member.
+        number: u64,
+    },
 
     // To a member's shard.
     /// The member's status has changed, or it has just joined.
     Standing {
+        /// The member.
         number: u64,
-        standing: MemberStatus,
+        /// Its whole status.
+        standing: Box<MemberStatus>,
     },
-    /// Every second: all of that shard that are in a room of `home`.
+    /// Every second: members of that shard that are in a room of the sending home.
     Known {
-        home: u16,
+        /// Some of them, each with its status.
         standings: Vec<(u64, MemberStatus)>,
     },
     /// The member is in no room any more, or never was.
     Gone {
+        /// The member.
         number: u64,
+        /// The reason.
         why: LeaveReason,
     },
     /// A document to play to the member; answered by `Announced`.
     Announce {
+        /// The member.
         number: u64,
+        /// The document.
         target: Target,
     },
     /// Every tick: the sound for all members of one shard in rooms of another.
-    Heard {
-        sound: Arc<Sound>,
-    },
+    Heard(Arc<Sound>),
 }
 
 /// A leg that wants to be a member.
 #[derive(Clone, Debug)]
-pub(super) struct Join {
-    pub(super) name: Name,
-    pub(super) call_sid: Arc<str>,
-    pub(super) owner: Arc<Owner>,
-    pub(super) place: RoomTarget,
+pub struct Join {
+    /// Its number at its shard.
+    pub number: u64,
+    /// The sid of its call.
+    pub call_sid: Arc<str>,
+    /// The account of the room.
+    pub owner: Arc<Owner>,
+    /// The room.
+    pub place: RoomTarget,
+    /// Its status at the home that the room had before: the next one makes the room of what its members know.
+    pub again: Option<Box<MemberStatus>>,
 }
 
+impl Join {
+    /// The member that the Join of that shard makes.
+    pub(super) fn name(&self, shard: ShardAddress) -> Name {
+        Name { shard, number: self.number }
+    }
+
+    /// The number of its place in the order of members: the time when it came.
+    pub(super) fn came_at(&self, now: Instant) -> Instant {
+        self.again.as_ref().map_or(now, |again| again.joined_at)
+    }
+}
+
+/// The room that a leg wants to be in.
 #[derive(Clone, Debug)]
-pub(super) enum RoomTarget {
+pub enum RoomTarget {
+    /// A conference, without what concerns the member's shard alone: `wait`, `trim` and `recording_status`.
     Conference(Box<Conference>),
     /// To wait in that queue.
     Queue {
+        /// The queue.
         name: Box<str>,
+        /// It is full with so many callers.
         max_size: u32,
     },
     /// To be connected with the first that waits in it.
     First {
+        /// The queue.
         queue: Box<str>,
     },
 }
 
 /// The status of a member; sent whole whenever it changes, and every second, so that a lost message is made good.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct MemberStatus {
+pub struct MemberStatus {
     /// The sid of the conference or queue.
-    pub(super) sid: Arc<str>,
-    pub(super) hears: MemberAudio,
+    pub sid: Arc<str>,
+    /// The source of its sound.
+    pub hears: MemberAudio,
     /// In a queue.
-    pub(super) line: Option<QueuePosition>,
+    pub line: Option<QueuePosition>,
     /// The call it is connected with.
-    pub(super) with: Option<Arc<str>>,
+    pub with: Option<Arc<str>>,
     /// The conference is recorded from its leg.
-    pub(super) records: bool,
+    pub records: bool,
+    // For the room's next home.
+    /// The others do not hear it.
+    pub is_muted: bool,
+    /// The conference ends when it leaves.
+    pub end_on_exit: bool,
+    /// The time at which it came.
+    pub joined_at: Instant,
+    /// The time at which the room was made.
+    pub created_at: Instant,
+    /// The number of the room's last status callback.
+    pub sequence: u32,
 }
 
 /// The source of a member's sound.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum MemberAudio {
+pub enum MemberAudio {
     /// The music or document that it brought to wait with: in a queue, or in a conference that has not
     /// started.
     Wait,
@@ -123,20 +177,20 @@ pub(super) enum MemberAudio {
 
 /// A place in a queue, as a caller's wait document is told it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct QueuePosition {
+pub struct QueuePosition {
     /// From 1.
-    pub(super) position: usize,
+    pub position: usize,
     /// Callers that wait.
-    pub(super) size: usize,
+    pub size: usize,
     /// The mean wait of callers that were taken so far.
-    pub(super) average_seconds: u64,
+    pub average_seconds: u64,
     /// The time at which the caller came.
-    pub(super) since: Instant,
+    pub since: Instant,
 }
 
 /// Why a member is in no room any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum LeaveReason {
+pub enum LeaveReason {
     /// It never was in it.
     Refused(String),
     /// The queue is full.

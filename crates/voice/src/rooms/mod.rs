@@ -1,16 +1,20 @@
-//! Rooms: conferences, and the two of a queue's connection. A room lives on the shard that its name hashes to; members of
+//! Rooms: conferences, and the two of a queue's connection. A room lives on the shard that its name hashes to, in a farm of any node; members of
 //! other shards send it what they hear on every tick, and get back what they are to hear.
 //!
 //! A member's shard and the room's home exchange messages, one a tick with the sound of all members of one shard. Each side repeats
 //! every second (`ROOM_KNOWN`) that a member is present; a member that was not mentioned for five (`ROOM_LOST`) has left,
-//! whatever messages are lost (`docs/decisions/0009`).
+//! whatever messages are lost (`docs/decisions/0009`). In a farm the map names the homes ([`RoomHomes`]), and a room follows it
+//! (`docs/decisions/0094-conferences-and-queues-of-a-farm.md`).
 
 mod callbacks;
 mod control;
 mod frames;
 mod home;
 mod member;
-mod message;
+pub mod message;
+mod moved;
+#[cfg(test)]
+mod moved_tests;
 mod queue;
 mod room;
 #[cfg(test)]
@@ -21,11 +25,12 @@ mod sound_tests;
 mod tests;
 mod wait;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use ivr::script::Id;
 use media::session::{FrameSource, MediaSession};
+use router::{Life, ShardAddress};
 use stdx::Instant;
 use stdx::hash::Keyed;
 use stdx::rng::Rng;
@@ -38,15 +43,22 @@ use frames::Sound;
 use home::{Out, RoomHome};
 use member::RoomMemberLeg;
 pub use message::RoomMessage;
-use message::{LeaveReason, Name, RoomEvent};
+use message::{LeaveReason, RoomEvent};
 
 /// A leg's place in a room. Its number is the member's number at this shard, so it names the membership, not
 /// the leg: a leg that leaves and comes back has another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RoomMembership {
-    /// The shard of the room.
-    pub(super) home: u16,
     pub(super) number: u64,
+}
+
+/// The homes of the rooms of a farm, as its map says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RoomHomes {
+    /// The home by the hash of a room's name. Empty: each node has rooms of its own.
+    pub homes: Vec<ShardAddress>,
+    /// The nodes that members of rooms may be at. Empty: this one alone.
+    pub lives: BTreeSet<Life>,
 }
 
 /// The source of a seated leg's sound while no prompt plays.
@@ -60,9 +72,11 @@ enum Source {
 /// The rooms of one shard, and what its legs send to and get from those of other shards. Both halves exchange
 /// the same events whether they are on one shard or on two, so the code has one way.
 pub(super) struct Rooms {
-    shard: u16,
+    own: ShardAddress,
+    /// The shards of this node.
     shards: u16,
-    /// The rooms whose names hash to this shard.
+    homes: RoomHomes,
+    /// The rooms of which this shard is the home.
     home: RoomHome,
     /// The legs of this shard in rooms of any shard, by number.
     seats: BTreeMap<u64, RoomMemberLeg>,
@@ -70,11 +84,11 @@ pub(super) struct Rooms {
     by_effect: HashMap<(Key, Id), u64>,
     /// The number given last. Never used twice, so a late event about an old membership finds nothing.
     last: u64,
-    /// For each shard: what its rooms get from us, and its members.
-    said: Vec<Sound>,
-    heard: Vec<Sound>,
-    /// Events between our own rooms and members; `is_settling` while a caller further up the stack delivers them.
-    local: VecDeque<RoomEvent>,
+    /// For other shards: what their rooms get from us, and their members.
+    said: BTreeMap<ShardAddress, Sound>,
+    heard: BTreeMap<ShardAddress, Sound>,
+    /// Events for our own rooms and members, with their senders; `is_settling` while a caller further up the stack delivers them.
+    local: VecDeque<(ShardAddress, RoomEvent)>,
     is_settling: bool,
     /// Effects of `home` that `send_outs` has not sent yet.
     outs: Vec<Out>,
@@ -85,23 +99,24 @@ pub(super) struct Rooms {
     next: Instant,
 }
 
+/// The key stands in the program: nodes of a farm compute equal hashes.
 const SHARDS: Keyed = Keyed::new(*b"belfry's rooms!!");
 /// The sample rate of the music, in Hz.
 const MUSIC_RATE: u32 = 8_000;
 const MUSIC_FRAME: usize = (MUSIC_RATE * media::limits::FRAME_MS / 1000) as usize;
 
 impl Rooms {
-    pub(super) fn new(shard: u16, shards: u16, rng: Rng) -> Rooms {
-        let sounds = || (0..shards).map(|_| Sound::default()).collect();
+    pub(super) fn new(own: ShardAddress, shards: u16, rng: Rng) -> Rooms {
         Rooms {
-            shard,
+            own,
             shards,
-            home: RoomHome::new(shard, rng),
+            homes: RoomHomes::default(),
+            home: RoomHome::new(own, rng),
             seats: BTreeMap::new(),
             by_effect: HashMap::new(),
             last: 0,
-            said: sounds(),
-            heard: sounds(),
+            said: BTreeMap::new(),
+            heard: BTreeMap::new(),
             local: VecDeque::new(),
             is_settling: false,
             outs: Vec::new(),
@@ -111,11 +126,13 @@ impl Rooms {
         }
     }
 
-    /// The shard of an account's conference or queue. Every shard computes the same, so a name has one room;
-    /// accounts do not share names.
-    fn home_of(&self, kind: &str, account: &str, name: &str) -> u16 {
-        let hash = SHARDS.hash_parts(&[kind.as_bytes(), account.as_bytes(), name.as_bytes()]);
-        u16::try_from(hash % u64::from(self.shards.max(1))).unwrap_or(0)
+    /// The home of a room. Every shard of the node computes the same, and every node of a farm that has read the same map; so a name has
+    /// one room.
+    fn home_of(&self, hash: u64) -> ShardAddress {
+        let of = |count: usize| usize::try_from(hash % count.max(1) as u64).unwrap_or(0);
+        let in_farm = self.homes.homes.get(of(self.homes.homes.len()));
+        let shard = || u16::try_from(of(usize::from(self.shards))).unwrap_or(0);
+        in_farm.copied().unwrap_or_else(|| ShardAddress::new(self.own.life, shard()))
     }
 
     /// Nothing that needs ticks: neither members here nor rooms with members of other shards.
@@ -132,13 +149,12 @@ impl Rooms {
     /// Takes the sound that one leg received in this tick. A member that does not hear the room, such as one
     /// on hold, is not heard there either.
     pub(super) fn put(&mut self, _leg: Key, seat: RoomMembership, media: &MediaSession) {
-        if !self.seats.get(&seat.number).is_some_and(|seated| seated.source == Source::Room) {
-            return;
-        }
-        if seat.home == self.shard {
+        let seated = self.seats.get(&seat.number).filter(|seated| seated.source == Source::Room);
+        let Some(home) = seated.map(|seated| seated.home) else { return };
+        if home == self.own {
             self.home.said(seat.number, media);
-        } else if let Some(sound) = self.said.get_mut(usize::from(seat.home)) {
-            let codec = media.negotiated().audio.codec;
+        } else {
+            let (sound, codec) = (self.said.entry(home).or_default(), media.negotiated().audio.codec);
             sound.put(seat.number, codec, media.rate(), media.received_samples());
         }
     }
@@ -158,10 +174,15 @@ impl Rooms {
                 let samples = self.music.get(self.music_at..self.music_at + MUSIC_FRAME).unwrap_or_default();
                 FrameSource::Samples { rate: MUSIC_RATE, samples }
             }
-            Source::Room if seat.home == self.shard => self.home.feed(seat.number),
+            Source::Room if seated.home == self.own => self.home.feed(seat.number),
             Source::Room => seated.frames.next(),
         }
     }
+}
+
+/// The hash that names a room's home. Accounts do not share names.
+fn hash(kind: &str, account: &str, name: &str) -> u64 {
+    SHARDS.hash_parts(&[kind.as_bytes(), account.as_bytes(), name.as_bytes()])
 }
 
 /// The built-in music: a broken chord that goes on and on.
@@ -199,23 +220,44 @@ impl Voice {
         self.calls.start_ticks(now, &self.rooms);
         self.with_rooms(now, world, |rooms, parts| rooms.handle_message(now, message, parts));
     }
+
+    /// The farm's map or its nodes have changed: members of nodes that have ended leave their rooms, and members whose rooms have another
+    /// home go on there.
+    pub fn set_room_homes(&mut self, now: Instant, homes: RoomHomes, world: &mut World<'_>) {
+        if self.rooms.homes == homes {
+            return;
+        }
+        self.rooms.homes = homes;
+        if !self.rooms.is_idle() {
+            self.with_rooms(now, world, |rooms, parts| rooms.handle_homes_changed(now, parts));
+        }
+    }
 }
 
 impl Rooms {
     /// Sends an event to a room or a member on any shard. [`Rooms::settle_rooms`] delivers those of this
     /// shard: never at once, as the sender is in the middle of its own change.
-    fn post_note(&mut self, shard: u16, note: RoomEvent, parts: &mut RoomParts<'_, '_>) {
-        if shard == self.shard {
-            self.local.push_back(note);
+    fn post_event(&mut self, to: ShardAddress, event: RoomEvent, parts: &mut RoomParts<'_, '_>) {
+        if to == self.own {
+            self.local.push_back((to, event));
         } else {
-            parts.world.outbox.push(VoiceEffect::Post { shard, message: RoomMessage(note) });
+            let message = RoomMessage { from: self.own, event };
+            parts.world.outbox.push(VoiceEffect::Post { to, message });
         }
     }
 
     /// A message between a conference or queue and its members, from another shard.
     fn handle_message(&mut self, now: Instant, message: RoomMessage, parts: &mut RoomParts<'_, '_>) {
-        self.local.push_back(message.0);
+        self.local.push_back((message.from, message.event));
         self.settle_rooms(now, parts);
+    }
+
+    /// The map has other homes, or nodes have ended.
+    fn handle_homes_changed(&mut self, now: Instant, parts: &mut RoomParts<'_, '_>) {
+        let (lives, own) = (&self.homes.lives, self.own.life);
+        let is_live = |life| life == own || lives.is_empty() || lives.contains(&life);
+        self.home.end_lives(now, is_live, &mut self.outs);
+        self.move_seats(now, parts);
     }
 
     /// Delivers events between rooms and members of this shard, in order, until none is left. A script that
@@ -227,35 +269,60 @@ impl Rooms {
         }
         loop {
             self.send_outs(parts);
-            let Some(note) = self.local.pop_front() else { break };
-            match note {
-                RoomEvent::Standing { number, standing } => self.stands(now, number, standing, parts),
-                RoomEvent::Known { home, standings } => {
-                    for (number, standing) in standings {
-                        self.is_known(now, home, (number, standing), parts);
-                    }
-                }
-                RoomEvent::Gone { number, why } => self.is_out(now, number, why, parts),
-                RoomEvent::Announce { number, target } => self.announce(now, number, target, parts),
-                RoomEvent::Heard { sound } => {
-                    for (number, piece) in frames::pieces(&sound) {
-                        let seated = self.seats.get_mut(&number);
-                        if let Some(seated) = seated.filter(|seated| seated.source == Source::Room) {
-                            seated.frames.push(&sound, piece);
-                        }
-                    }
-                }
-                other => self.home.handle(now, other, &mut self.outs),
-            }
+            let Some((from, event)) = self.local.pop_front() else { break };
+            self.handle_event(now, from, event, parts);
         }
         self.is_settling = false;
+    }
+
+    /// Gives an event to its room, or to the member that has its room there: a home that the member has moved from has no word about it.
+    fn handle_event(
+        &mut self,
+        now: Instant,
+        from: ShardAddress,
+        event: RoomEvent,
+        parts: &mut RoomParts<'_, '_>,
+    ) {
+        match event {
+            RoomEvent::Known { standings } => {
+                for (number, standing) in standings {
+                    self.is_known(now, from, (number, standing), parts);
+                }
+            }
+            RoomEvent::Standing { number, standing } => {
+                if self.is_home_of(number, from) {
+                    self.stands(now, number, *standing, parts);
+                }
+            }
+            RoomEvent::Gone { number, why } => {
+                if self.is_home_of(number, from) {
+                    self.is_out(now, number, why, parts);
+                }
+            }
+            RoomEvent::Announce { number, target } => {
+                if self.is_home_of(number, from) {
+                    self.announce(now, number, target, parts);
+                }
+            }
+            RoomEvent::Heard(sound) => {
+                for (number, piece) in frames::pieces(&sound) {
+                    let seated = self.seats.get_mut(&number);
+                    let hears =
+                        |seated: &&mut RoomMemberLeg| seated.source == Source::Room && seated.home == from;
+                    if let Some(seated) = seated.filter(hears) {
+                        seated.frames.push(&sound, piece);
+                    }
+                }
+            }
+            other => self.home.handle(now, from, other, &mut self.outs),
+        }
     }
 
     /// Sends the effects of `home`, in order.
     fn send_outs(&mut self, parts: &mut RoomParts<'_, '_>) {
         for out in std::mem::take(&mut self.outs) {
             match out {
-                Out::Tell(name, note) => self.post_note(name.shard, note, parts),
+                Out::Tell(shard, event) => self.post_event(shard, event, parts),
                 Out::Callback(wire) => parts.calls.helper_requests.tell(wire),
                 Out::Write(write) => parts.world.outbox.push(VoiceEffect::Write(write)),
             }
@@ -267,16 +334,13 @@ impl Rooms {
         if self.is_idle() {
             return;
         }
-        for shard in 0..self.shards {
-            let at = usize::from(shard);
-            if !self.said[at].is_empty() {
-                let sound = Arc::new(std::mem::take(&mut self.said[at]));
-                self.post_note(shard, RoomEvent::Said { shard: self.shard, sound }, parts);
-            }
-            if !self.heard[at].is_empty() {
-                let sound = Arc::new(std::mem::take(&mut self.heard[at]));
-                self.post_note(shard, RoomEvent::Heard { sound }, parts);
-            }
+        for (shard, sound) in std::mem::take(&mut self.said) {
+            self.post_event(shard, RoomEvent::Said(Arc::new(sound)), parts);
+        }
+        for (shard, sound) in
+            std::mem::take(&mut self.heard).into_iter().filter(|(_, sound)| !sound.is_empty())
+        {
+            self.post_event(shard, RoomEvent::Heard(Arc::new(sound)), parts);
         }
         for seated in self.seats.values().filter(|seated| seated.source == Source::Room) {
             // The description may have come, or changed, after the leg was seated.
@@ -294,32 +358,31 @@ impl Rooms {
     }
 
     /// Tells the homes which members are present. Members whose home has been silent for too long leave their
-    /// room: the shard, or the messages to it, are overloaded, and the script goes on without the room.
+    /// room: the shard, or the messages to it, are overloaded, or its node is gone, and the script goes on without the room.
     fn tell_homes(&mut self, now: Instant, parts: &mut RoomParts<'_, '_>) {
-        let mut homes: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
-        let mut lost = Vec::new();
+        let mut homes: BTreeMap<ShardAddress, Vec<u64>> = BTreeMap::new();
+        let (mut lost, mut moving) = (Vec::new(), Vec::new());
         for (number, seated) in &self.seats {
             let has_leg = parts.calls.legs.get(seated.leg).is_some();
-            if !has_leg || now.since(seated.known_at) > limits::ROOM_LOST {
+            let patience =
+                if seated.home.life == self.own.life { limits::ROOM_LOST } else { limits::ROOM_MOVES };
+            if !has_leg || now.since(seated.known_at) > patience {
                 lost.push(*number);
+            } else if seated.is_moving {
+                moving.push(*number);
             } else {
                 homes.entry(seated.home).or_default().push(*number);
             }
         }
         for number in lost {
             if let Some(home) = self.seats.get(&number).map(|seated| seated.home) {
-                self.post_note(home, RoomEvent::Leave(self.name(number)), parts);
+                self.post_event(home, RoomEvent::Leave { number }, parts);
             }
             self.is_out(now, number, LeaveReason::Refused("the room does not answer".to_owned()), parts);
         }
+        moving.into_iter().for_each(|number| self.rejoin(number, parts));
         for (home, numbers) in homes {
-            self.post_note(home, RoomEvent::Alive { shard: self.shard, numbers }, parts);
+            self.post_event(home, RoomEvent::Alive { numbers }, parts);
         }
-    }
-}
-
-impl Rooms {
-    fn name(&self, number: u64) -> Name {
-        Name { shard: self.shard, number }
     }
 }

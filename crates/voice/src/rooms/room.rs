@@ -4,9 +4,9 @@
 //! A conference starts when it has two members, one of them with `startConferenceOnEnter`; until then all
 //! wait. Hold, mute and coaching change who hears whom. Each change tells the members concerned their whole
 //! new status, and the application by a callback. Invariants: `places` indexes `members`; a member's place in
-//! the mixer is given back when it leaves.
+//! the mixer is given back when it leaves. `moved` has the room's way from one home to another.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use admin::control::{Participant, ParticipantChange};
@@ -16,23 +16,27 @@ use media::codec::Codec;
 use media::mixer::{Conference as Mixer, MemberId};
 use media::session::FrameSource;
 use media::speech::{SpeechDetector, SpeechEvent, SpeechOptions};
+use router::ShardAddress;
 use stdx::Instant;
 
 use super::callbacks::{self, ConferenceNotifier, Event, pair};
-use super::frames::{Frames, Sound};
+use super::frames::{Frames, Piece, Sound};
 use super::home::{Out, Outbox};
 use super::message::{Join, LeaveReason, MemberAudio, MemberStatus, Name, RoomEvent};
+use super::moved::Moving;
 
 /// A conference or a connection of a queue.
 pub(super) struct Room {
     /// Its sid, name, account, and the callback for its events.
-    teller: ConferenceNotifier,
-    kind: Kind,
+    pub(super) teller: ConferenceNotifier,
+    pub(super) kind: Kind,
     /// All that are seated hear each other.
-    is_started: bool,
-    created_at: Instant,
+    pub(super) is_started: bool,
+    pub(super) created_at: Instant,
+    /// While its members come from its home before, or go to the next one.
+    pub(super) moving: Option<Moving>,
     /// In the order they came.
-    members: Vec<Member>,
+    pub(super) members: Vec<Member>,
     /// The index of each member.
     places: HashMap<Name, usize>,
     /// Mixes the members' sound, each without its own.
@@ -40,7 +44,7 @@ pub(super) struct Room {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Conference,
     /// The two of a queue's connection: when one leaves it is over.
     Pair,
@@ -62,8 +66,8 @@ pub(super) struct Member {
     /// The beep when it comes and goes.
     beep: Beep,
     /// It wants the conference to be recorded; the first such member is the recorder.
-    records: bool,
-    joined_at: Instant,
+    pub(super) records: bool,
+    pub(super) joined_at: Instant,
     announcing: Option<Announcing>,
     /// In the mix, once some member's sound has come.
     place: Option<MemberId>,
@@ -88,11 +92,11 @@ enum Announcing {
 const PAUSE_MS: u32 = 1_000;
 
 impl Member {
-    fn new(now: Instant, join: &Join, conference: Option<&Conference>) -> Member {
+    pub(super) fn new(now: Instant, name: Name, join: &Join, conference: Option<&Conference>) -> Member {
         let text =
             |text: Option<&String>| text.filter(|text| !text.is_empty()).map(|text| text.as_str().into());
-        Member {
-            name: join.name,
+        let mut member = Member {
+            name,
             call_sid: Arc::clone(&join.call_sid),
             label: text(conference.and_then(|one| one.label.as_ref())),
             is_muted: conference.is_some_and(|one| one.muted),
@@ -102,7 +106,7 @@ impl Member {
             end_on_exit: conference.is_some_and(|one| one.end_on_exit),
             beep: conference.map_or(Beep::Never, |one| one.beep),
             records: conference.is_some_and(|one| one.record),
-            joined_at: now,
+            joined_at: join.came_at(now),
             announcing: None,
             place: None,
             codec: Codec::default(),
@@ -110,7 +114,11 @@ impl Member {
             frames: Frames::default(),
             detector: None,
             spoke: None,
+        };
+        if let Some(again) = &join.again {
+            member.restore(again);
         }
+        member
     }
 
     /// True if requests and coaches mean this member.
@@ -140,23 +148,30 @@ impl Room {
     }
 
     /// The waiting caller of a queue and its taker, which hear each other at once.
-    pub(super) fn pair(now: Instant, sid: Arc<str>, waited: &Join, took: &Join, out: &mut Outbox) -> Room {
-        let teller = ConferenceNotifier::new(Arc::clone(&took.owner), sid, "".into(), None);
+    pub(super) fn pair(
+        now: Instant,
+        sid: Arc<str>,
+        waited: &(Name, Join),
+        took: &(Name, Join),
+        out: &mut Outbox,
+    ) -> Room {
+        let teller = ConferenceNotifier::new(Arc::clone(&took.1.owner), sid, "".into(), None);
         let mut room = Room::new(now, teller, Kind::Pair);
         room.is_started = true;
-        room.members = [waited, took].into_iter().map(|join| Member::new(now, join, None)).collect();
+        room.members = [waited, took].map(|(name, join)| Member::new(now, *name, join, None)).into();
         room.index();
         room.tell_all(out);
         room
     }
 
     /// A room without members.
-    fn new(now: Instant, teller: ConferenceNotifier, kind: Kind) -> Room {
+    pub(super) fn new(now: Instant, teller: ConferenceNotifier, kind: Kind) -> Room {
         Room {
             teller,
             kind,
             is_started: false,
             created_at: now,
+            moving: None,
             members: Vec::new(),
             places: HashMap::new(),
             mixer: Mixer::new(8_000),
@@ -184,17 +199,22 @@ impl Room {
     pub(super) fn join(
         &mut self,
         now: Instant,
+        name: Name,
         join: &Join,
         conference: &Conference,
         out: &mut Outbox,
     ) -> Result<(), String> {
-        let name = &conference.name;
         let limit = usize::try_from(conference.max_participants).unwrap_or(usize::MAX);
         let limit = limit.min(media::limits::CONFERENCE_MEMBERS);
         if self.members.len() >= limit {
+            let name = &conference.name;
             return Err(format!("Conference {name:?} is full: it has {limit} participants"));
         }
-        let member = Member::new(now, join, Some(conference));
+        let member = Member::new(now, name, join, Some(conference));
+        if let Some(again) = &join.again {
+            self.rejoin(now, member, again, conference, out);
+            return Ok(());
+        }
         let call = Arc::clone(&member.call_sid);
         if matches!(member.beep, Beep::Both | Beep::OnEnter) {
             self.beep();
@@ -227,11 +247,7 @@ impl Room {
         let (records, ends) = (self.recorder() == Some(name), self.members[at].end_on_exit);
         let call = Arc::clone(&self.members[at].call_sid);
         self.tell(now, callbacks::LEAVE, Some(&call), Vec::new(), out);
-        let left = self.members.remove(at);
-        self.index();
-        if let Some(place) = left.place {
-            self.mixer.leave(place);
-        }
+        let Some(left) = self.remove(name) else { return };
         // An announcement to all is over with the last member that heard it.
         self.announced(now, left.announcing, None, out);
         let reason = match (self.kind, ends, self.members.is_empty(), kicked) {
@@ -268,10 +284,8 @@ impl Room {
         while let Some(call) = self.members.first().map(|member| Arc::clone(&member.call_sid)) {
             self.tell(now, callbacks::LEAVE, Some(&call), Vec::new(), out);
             let member = self.members.remove(0);
-            out.push(Out::Tell(
-                member.name,
-                RoomEvent::Gone { number: member.name.number, why: LeaveReason::Over },
-            ));
+            let Name { shard, number } = member.name;
+            out.push(Out::Tell(shard, RoomEvent::Gone { number, why: LeaveReason::Over }));
         }
         self.index();
         // A connection of a queue has neither callbacks nor a row.
@@ -308,17 +322,27 @@ impl Room {
             None => MemberAudio::Room,
         };
         let other = self.members.iter().find(|other| other.name != member.name);
-        let with = other.filter(|_| self.kind == Kind::Pair).map(|other| Arc::clone(&other.call_sid));
-        let records = self.recorder() == Some(member.name);
-        MemberStatus { sid: Arc::clone(&self.teller.sid), hears, line: None, with, records }
+        let other = other.map(|other| &other.call_sid).or(self.awaited());
+        MemberStatus {
+            sid: Arc::clone(&self.teller.sid),
+            hears,
+            line: None,
+            with: other.filter(|_| self.kind == Kind::Pair).cloned(),
+            records: self.recorder() == Some(member.name),
+            is_muted: member.is_muted,
+            end_on_exit: member.end_on_exit,
+            joined_at: member.joined_at,
+            created_at: self.created_at,
+            sequence: self.teller.sequence,
+        }
     }
 
-    fn standing_of(&self, member: &Member) -> Out {
-        let standing = self.standing(member);
-        Out::Tell(member.name, RoomEvent::Standing { number: member.name.number, standing })
+    pub(super) fn standing_of(&self, member: &Member) -> Out {
+        let (Name { shard, number }, standing) = (member.name, Box::new(self.standing(member)));
+        Out::Tell(shard, RoomEvent::Standing { number, standing })
     }
 
-    fn tell_all(&self, out: &mut Outbox) {
+    pub(super) fn tell_all(&self, out: &mut Outbox) {
         out.extend(self.members.iter().map(|member| self.standing_of(member)));
     }
 
@@ -330,8 +354,19 @@ impl Room {
         self.places.get(&name).and_then(|at| self.members.get_mut(*at))
     }
 
+    /// Removes a member, and gives its place in the mix back.
+    pub(super) fn remove(&mut self, name: Name) -> Option<Member> {
+        let at = *self.places.get(&name)?;
+        let left = self.members.remove(at);
+        self.index();
+        if let Some(place) = left.place {
+            self.mixer.leave(place);
+        }
+        Some(left)
+    }
+
     /// Computes `places` anew, for the few moments at which the list changes.
-    fn index(&mut self) {
+    pub(super) fn index(&mut self) {
         self.places = self.members.iter().enumerate().map(|(at, member)| (member.name, at)).collect();
     }
 
@@ -383,7 +418,7 @@ impl Room {
         }
         if let Some(target) = change.announce_url.and_then(target) {
             member.announcing = Some(Announcing::Alone);
-            out.push(Out::Tell(name, RoomEvent::Announce { number: name.number, target }));
+            out.push(Out::Tell(name.shard, RoomEvent::Announce { number: name.number, target }));
         }
         self.seat(name);
         for event in events {
@@ -396,8 +431,8 @@ impl Room {
     pub(super) fn announce(&mut self, target: &Target, out: &mut Outbox) {
         for member in &mut self.members {
             member.announcing = Some(Announcing::All);
-            let number = member.name.number;
-            out.push(Out::Tell(member.name, RoomEvent::Announce { number, target: target.clone() }));
+            let Name { shard, number } = member.name;
+            out.push(Out::Tell(shard, RoomEvent::Announce { number, target: target.clone() }));
         }
     }
 
@@ -451,7 +486,7 @@ impl Room {
     }
 
     /// Sets which members hear each member: only the coached member hears a coach. Members on hold send no sound here.
-    fn aim(&mut self) {
+    pub(super) fn aim(&mut self) {
         for at in 0..self.members.len() {
             let member = &self.members[at];
             let Some(place) = member.place else { continue };
@@ -499,7 +534,13 @@ impl Room {
     }
 
     /// A tick: those elsewhere are heard, all are mixed, and those elsewhere get what they hear.
-    pub(super) fn mix(&mut self, now: Instant, home: u16, sounds: &mut [Sound], out: &mut Outbox) {
+    pub(super) fn mix(
+        &mut self,
+        now: Instant,
+        home: ShardAddress,
+        sounds: &mut BTreeMap<ShardAddress, Sound>,
+        out: &mut Outbox,
+    ) {
         if !self.is_started {
             return;
         }
@@ -515,11 +556,7 @@ impl Room {
             self.members[at].frames = frames;
         }
         self.mixer.mix();
-        for (shard, sound) in sounds.iter_mut().enumerate() {
-            if shard != usize::from(home) {
-                self.fill(shard, sound);
-            }
-        }
+        self.fill(home, sounds);
         for at in 0..self.members.len() {
             let member = &mut self.members[at];
             if let Some(speaks) = member.spoke.take() {
@@ -530,22 +567,24 @@ impl Room {
         }
     }
 
-    /// Adds the sound for the members of one shard. Members that hear the same frame share it: the mixer
+    /// Adds the sound for the members of other shards. Members of one shard that hear the same frame share it: the mixer
     /// returns one buffer for all listeners of a codec, so equal addresses are equal sound.
-    fn fill(&mut self, shard: usize, sound: &mut Sound) {
-        let mut shared: Vec<(*const u8, super::frames::Piece)> = Vec::new();
+    fn fill(&mut self, home: ShardAddress, sounds: &mut BTreeMap<ShardAddress, Sound>) {
+        let mut shared: Vec<(ShardAddress, *const u8, Piece)> = Vec::new();
         for member in &self.members {
-            let is_there = usize::from(member.name.shard) == shard && member.hold.is_none();
-            let Some(place) = member.place.filter(|_| is_there) else { continue };
+            let Name { shard, number } = member.name;
+            let is_other = shard != home && member.hold.is_none();
+            let Some(place) = member.place.filter(|_| is_other) else { continue };
+            let sound = sounds.entry(shard).or_default();
             let feed = self.mixer.frame(place, member.codec);
             let FrameSource::Payload { payload, .. } = feed else {
-                sound.put_feed(member.name.number, feed);
+                sound.put_feed(number, feed);
                 continue;
             };
             let at = payload.as_ptr();
-            match shared.iter().find(|(known, _)| *known == at) {
-                Some((_, piece)) => sound.put_again(member.name.number, piece.clone()),
-                None => shared.extend(sound.put_feed(member.name.number, feed).map(|piece| (at, piece))),
+            match shared.iter().find(|(of, known, _)| *of == shard && *known == at) {
+                Some((_, _, piece)) => sound.put_again(number, piece.clone()),
+                None => shared.extend(sound.put_feed(number, feed).map(|piece| (shard, at, piece))),
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The calls of two shards with their scripts, in virtual time: no member stays in a room, whatever messages are lost
 //! on the way.
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,21 +19,27 @@ use super::super::actor::{Actor, Part};
 use super::super::leg::Leg;
 use super::super::testing::{NoSockets, common, place};
 use super::super::{
-    Done, HelperResult, Owner, RoomMessage, Ticket, Voice, VoiceCounts, VoiceEffect, World, limits,
+    Done, HelperResult, Owner, RoomMessage, ShardPlace, Ticket, Voice, VoiceCounts, VoiceEffect, World, limits,
 };
 use super::Source;
 
-struct Shards {
-    now: Instant,
-    voices: Vec<(Voice, Endpoint)>,
-    messages: Vec<(u16, RoomMessage)>,
+pub(super) struct Shards {
+    pub(super) now: Instant,
+    pub(super) addresses: Vec<ShardAddress>,
+    pub(super) voices: Vec<(Voice, Endpoint)>,
+    /// Shards of nodes that have died: nothing reaches them, and they do nothing.
+    pub(super) dead: BTreeSet<usize>,
+    pub(super) messages: Vec<(ShardAddress, RoomMessage)>,
+    /// Status callbacks, and rows that were written.
+    pub(super) rows: Vec<(usize, store::Write)>,
     last: u64,
 }
 
-const CONFERENCE: &str =
+pub(super) const CONFERENCE: &str =
     "<Response><Dial><Conference waitUrl=''>a</Conference></Dial><Pause length='600'/></Response>";
-const ENQUEUE: &str = "<Response><Enqueue>a</Enqueue><Pause length='600'/></Response>";
-const TAKE: &str = "<Response><Dial timeout='600'><Queue>a</Queue></Dial><Pause length='600'/></Response>";
+pub(super) const ENQUEUE: &str = "<Response><Enqueue>a</Enqueue><Pause length='600'/></Response>";
+pub(super) const TAKE: &str =
+    "<Response><Dial timeout='600'><Queue>a</Queue></Dial><Pause length='600'/></Response>";
 const PAUSE: &str = "<Response><Pause length='600'/></Response>";
 
 fn owner() -> Arc<Owner> {
@@ -40,32 +47,57 @@ fn owner() -> Arc<Owner> {
 }
 
 impl Shards {
+    /// Two of one node.
     fn new() -> Shards {
-        let now = Instant::from_unix_seconds(1_800_000_000);
-        let common = common([127, 0, 0, 1]);
-        let voice = |shard| {
-            let listener = (Ipv4Addr::LOCALHOST, 5060 + shard).into();
-            let endpoint = Endpoint::new(sim::settings(ShardAddress::new(Life(0), shard), &[listener]), now);
-            (Voice::new(&common, place(shard, 2)), endpoint)
-        };
-        Shards { now, voices: vec![voice(0), voice(1)], messages: Vec::new(), last: 0 }
+        Shards::at(&[0, 1].map(|shard| ShardAddress::new(Life(0), shard)))
     }
 
-    fn act<T>(&mut self, shard: usize, act: impl FnOnce(&mut Voice, Instant, &mut World<'_>) -> T) -> T {
+    /// These shards. Shards of one life are neighbours.
+    pub(super) fn at(addresses: &[ShardAddress]) -> Shards {
+        let now = Instant::from_unix_seconds(1_800_000_000);
+        let voice = |address: &ShardAddress| {
+            let common = common([127, 0, 0, 1]).with_life(address.life.0);
+            let of_node = addresses.iter().filter(|other| other.life == address.life).count();
+            let listener = (Ipv4Addr::LOCALHOST, 5060 + address.shard).into();
+            let endpoint = Endpoint::new(sim::settings(*address, &[listener]), now);
+            let place = place(address.shard, u16::try_from(of_node).unwrap());
+            // Nodes draw different sids.
+            let seed = [place.seed[0] ^ address.life.0.to_le_bytes()[0]; 32];
+            let place = ShardPlace { seed, ..place };
+            (Voice::new(&common, place), endpoint)
+        };
+        Shards {
+            now,
+            addresses: addresses.to_vec(),
+            voices: addresses.iter().map(voice).collect(),
+            dead: BTreeSet::new(),
+            messages: Vec::new(),
+            rows: Vec::new(),
+            last: 0,
+        }
+    }
+
+    pub(super) fn act<T>(
+        &mut self,
+        shard: usize,
+        act: impl FnOnce(&mut Voice, Instant, &mut World<'_>) -> T,
+    ) -> T {
         let (voice, endpoint) = &mut self.voices[shard];
         let (mut out, mut outbox) = (Vec::new(), Vec::new());
         let sockets = &mut NoSockets::new();
         let done = act(voice, self.now, &mut World { endpoint, out: &mut out, outbox: &mut outbox, sockets });
         for effect in outbox {
-            if let VoiceEffect::Post { shard, message } = effect {
-                self.messages.push((shard, message));
+            match effect {
+                VoiceEffect::Post { to, message } => self.messages.push((to, message)),
+                VoiceEffect::Write(write) => self.rows.push((shard, write)),
+                _ => {}
             }
         }
         done
     }
 
     /// A call that performs a document.
-    fn call(&mut self, shard: usize, document: &str) -> Key {
+    pub(super) fn call(&mut self, shard: usize, document: &str) -> Key {
         self.last += 1;
         let number = self.last;
         let call = Call {
@@ -102,7 +134,7 @@ impl Shards {
         })
     }
 
-    fn hang_up(&mut self, shard: usize, leg: Key) {
+    pub(super) fn hang_up(&mut self, shard: usize, leg: Key) {
         self.act(shard, |voice, now, world| {
             if let Some(leg) = voice.calls.legs.get_mut(leg) {
                 leg.is_gone = true;
@@ -112,34 +144,38 @@ impl Shards {
     }
 
     /// Delivers what is under way; nothing of it when it is lost.
-    fn deliver(&mut self, lost: bool) {
+    pub(super) fn deliver(&mut self, lost: bool) {
         while !self.messages.is_empty() {
-            for (shard, message) in std::mem::take(&mut self.messages) {
-                if !lost {
-                    self.act(usize::from(shard), |voice, now, world| {
-                        voice.handle_room_message(now, message, world);
-                    });
+            for (to, message) in std::mem::take(&mut self.messages) {
+                let shard = self.addresses.iter().position(|address| *address == to).expect("it is known");
+                if !lost && !self.dead.contains(&shard) {
+                    self.act(shard, |voice, now, world| voice.handle_room_message(now, message, world));
                 }
             }
         }
     }
 
-    fn pass(&mut self, time: Duration, lost: bool) {
+    pub(super) fn live(&self) -> impl Iterator<Item = usize> + use<> {
+        let dead = self.dead.clone();
+        (0..self.voices.len()).filter(move |shard| !dead.contains(shard))
+    }
+
+    pub(super) fn pass(&mut self, time: Duration, lost: bool) {
         let until = self.now + time;
         while self.now < until {
             self.now = self.now + Duration::from_millis(100);
-            for shard in 0..2 {
+            for shard in self.live() {
                 self.act(shard, |voice, now, world| voice.expire(now, world));
             }
             self.deliver(lost);
         }
     }
 
-    fn sum(&self, read: impl Fn(VoiceCounts) -> u64) -> u64 {
-        self.voices.iter().map(|(voice, _)| read(voice.counts())).sum()
+    pub(super) fn sum(&self, read: impl Fn(VoiceCounts) -> u64) -> u64 {
+        self.live().map(|shard| read(self.voices[shard].0.counts())).sum()
     }
 
-    fn in_rooms(&self) -> [u64; 4] {
+    pub(super) fn in_rooms(&self) -> [u64; 4] {
         [
             self.sum(|counts| counts.rooms),
             self.sum(|counts| counts.queues),
@@ -149,24 +185,29 @@ impl Shards {
     }
 
     /// The sources of the seated legs' sound, and whether a document performs beside their own.
-    fn sources(&self) -> Vec<(Source, bool)> {
-        let of = |(voice, _): &(Voice, Endpoint)| {
+    pub(super) fn sources(&self) -> Vec<(Source, bool)> {
+        let of = |shard: usize| {
+            let voice = &self.voices[shard].0;
             let has_aside = |leg| voice.calls.legs.get(leg).is_some_and(|leg| leg.aside.is_some());
             let seats = voice.rooms.seats.values();
             seats.map(|seated| (seated.source, has_aside(seated.leg))).collect::<Vec<_>>()
         };
-        self.voices.iter().flat_map(of).collect()
+        self.live().flat_map(of).collect()
     }
 
     /// Asks the home, wherever it is.
-    fn at_home<T, E>(&mut self, ask: impl Fn(&mut Voice, Instant, &mut World<'_>) -> Result<T, E>) -> T {
-        let done = (0..2).find_map(|shard| self.act(shard, |voice, now, world| ask(voice, now, world)).ok());
+    pub(super) fn at_home<T, E>(
+        &mut self,
+        ask: impl Fn(&mut Voice, Instant, &mut World<'_>) -> Result<T, E>,
+    ) -> T {
+        let done =
+            self.live().find_map(|shard| self.act(shard, |voice, now, world| ask(voice, now, world)).ok());
         self.deliver(false);
         done.expect("one of the shards is the home")
     }
 
-    fn sid(&self) -> String {
-        let mut seats = self.voices.iter().flat_map(|(voice, _)| voice.rooms.seats.values());
+    pub(super) fn sid(&self) -> String {
+        let mut seats = self.live().flat_map(|shard| self.voices[shard].0.rooms.seats.values());
         seats.find_map(|seated| seated.standing.as_ref()).expect("somebody is there").sid.to_string()
     }
 
@@ -184,7 +225,7 @@ impl Shards {
     }
 }
 
-const LOST: Duration = limits::ROOM_LOST.saturating_add(Duration::from_secs(3));
+pub(super) const LOST: Duration = limits::ROOM_LOST.saturating_add(Duration::from_secs(3));
 
 #[test]
 fn a_call_whose_join_is_lost_goes_on_and_one_whose_leave_is_lost_is_no_ghost() {

@@ -9,6 +9,7 @@ use ivr::request::{Method, Target};
 use media::codec::{Codec, Decoder};
 use media::session::FrameSource;
 use media::tone::tone;
+use router::{Life, ShardAddress};
 use stdx::Instant;
 use stdx::rng::Rng;
 
@@ -49,15 +50,18 @@ fn conference() -> Conference {
 
 fn room(rates: [u32; 3], with: impl Fn(usize, &mut Conference)) -> Room {
     let owner = Arc::new(Owner { account: "AC1".into(), signing_key: "".into() });
-    let mut room = Room { home: RoomHome::new(0, Rng::seeded(1)), out: Vec::new(), names: Vec::new(), rates };
+    // One of the node of the home, two of another node.
+    let shards = [ShardAddress::new(Life(7), 1), ShardAddress::new(Life(8), 0)];
+    let home = RoomHome::new(ShardAddress::new(Life(7), 0), Rng::seeded(1));
+    let mut room = Room { home, out: Vec::new(), names: Vec::new(), rates };
     for at in 0..3 {
-        let name = Name { shard: if at == 0 { 1 } else { 2 }, number: 10 + at as u64 };
+        let name = Name { shard: shards[usize::from(at > 0)], number: 10 + at as u64 };
         let mut wanted = conference();
         with(at, &mut wanted);
         let place = RoomTarget::Conference(Box::new(wanted));
         let call_sid = format!("CA{at}").into();
-        let join = Join { name, call_sid, owner: Arc::clone(&owner), place };
-        room.home.handle(NOW, RoomEvent::Join(Box::new(join)), &mut room.out);
+        let join = Join { number: name.number, call_sid, owner: Arc::clone(&owner), place, again: None };
+        room.home.handle(NOW, name.shard, RoomEvent::Join(Box::new(join)), &mut room.out);
         room.names.push(name);
     }
     room
@@ -70,7 +74,7 @@ impl Room {
         let mut heard: [(u32, Vec<i16>); 3] = Default::default();
         let mut decoders: Vec<Decoder> = (0..3).map(|_| Decoder::new(Codec::Pcma).unwrap()).collect();
         for tick in 0..20 {
-            let mut sounds: BTreeMap<u16, Sound> = BTreeMap::new();
+            let mut sounds: BTreeMap<ShardAddress, Sound> = BTreeMap::new();
             for (at, said) in said.iter().enumerate() {
                 let frame = said.len() / 20;
                 let samples = &said[tick * frame..(tick + 1) * frame];
@@ -79,12 +83,11 @@ impl Room {
                 sounds.entry(name.shard).or_default().put(name.number, codec, self.rates[at], samples);
             }
             for (shard, sound) in sounds.into_iter().filter(|_| !is_lost(tick)) {
-                self.home.handle(NOW, RoomEvent::Said { shard, sound: Arc::new(sound) }, &mut self.out);
+                self.home.handle(NOW, shard, RoomEvent::Said(Arc::new(sound)), &mut self.out);
             }
-            let mut back: Vec<Sound> = (0..3).map(|_| Sound::default()).collect();
+            let mut back: BTreeMap<ShardAddress, Sound> = BTreeMap::new();
             self.home.mix(NOW, &mut back, &mut self.out);
-            assert!(back[0].is_empty());
-            for (sound, at) in back.into_iter().flat_map(|sound| {
+            for (sound, at) in back.into_values().flat_map(|sound| {
                 let sound = Arc::new(sound);
                 (0..3).map(move |at| (Arc::clone(&sound), at))
             }) {

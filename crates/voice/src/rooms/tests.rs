@@ -7,6 +7,7 @@ use std::time::Duration;
 use ivr::document::{Beep, Callback, Conference};
 use ivr::request::{Method, Target};
 use proptest::prelude::*;
+use router::{Life, ShardAddress};
 use stdx::Instant;
 use stdx::rng::Rng;
 use store::rest::RestWrite;
@@ -50,11 +51,16 @@ fn conference(name: &str) -> Conference {
     }
 }
 
+/// The shard of that number, each at a node of its own.
+fn at(shard: u16) -> ShardAddress {
+    ShardAddress::new(Life(u32::from(shard)), 0)
+}
+
 impl World {
     fn new() -> World {
         World {
             now: Instant::from_unix_seconds(1_800_000_000),
-            home: RoomHome::new(0, Rng::seeded(1)),
+            home: RoomHome::new(at(0), Rng::seeded(1)),
             owner: Arc::new(Owner { account: "AC1".into(), signing_key: "".into() }),
             last: 0,
             members: BTreeMap::new(),
@@ -64,17 +70,22 @@ impl World {
         }
     }
 
-    fn note(&mut self, note: RoomEvent) {
+    fn note(&mut self, from: ShardAddress, event: RoomEvent) {
         let mut out = Vec::new();
-        self.home.handle(self.now, note, &mut out);
+        self.home.handle(self.now, from, event, &mut out);
         self.take(out, false);
+    }
+
+    fn leave(&mut self, name: Name) {
+        self.members.remove(&name);
+        self.note(name.shard, RoomEvent::Leave { number: name.number });
     }
 
     /// Delivers the home's output; `lost`: its messages reach no member.
     fn take(&mut self, out: Vec<Out>, lost: bool) {
         for out in out {
             match out {
-                Out::Tell(name, note) if !lost => self.hear(name, note),
+                Out::Tell(shard, event) if !lost => self.hear(shard, event),
                 Out::Write(store::Write::Rest(write)) => {
                     let (how, row) = match write {
                         RestWrite::Insert(row) => ("new ", row),
@@ -90,16 +101,16 @@ impl World {
         }
     }
 
-    fn hear(&mut self, name: Name, note: RoomEvent) {
-        match note {
-            RoomEvent::Standing { number, standing } => self.stand(Name { number, ..name }, standing),
-            RoomEvent::Known { standings, .. } => {
+    fn hear(&mut self, shard: ShardAddress, event: RoomEvent) {
+        match event {
+            RoomEvent::Standing { number, standing } => self.stand(Name { shard, number }, *standing),
+            RoomEvent::Known { standings } => {
                 for (number, standing) in standings {
-                    self.stand(Name { number, ..name }, standing);
+                    self.stand(Name { shard, number }, standing);
                 }
             }
             RoomEvent::Gone { number, why } => {
-                let name = Name { number, ..name };
+                let name = Name { shard, number };
                 if self.members.remove(&name).is_some() {
                     self.gone.push((name, why));
                 }
@@ -116,12 +127,13 @@ impl World {
 
     fn join(&mut self, shard: u16, place: RoomTarget, lost: bool) -> Name {
         self.last += 1;
-        let name = Name { shard, number: self.last };
+        let name = Name { shard: at(shard), number: self.last };
         self.members.insert(name, None);
         let call_sid = format!("CA{}", self.last).into();
-        let join = Join { name, call_sid, owner: Arc::clone(&self.owner), place };
+        let owner = Arc::clone(&self.owner);
+        let join = Join { number: self.last, call_sid, owner, place, again: None };
         if !lost {
-            self.note(RoomEvent::Join(Box::new(join)));
+            self.note(name.shard, RoomEvent::Join(Box::new(join)));
         }
         name
     }
@@ -138,14 +150,15 @@ impl World {
     fn second(&mut self, deaf: &BTreeSet<u16>) {
         self.now = self.now + Duration::from_secs(1);
         for shard in (0..3).filter(|shard| !deaf.contains(shard)) {
-            let of = |name: &&Name| name.shard == shard;
+            let of = |name: &&Name| name.shard == at(shard);
             let numbers = self.members.keys().filter(of).map(|name| name.number).collect();
-            self.note(RoomEvent::Alive { shard, numbers });
+            self.note(at(shard), RoomEvent::Alive { numbers });
         }
         let mut out = Vec::new();
         self.home.expire(self.now, &mut out);
-        let (heard, lost) =
-            out.into_iter().partition(|out| !matches!(out, Out::Tell(name, _) if deaf.contains(&name.shard)));
+        let is_deaf =
+            |out: &Out| matches!(out, Out::Tell(to, _) if deaf.iter().any(|shard| at(*shard) == *to));
+        let (lost, heard) = out.into_iter().partition(is_deaf);
         self.take(heard, false);
         self.take(lost, true);
     }
@@ -171,8 +184,7 @@ fn a_room_begins_with_the_second_when_one_may_begin_it() {
     for name in [first, second, leader] {
         assert_eq!(world.hears(name), Some(MemberAudio::Room));
     }
-    world.members.remove(&leader);
-    world.note(RoomEvent::Leave(leader));
+    world.leave(leader);
     assert_eq!(world.gone, [(first, LeaveReason::Over), (second, LeaveReason::Over)]);
     assert_eq!(world.counts(), (0, 0, 0));
     let joined = ["participant-join", "participant-join", "participant-join", "conference-start"];
@@ -209,13 +221,11 @@ fn a_queue_serves_in_order_and_the_end_of_one_is_that_of_the_other() {
     assert_eq!((world.hears(first), world.hears(agent)), (Some(MemberAudio::Room), Some(MemberAudio::Room)));
     assert_eq!(world.members[&agent].as_ref().unwrap().with.as_deref(), Some("CA1"));
     assert_eq!((place(&world, second).position, place(&world, second).size), (1, 1));
-    world.members.remove(&agent);
-    world.note(RoomEvent::Leave(agent));
+    world.leave(agent);
     assert_eq!(world.gone, [(first, LeaveReason::Over)]);
     assert_eq!(world.counts(), (0, 1, 1));
     assert_eq!(world.rows, ["there is q"]);
-    world.members.remove(&second);
-    world.note(RoomEvent::Leave(second));
+    world.leave(second);
     assert_eq!(world.counts(), (0, 0, 0));
 }
 
@@ -323,9 +333,10 @@ fn act(world: &mut World, step: Step) {
             let Some(name) = world.members.keys().nth(which % world.members.len().max(1)).copied() else {
                 return;
             };
-            world.members.remove(&name);
-            if !lost {
-                world.note(RoomEvent::Leave(name));
+            if lost {
+                world.members.remove(&name);
+            } else {
+                world.leave(name);
             }
         }
         Step::Seconds { count, deaf } => {

@@ -57,8 +57,7 @@ impl Rooms {
         // Sound of before is not played after a pause.
         seated.frames.clear();
         let is_cut_short = seated.announcing.take().is_some();
-        let (leg_key, kind, seat) =
-            (seated.leg, seated.kind, super::RoomMembership { home: seated.home, number });
+        let (leg_key, kind, seat) = (seated.leg, seated.kind, super::RoomMembership { number });
         if kind != Kind::Taker || source == Source::Room {
             parts.calls.drop_aside(leg_key);
         }
@@ -147,7 +146,7 @@ impl Rooms {
     /// Tells the room that the member has heard its announcement.
     fn announced(&mut self, number: u64, parts: &mut RoomParts<'_, '_>) {
         if let Some(home) = self.seats.get(&number).map(|seated| seated.home) {
-            self.post_note(home, RoomEvent::Announced(self.name(number)), parts);
+            self.post_event(home, RoomEvent::Announced { number }, parts);
         }
     }
 

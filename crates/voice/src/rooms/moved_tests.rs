@@ -1,0 +1,345 @@
+//! Rooms of a farm in virtual time: members at several nodes, whose rooms move to other homes, and nodes that die.
+
+use std::time::Duration;
+
+use admin::control::ParticipantChange;
+use proptest::prelude::*;
+use router::{Life, ShardAddress};
+use stdx::slab::Key;
+use store::rest::RestWrite;
+
+use super::super::limits;
+use super::shard_tests::{CONFERENCE, ENQUEUE, LOST, Shards, TAKE};
+use super::{RoomHomes, Source};
+
+const ENDS: &str =
+    "<Response><Dial><Conference waitUrl='' endConferenceOnExit='true'>a</Conference></Dial></Response>";
+
+/// A farm of nodes with a shard each, which know the map.
+struct Farm {
+    shards: Shards,
+}
+
+impl Farm {
+    /// So many nodes, of which the first is the home of all rooms.
+    fn new(nodes: u32) -> Farm {
+        let addresses: Vec<ShardAddress> = (1..=nodes).map(|life| ShardAddress::new(Life(life), 0)).collect();
+        let mut farm = Farm { shards: Shards::at(&addresses) };
+        farm.set_home(0);
+        farm
+    }
+
+    /// The map as all living nodes read it, one after the other.
+    fn set_home(&mut self, home: usize) {
+        for node in self.shards.live() {
+            self.set_home_at(node, home);
+        }
+        self.shards.deliver(false);
+    }
+
+    fn set_home_at(&mut self, node: usize, home: usize) {
+        let lives = self.shards.live().map(|node| self.shards.addresses[node].life).collect();
+        let homes = RoomHomes { homes: vec![self.shards.addresses[home]], lives };
+        self.shards.act(node, |voice, now, world| voice.set_room_homes(now, homes, world));
+    }
+
+    fn call(&mut self, node: usize, document: &str) -> Key {
+        let leg = self.shards.call(node, document);
+        self.shards.deliver(false);
+        // The next call comes later.
+        self.shards.now = self.shards.now + Duration::from_millis(1);
+        leg
+    }
+
+    fn kill(&mut self, node: usize) {
+        self.shards.dead.insert(node);
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.shards.pass(time, false);
+    }
+
+    /// Rooms, queues and members of each node.
+    fn homes(&self) -> Vec<[u64; 3]> {
+        let counts = |node: usize| self.shards.voices[node].0.counts();
+        let of = |node| (counts(node).rooms, counts(node).queues, counts(node).members);
+        (0..self.shards.voices.len())
+            .map(of)
+            .map(|(rooms, queues, members)| [rooms, queues, members])
+            .collect()
+    }
+
+    /// The participants of a conference, from whichever node is its home.
+    fn participants(&mut self, sid: &str) -> Vec<(String, bool, bool)> {
+        let found = self.shards.at_home(|voice, _, _| voice.rooms.participants(sid));
+        found.into_iter().map(|one| (one.call_sid, one.muted, one.hold)).collect()
+    }
+
+    fn change(&mut self, sid: &str, call: &str, change: &ParticipantChange) {
+        self.shards.at_home(|voice, now, world| {
+            voice.with_rooms(now, world, |rooms, parts| {
+                rooms.modify_participant(now, (sid, call), change.clone(), parts)
+            })
+        });
+    }
+
+    /// The status of each conference row that was written, with its sid.
+    fn rows(&self) -> Vec<(String, String)> {
+        let mut rows = Vec::new();
+        for (_, write) in &self.shards.rows {
+            if let store::Write::Rest(RestWrite::Insert(row) | RestWrite::Replace(row)) = write
+                && row.sid.starts_with("CF")
+            {
+                rows.push((row.sid.to_string(), row.status.as_deref().unwrap_or_default().to_owned()));
+            }
+        }
+        rows
+    }
+}
+
+#[test]
+fn a_conference_has_members_at_all_nodes_and_one_home() {
+    let mut farm = Farm::new(3);
+    let legs: Vec<Key> = (0..3).map(|node| farm.call(node, CONFERENCE)).collect();
+    assert_eq!(farm.homes(), [[1, 0, 3], [0; 3], [0; 3]]);
+    assert_eq!(farm.shards.sources(), [(Source::Room, false); 3]);
+    farm.pass(Duration::from_secs(60));
+    assert_eq!(farm.homes(), [[1, 0, 3], [0; 3], [0; 3]]);
+    let sid = farm.shards.sid();
+    farm.change(&sid, "CA2", &ParticipantChange { kick: true, ..ParticipantChange::default() });
+    assert_eq!((farm.shards.in_rooms(), farm.shards.sum(|counts| counts.calls)), ([1, 0, 2, 2], 3));
+    for (node, leg) in legs.into_iter().enumerate() {
+        farm.shards.hang_up(node, leg);
+    }
+    farm.pass(LOST);
+    assert_eq!(farm.shards.in_rooms(), [0; 4]);
+    assert_eq!(farm.rows().last(), Some(&(sid, "completed".to_owned())));
+}
+
+#[test]
+fn the_end_of_a_conference_ends_it_at_all_nodes() {
+    let mut farm = Farm::new(3);
+    farm.call(2, CONFERENCE);
+    let leader = farm.call(1, ENDS);
+    assert_eq!(farm.shards.in_rooms(), [1, 0, 2, 2]);
+    farm.shards.hang_up(1, leader);
+    farm.shards.deliver(false);
+    // The call of the other one goes on with its document.
+    assert_eq!((farm.shards.in_rooms(), farm.shards.sum(|counts| counts.calls)), ([0; 4], 1));
+}
+
+/// The sid, the order and the attributes of members survive; none of them is told to have left.
+#[test]
+fn a_conference_moves_with_its_members_when_its_home_dies() {
+    let mut farm = Farm::new(3);
+    farm.call(1, CONFERENCE);
+    farm.call(2, CONFERENCE);
+    farm.call(1, ENDS);
+    let sid = farm.shards.sid();
+    let mute = ParticipantChange { mute: Some(true), ..ParticipantChange::default() };
+    let hold = ParticipantChange {
+        hold: Some(true),
+        hold_url: "http://127.0.0.1:1/".to_owned(),
+        ..ParticipantChange::default()
+    };
+    farm.change(&sid, "CA1", &mute);
+    farm.change(&sid, "CA2", &hold);
+    let before = farm.participants(&sid);
+    assert_eq!(
+        before,
+        [("CA1", true, false), ("CA2", false, true), ("CA3", false, false)].map(|(call, muted, hold)| (
+            call.to_owned(),
+            muted,
+            hold
+        ))
+    );
+    farm.kill(0);
+    farm.pass(Duration::from_secs(6));
+    // The farm has not said yet that the node is dead.
+    assert_eq!(farm.shards.in_rooms(), [0, 0, 0, 3]);
+    farm.set_home(2);
+    assert_eq!(farm.homes()[1..], [[0; 3], [1, 0, 3]]);
+    assert_eq!((farm.participants(&sid), farm.shards.sid()), (before, sid.clone()));
+    let sources = [(Source::Room, false), (Source::Room, false), (Source::Silence, true)];
+    assert_eq!(farm.shards.sources(), sources);
+    farm.pass(Duration::from_secs(60));
+    assert_eq!(farm.shards.in_rooms(), [1, 0, 3, 3]);
+    // One row was written when the conference was made, one when it began.
+    assert_eq!(farm.rows().len(), 2);
+    farm.change(&sid, "CA3", &ParticipantChange { kick: true, ..ParticipantChange::default() });
+    assert_eq!((farm.shards.in_rooms(), farm.shards.sum(|counts| counts.calls)), ([0; 4], 3));
+    assert_eq!(farm.rows().last(), Some(&(sid, "completed".to_owned())));
+}
+
+#[test]
+fn members_whose_home_has_died_go_on_without_it_where_the_farm_gives_no_other() {
+    let mut farm = Farm::new(3);
+    farm.call(1, CONFERENCE);
+    farm.call(2, CONFERENCE);
+    farm.kill(0);
+    farm.pass(limits::ROOM_MOVES + Duration::from_secs(2));
+    assert_eq!((farm.shards.in_rooms(), farm.shards.sum(|counts| counts.calls)), ([0; 4], 2));
+}
+
+#[test]
+fn members_of_a_node_that_dies_leave_with_it() {
+    let mut farm = Farm::new(3);
+    farm.call(0, CONFERENCE);
+    farm.call(1, CONFERENCE);
+    farm.call(1, CONFERENCE);
+    farm.kill(1);
+    // As soon as the farm knows it.
+    farm.set_home(0);
+    assert_eq!(farm.homes()[0], [1, 0, 1]);
+    farm.call(2, CONFERENCE);
+    farm.kill(2);
+    // Or when they are not heard of.
+    farm.pass(LOST);
+    assert_eq!(farm.homes()[0], [1, 0, 1]);
+    assert_eq!(farm.shards.in_rooms(), [1, 0, 1, 1]);
+}
+
+/// A node joins or drains: the homes of rooms change while all live, and nodes know it one after the other.
+#[test]
+fn a_conference_follows_the_map_without_a_word_to_its_members() {
+    let mut farm = Farm::new(3);
+    let legs: Vec<Key> = (0..3).map(|node| farm.call(node, CONFERENCE)).collect();
+    let (sid, before) = (farm.shards.sid(), farm.rows());
+    for home in [1, 2, 0] {
+        for node in [2, 0, 1] {
+            farm.set_home_at(node, home);
+            farm.shards.deliver(false);
+            farm.pass(Duration::from_millis(700));
+            assert_eq!(farm.shards.sources(), [(Source::Room, false); 3]);
+        }
+        assert_eq!(farm.homes()[home], [1, 0, 3]);
+        assert_eq!(farm.shards.in_rooms(), [1, 0, 3, 3]);
+        assert_eq!(farm.shards.sid(), sid);
+    }
+    farm.pass(Duration::from_secs(20));
+    assert_eq!((farm.shards.in_rooms(), farm.rows()), ([1, 0, 3, 3], before));
+    for (node, leg) in legs.into_iter().enumerate() {
+        farm.shards.hang_up(node, leg);
+    }
+    farm.shards.deliver(false);
+    assert_eq!(farm.rows().last(), Some(&(sid, "completed".to_owned())));
+}
+
+#[test]
+fn two_conferences_of_one_name_become_the_older_one() {
+    let mut farm = Farm::new(3);
+    farm.call(1, CONFERENCE);
+    farm.call(1, CONFERENCE);
+    let sid = farm.shards.sid();
+    farm.kill(0);
+    farm.pass(Duration::from_secs(1));
+    // A call comes to a node that knows the death, and its Join is there first.
+    farm.set_home_at(2, 2);
+    farm.call(2, CONFERENCE);
+    let younger = farm.shards.at_home(|voice, _, _| {
+        let seat = voice.rooms.seats.values().find(|seated| seated.home.life == Life(3)).ok_or(())?;
+        seat.standing.as_ref().map(|standing| standing.sid.to_string()).ok_or(())
+    });
+    assert_ne!(younger, sid);
+    farm.set_home_at(1, 2);
+    farm.shards.deliver(false);
+    assert_eq!(farm.shards.in_rooms(), [1, 0, 3, 3]);
+    assert_eq!(farm.participants(&sid).len(), 3);
+    assert!(farm.rows().contains(&(younger, "completed".to_owned())));
+    assert!(!farm.rows().contains(&(sid, "completed".to_owned())));
+}
+
+#[test]
+fn a_queue_keeps_its_order_and_its_connections_when_its_home_dies() {
+    let mut farm = Farm::new(3);
+    farm.call(1, ENQUEUE);
+    farm.call(2, TAKE);
+    assert_eq!(farm.shards.sources(), [(Source::Room, false); 2]);
+    for node in [2, 1, 2] {
+        farm.call(node, ENQUEUE);
+        farm.pass(Duration::from_secs(1));
+    }
+    assert_eq!(farm.shards.in_rooms(), [1, 1, 5, 5]);
+    farm.kill(0);
+    farm.pass(Duration::from_secs(3));
+    farm.set_home(1);
+    assert_eq!(farm.shards.in_rooms(), [1, 1, 5, 5]);
+    let queue = store::rest::queue_sid("AC1", "a");
+    let waiting = farm.shards.at_home(|voice, _, _| voice.rooms.queue_members(&queue));
+    assert_eq!(waiting.iter().map(|one| &*one.call_sid).collect::<Vec<_>>(), ["CA3", "CA4", "CA5"]);
+    // The connection has the same two, and the next agent gets the first in line.
+    farm.pass(Duration::from_secs(20));
+    farm.call(2, TAKE);
+    assert_eq!(farm.shards.in_rooms(), [2, 1, 6, 6]);
+    let waiting = farm.shards.at_home(|voice, _, _| voice.rooms.queue_members(&queue));
+    assert_eq!(waiting.iter().map(|one| &*one.call_sid).collect::<Vec<_>>(), ["CA4", "CA5"]);
+}
+
+#[test]
+fn half_of_a_queues_connection_that_is_left_alone_ends() {
+    let mut farm = Farm::new(3);
+    farm.call(1, ENQUEUE);
+    farm.call(2, TAKE);
+    farm.kill(0);
+    farm.kill(2);
+    farm.set_home(1);
+    assert_eq!(farm.shards.in_rooms(), [1, 0, 1, 1]);
+    farm.pass(LOST);
+    assert_eq!((farm.shards.in_rooms(), farm.shards.sum(|counts| counts.calls)), ([0; 4], 1));
+}
+
+#[test]
+fn members_of_other_nodes_are_bounded() {
+    let mut farm = Farm::new(2);
+    farm.call(0, ENQUEUE);
+    for number in 0..=limits::REMOTE_MEMBERS {
+        // A queue has room for a hundred.
+        farm.call(1, &format!("<Response><Enqueue>{}</Enqueue></Response>", number / 100));
+    }
+    let most = limits::REMOTE_MEMBERS as u64;
+    assert_eq!(farm.homes()[0][2], most + 1);
+    assert_eq!(farm.shards.sum(|counts| counts.seats), most + 1);
+    // The node of the queue itself has room.
+    farm.call(0, ENQUEUE);
+    assert_eq!(farm.homes()[0][2], most + 2);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    /// Whatever moves and is lost, after a while each member is where the map says, once, and nothing stays.
+    #[test]
+    fn whatever_moves_each_member_is_at_its_home_after_a_while(
+        steps in prop::collection::vec((0..8u8, 0..3usize, any::<usize>(), prop::bool::weighted(0.2)), 0..40)
+    ) {
+        let mut farm = Farm::new(3);
+        let mut legs: Vec<(usize, Key)> = Vec::new();
+        let mut home = 0;
+        for (what, node, which, lost) in steps {
+            match what {
+                0 | 1 => legs.push((node, farm.shards.call(node, CONFERENCE))),
+                2 => legs.push((node, farm.shards.call(node, ENQUEUE))),
+                3 => legs.push((node, farm.shards.call(node, TAKE))),
+                4 if !legs.is_empty() => {
+                    let (node, leg) = legs.swap_remove(which % legs.len());
+                    farm.shards.hang_up(node, leg);
+                }
+                5 => {
+                    home = which % 3;
+                    farm.set_home_at(node, home);
+                }
+                _ => farm.shards.pass(Duration::from_secs(which as u64 % 4), lost),
+            }
+            farm.shards.deliver(lost);
+        }
+        farm.set_home(home);
+        farm.pass(LOST + limits::ROOM_MOVES);
+        let [_, _, members, seats] = farm.shards.in_rooms();
+        prop_assert_eq!(members, seats);
+        prop_assert_eq!(farm.homes()[home][2], members);
+        for (node, leg) in legs {
+            farm.shards.hang_up(node, leg);
+        }
+        farm.pass(LOST);
+        prop_assert_eq!(farm.shards.in_rooms(), [0; 4]);
+    }
+}
