@@ -16,6 +16,7 @@
 mod access;
 mod accounts;
 mod acme;
+mod call_export;
 mod components;
 mod console;
 mod farm;
@@ -47,6 +48,7 @@ use std::path::{Path, PathBuf};
 pub use access::Access;
 pub use accounts::Accounts;
 pub use acme::{Acme, AcmeChallenge};
+pub use call_export::CallExport;
 pub use components::{Component, ComponentSecret, Components};
 pub use console::Console;
 pub use farm::Farm;
@@ -99,6 +101,8 @@ pub struct Config {
     pub hep: Hep,
     /// `[calls]`: call records.
     pub calls: Calls,
+    /// `[calls.export]`: receivers of call records.
+    pub call_export: CallExport,
     /// `[accounts]`: the credentials that are kept.
     pub accounts: Accounts,
     /// `[routes]`: probes of routes' targets.
@@ -230,6 +234,7 @@ impl Config {
         let mut warnings: Vec<String> = self.accounts.warning().map(str::to_owned).into_iter().collect();
         warnings.extend(self.console.warning());
         warnings.extend(self.hep.warning());
+        warnings.extend(self.call_export.warning());
         // The REST interface shares the address of the metrics unless it has one of its own.
         let rest = self.rest.listen.unwrap_or(self.http.listen);
         if self.has_rest() && !rest.ip().is_loopback() {
@@ -266,6 +271,7 @@ impl Config {
             ("console.listen", self.console.listen != new.console.listen),
             ("log.format", self.log.format != new.log.format),
             ("calls.csv_folder", self.calls.csv_folder != new.calls.csv_folder),
+            ("calls.export", self.call_export != new.call_export),
             ("accounts", self.accounts != new.accounts),
             ("routes", self.routes != new.routes),
             ("limits", self.limits != new.limits),
@@ -307,6 +313,7 @@ impl Config {
             console: Console { listen: old.console.listen, ..self.console },
             log: Log { format: old.log.format, ..self.log },
             calls: Calls { csv_folder: old.calls.csv_folder, ..self.calls },
+            call_export: old.call_export,
             accounts: old.accounts,
             routes: old.routes,
             limits: old.limits,
@@ -343,6 +350,7 @@ impl Config {
             &mut self.console.docs,
             &mut self.uploads.folder,
             &mut self.calls.csv_folder,
+            &mut self.call_export.authorities,
         ];
         let secrets = self.xmpp.components.files();
         let sources = self.accounts.sources.iter_mut().flat_map(|source| source.kind.files());
@@ -386,6 +394,7 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         console: Console::read(&mut reader),
         log: Log::read(&mut reader),
         hep: Hep::read(&mut reader),
+        call_export: CallExport::read(&mut reader),
         calls: Calls::read(&mut reader),
         accounts: Accounts::read(&mut reader),
         routes: Routes::read(&mut reader),

@@ -466,6 +466,34 @@ fn a_capture_server_is_reached_by_udp_and_its_password_is_not_shown() {
     assert_eq!(mistakes("[hep]\nserver = \"tcp:192.0.2.9:9060\"\n"), [expected]);
 }
 
+#[test]
+fn receivers_of_call_records_are_checked_and_their_secrets_not_shown() {
+    let text = "[calls.export]\npostgres_url = \"postgres://a:hush@db.test/x?sslmode=verify-full\"\n\
+                http_url = \"https://b.test/calls\"\nsigning_key = \"silence\"\n[calls]\nrecords = false\n";
+    let config = Config::parse(text, Path::new("belfry.toml")).unwrap();
+    assert_eq!(config.call_export.http_url.as_deref(), Some("https://b.test/calls"));
+    assert!(!config.calls.records);
+    let shown = format!("{config:?}");
+    assert!(!shown.contains("hush") && !shown.contains("silence"), "{shown}");
+    assert!(config.warnings().is_empty());
+    assert_eq!(Config::default().needs_restart(&config), ["calls.export"]);
+    let wrong = |line: &str| mistakes(&format!("[calls.export]\n{line}\n")).join("\n");
+    for (line, expected) in [
+        ("postgres_url = \"mysql://a:hush@b.test/\"", "not one of PostgreSQL; expected postgres://"),
+        ("http_url = \"http://b.test/\"", "without TLS, and not of this machine; expected https://"),
+        ("http_url = \"https://a:hush@b.test/\"", "has a user or a password in it"),
+        ("http_url = \"ftp://b.test/\"", "`http_url` is \"ftp://b.test/\""),
+        ("http_url = \"hush\"", "`http_url` is no URL"),
+        ("http_url = [\"hush\"]", "`http_url` is of another kind"),
+        ("signing_key = \"hush\"", "`signing_key` without `http_url`; expected both, or neither"),
+        ("urls = 1", "unknown key `urls` in [calls.export]"),
+    ] {
+        let told = wrong(line);
+        assert!(told.contains(expected) && !told.contains("hush"), "{line}: {told}");
+    }
+    assert_eq!(wrong("http_url = \"http://127.0.0.1:8080/calls\""), "");
+}
+
 /// Mistakes reach the terminal and the log.
 #[test]
 fn mistakes_show_no_password() {

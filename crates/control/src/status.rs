@@ -51,6 +51,28 @@ pub struct Observed {
     /// The farm as the node sees it; none if it is alone.
     #[serde(default)]
     pub farm: Option<FarmStatus>,
+    /// The receivers of call records; none of a node of an earlier version.
+    #[serde(default)]
+    pub call_exports: Vec<CallExportStatus>,
+}
+
+/// The way of call records to one receiver.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallExportStatus {
+    /// The database or the URL, without a password.
+    pub receiver: Box<str>,
+    /// Records that wait on disk.
+    pub waiting: u64,
+    /// Seconds since the end of the oldest call that waits; 0 if none does.
+    pub lag_seconds: u64,
+    /// Records that the receiver has taken, since the start.
+    pub sent: u64,
+    /// Records that were not sent, since the start.
+    pub dropped: u64,
+    /// Groups that the receiver did not take, since the start.
+    pub failures: u64,
+    /// The reason of the last failure, until a group is taken.
+    pub failure: Option<Box<str>>,
 }
 
 /// Sign-ins of one service that failed since the start, for one cause.

@@ -6,6 +6,7 @@
 //! renamed metric breaks them. Labels are bounded: by shards, routes, services and fixed kinds, never by
 //! accounts or peers.
 
+mod call_export;
 mod certificate;
 mod farm;
 mod kinds;
@@ -506,6 +507,7 @@ pub fn exposition(status: &Status) -> String {
         let (name, count) = (SIGN_IN_FAILURES.0, failures.count);
         let _ = writeln!(out, "{name}{{service=\"{service}\",cause=\"{cause}\"}} {count}");
     }
+    call_export::write(&mut out, &status.node.call_exports);
     farm::write(&mut out, status.node.farm.as_ref());
     for metric in SHARD {
         head(&mut out, metric.name, metric.kind, metric.help);
@@ -551,6 +553,7 @@ pub fn reference() -> String {
     row(&mut page, TARGET_UP.0, Kind::Gauge, TARGET_UP.1);
     row(&mut page, SIGN_IN_FAILURES.0, Kind::Counter, SIGN_IN_FAILURES.1);
     certificate::reference(&mut page);
+    call_export::reference(&mut page);
     page.push_str(
         "\n## Of each kind of listener, with the label `service`\n\n\
          `sip`, `xmpp`, `xmpp_servers`, `xmpp_components` and `http`.\n\n| name | kind | meaning |\n|---|---|---|\n",

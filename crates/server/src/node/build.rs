@@ -446,7 +446,7 @@ pub(crate) fn start_shard(
         proof: proof(&shared.config),
         default_max_contacts: shared.config.sip.max_contacts as usize,
         records: shared.config.calls.records,
-        call_files: node.call_files.clone(),
+        record_sinks: node.record_sinks.clone(),
         store: Arc::clone(&node.store),
         accounts: shared.account_source(),
         inbox,

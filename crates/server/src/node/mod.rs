@@ -23,6 +23,7 @@ mod looks;
 mod lost_calls;
 mod operator;
 mod operator_status;
+mod record_sinks;
 mod registrations;
 mod room;
 pub(crate) mod shard_counters;
@@ -34,7 +35,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use call_files::CallFiles;
 use cli::database;
 use cluster::Outlet;
 use control::FarmStatus;
@@ -45,7 +45,7 @@ use voice_io::NodeVoice;
 use crate::limits;
 use crate::message::{Command, InboxMessage, LocalMessage};
 use crate::rest::Rest;
-use crate::shard::StatusBoard;
+use crate::shard::{RecordSinks, StatusBoard};
 use crate::waiting::StartListeners;
 pub(crate) use build::Shared;
 pub(crate) use completions::StoreCompletions;
@@ -63,8 +63,8 @@ pub struct Node {
     /// Routes the results of the store.
     pub(crate) desk: Arc<StoreCompletions>,
     pub(crate) board: Arc<StatusBoard>,
-    /// `None`: call records are not written to files.
-    call_files: Option<Arc<CallFiles>>,
+    /// The ways of call records besides the database.
+    record_sinks: RecordSinks,
     /// The inboxes of the shards, by number.
     pub(crate) outlets: Vec<Outlet<InboxMessage>>,
     /// Copies of SIP messages and of chat's elements of traced accounts, from all shards to the readers of traces.
@@ -116,7 +116,7 @@ impl Node {
         let completions: Arc<dyn store::Completions> = desk.clone();
         let store = Arc::new(Service::start(&database, &completions, &store::ServiceOptions::default())?);
         let board = Arc::new(StatusBoard::new(shards));
-        let call_files = call_files(&shared.config, &board)?;
+        let record_sinks = record_sinks::open(&shared.config, &board)?;
         let (traces, _) = tokio::sync::broadcast::channel(control::limits::TRACE_QUEUE);
         let (chat_traces, _) = tokio::sync::broadcast::channel(control::limits::TRACE_QUEUE);
         let routers = build::routers(&shared, &mut *database.reader()?, &store, clock.now())?;
@@ -131,7 +131,7 @@ impl Node {
             database,
             desk,
             board,
-            call_files,
+            record_sinks,
             outlets,
             traces,
             chat_traces,
@@ -307,18 +307,9 @@ impl Node {
             // A panic there has been printed.
             let _ = thread.join();
         }
-        // Writes what waits: no shard has the files any more.
-        self.call_files = None;
+        // Writes what waits: no shard has these any more.
+        self.record_sinks = RecordSinks::default();
     }
-}
-
-/// The files of call records, where they are configured.
-fn call_files(config: &Config, board: &Arc<StatusBoard>) -> Result<Option<Arc<CallFiles>>> {
-    let Some(folder) = &config.calls.csv_folder else { return Ok(None) };
-    let board = Arc::clone(board);
-    let files = CallFiles::start(folder, move |count| board.count_lost_records(count));
-    let what = || format!("[calls] csv_folder {}: a folder that this user may write", folder.display());
-    files.map(|files| Some(Arc::new(files))).with_context(what)
 }
 
 /// The time that shards have to empty their sockets at the end.
