@@ -85,7 +85,8 @@ impl Spool {
         let mut numbers: Vec<u64> = Vec::new();
         for entry in fs::read_dir(folder)? {
             let name = entry?.file_name();
-            let number = name.to_str().and_then(|name| name.strip_suffix(".jsonl")?.parse().ok());
+            let number: Option<u64> =
+                name.to_str().and_then(|name| name.strip_suffix(".jsonl")?.parse().ok());
             numbers.extend(number);
         }
         numbers.sort_unstable();

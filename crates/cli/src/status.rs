@@ -214,6 +214,21 @@ fn print_call_exports(status: &Status, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
+/// The export of traces of calls.
+fn print_telemetry(status: &Status, out: &mut impl Write) -> io::Result<()> {
+    let Some(telemetry) = &status.node.telemetry else { return Ok(()) };
+    let (sent, lost) = (grouped(telemetry.sent), telemetry.dropped + telemetry.missed);
+    write!(out, "spans          {sent} sent to {}", printable(&telemetry.collector))?;
+    if lost > 0 {
+        write!(out, ", {} dropped or not made", grouped(lost))?;
+    }
+    writeln!(out)?;
+    match &telemetry.failure {
+        Some(failure) => writeln!(out, "               not taken: {}", printable(failure)),
+        None => Ok(()),
+    }
+}
+
 /// Prints the certificate, and conditions that need an operator's attention, if any.
 fn print_trouble(status: &Status, out: &mut impl Write) -> io::Result<()> {
     print_certificate(status, out)?;
@@ -240,6 +255,7 @@ fn print_trouble(status: &Status, out: &mut impl Write) -> io::Result<()> {
         None => writeln!(out, "record         {waiting}")?,
     }
     print_call_exports(status, out)?;
+    print_telemetry(status, out)?;
     // Always shown, for a zero is good news; the four below only when there are any.
     let drops = status.sum(|shard| shard.kernel_drops);
     let advice = if drops > 0 { ": raise [sip] udp_receive_buffer and net.core.rmem_max" } else { "" };

@@ -35,6 +35,7 @@ mod sections;
 mod services;
 mod sources;
 mod store;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 mod trust;
@@ -64,6 +65,7 @@ pub use registration::{Inviting, Registration};
 pub use sections::{Calls, Http, Limits, Rest, Routes, Server, Sip, Tls};
 pub use store::Store;
 pub use store::is_postgres;
+pub use telemetry::Telemetry;
 pub use uploads::{Uploads, Web};
 pub use value::{duration_text, listener_text, parse_duration};
 pub use voice::{MailRelay, MailSecurity, Voice};
@@ -99,6 +101,8 @@ pub struct Config {
     pub log: Log,
     /// `[hep]`: copies of SIP messages for a capture server.
     pub hep: Hep,
+    /// `[telemetry]`: traces of calls.
+    pub telemetry: Telemetry,
     /// `[calls]`: call records.
     pub calls: Calls,
     /// `[calls.export]`: receivers of call records.
@@ -235,6 +239,7 @@ impl Config {
         warnings.extend(self.console.warning());
         warnings.extend(self.hep.warning());
         warnings.extend(self.call_export.warning());
+        warnings.extend(self.telemetry.warning());
         // The REST interface shares the address of the metrics unless it has one of its own.
         let rest = self.rest.listen.unwrap_or(self.http.listen);
         if self.has_rest() && !rest.ip().is_loopback() {
@@ -270,6 +275,7 @@ impl Config {
             ("rest.listen", self.rest != new.rest),
             ("console.listen", self.console.listen != new.console.listen),
             ("log.format", self.log.format != new.log.format),
+            ("telemetry", self.telemetry != new.telemetry),
             ("calls.csv_folder", self.calls.csv_folder != new.calls.csv_folder),
             ("calls.export", self.call_export != new.call_export),
             ("accounts", self.accounts != new.accounts),
@@ -312,6 +318,7 @@ impl Config {
             rest: old.rest,
             console: Console { listen: old.console.listen, ..self.console },
             log: Log { format: old.log.format, ..self.log },
+            telemetry: old.telemetry,
             calls: Calls { csv_folder: old.calls.csv_folder, ..self.calls },
             call_export: old.call_export,
             accounts: old.accounts,
@@ -394,6 +401,7 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         console: Console::read(&mut reader),
         log: Log::read(&mut reader),
         hep: Hep::read(&mut reader),
+        telemetry: Telemetry::read(&mut reader),
         call_export: CallExport::read(&mut reader),
         calls: Calls::read(&mut reader),
         accounts: Accounts::read(&mut reader),

@@ -494,6 +494,32 @@ fn receivers_of_call_records_are_checked_and_their_secrets_not_shown() {
     assert_eq!(wrong("http_url = \"http://127.0.0.1:8080/calls\""), "");
 }
 
+#[test]
+fn a_collector_of_traces_is_a_url_without_a_password() {
+    let read =
+        |text: &str| Config::parse(&format!("[telemetry]\n{text}\n"), Path::new("belfry.toml")).unwrap();
+    let config = read("otlp = \"http://127.0.0.1:4318/\"");
+    assert_eq!(
+        (config.telemetry.otlp.as_deref(), config.telemetry.percent),
+        (Some("http://127.0.0.1:4318"), 0)
+    );
+    assert!(config.warnings().is_empty());
+    assert_eq!(Config::default().needs_restart(&config), ["telemetry"]);
+    let [warning] = &read("otlp = \"http://192.0.2.9:4318\"").warnings()[..] else { panic!("one warning") };
+    assert!(warning.contains("http://192.0.2.9:4318 in the clear"), "{warning}");
+    let [warning] = &read("percent = 5").warnings()[..] else { panic!("one warning") };
+    assert!(warning.contains("no effect without otlp"), "{warning}");
+    for (line, expected) in [
+        ("otlp = \"http://a:hush@b.test\"", "`otlp` has a user or a password in it; expected http://"),
+        ("otlp = \"hush\"", "`otlp` is no URL"),
+        ("otlp = \"grpc://b.test\"", "`otlp` is \"grpc://b.test\""),
+        ("percent = 101", "`percent` is 101; expected 0 to 100"),
+    ] {
+        let told = mistakes(&format!("[telemetry]\n{line}\n")).join("\n");
+        assert!(told.contains(expected) && !told.contains("hush"), "{line}: {told}");
+    }
+}
+
 /// Mistakes reach the terminal and the log.
 #[test]
 fn mistakes_show_no_password() {

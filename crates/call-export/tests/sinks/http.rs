@@ -101,7 +101,7 @@ fn failures_of_the_service_lose_no_record_and_what_is_wrong_holds_up_none() {
     let requests = service(listener, &[0, 500, 404, 200]);
     let folder = tempfile::tempdir().unwrap();
     let export = CallExport::start(folder.path(), destination(address, None)).unwrap();
-    ["one", "two", "three"].map(|call_id| export.write(record(call_id)));
+    ["one", "two", "three"].into_iter().for_each(|call_id| export.write(record(call_id)));
     let status = until("all are sent", &export, |status| status.sent == 3 && status.waiting == 0);
     assert_eq!((status.failures, status.dropped, status.failure), (3, 0, None));
     let first = requests.recv().unwrap().calls();
@@ -117,7 +117,7 @@ fn a_group_that_is_refused_for_its_content_is_sent_in_halves() {
     drop(listener);
     let folder = tempfile::tempdir().unwrap();
     let export = CallExport::start(folder.path(), destination(address, None)).unwrap();
-    ["a", "b", "c", "d"].map(|call_id| export.write(record(call_id)));
+    ["a", "b", "c", "d"].into_iter().for_each(|call_id| export.write(record(call_id)));
     let failures = until("all are queued", &export, |status| status.waiting == 4).failures;
     // The next attempt is made with all of them.
     until("nothing listens there", &export, |status| status.failures > failures);

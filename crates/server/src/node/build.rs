@@ -459,7 +459,7 @@ pub(crate) fn start_shard(
         traces: node.traces.clone(),
         failures: Arc::clone(&shared.failures),
     };
-    let net = net_settings(shared, node.tls.clone());
+    let net = NetSettings { tap: node.call_traces.tap(), ..net_settings(shared, node.tls.clone()) };
     let (receive_buffer, listen) = (net.udp_receive_buffer, shared.config.sip.listen.clone());
     let (ready, is_ready) = std::sync::mpsc::sync_channel::<Result<()>>(1);
     let thread = Builder::new().name(format!("shard-{number}")).spawn(move || {

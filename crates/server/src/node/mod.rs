@@ -10,6 +10,7 @@
 //! at the start (each shard reports that it listens) and at the end (`close_sockets`, `stop`).
 
 mod build;
+mod call_traces;
 mod certificates;
 pub(crate) mod changes;
 mod completions;
@@ -34,7 +35,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use cli::database;
 use cluster::Outlet;
 use control::FarmStatus;
@@ -48,6 +49,7 @@ use crate::rest::Rest;
 use crate::shard::{RecordSinks, StatusBoard};
 use crate::waiting::StartListeners;
 pub(crate) use build::Shared;
+use call_traces::CallTraces;
 pub(crate) use completions::StoreCompletions;
 use config::Config;
 use net::clock::Clock;
@@ -65,6 +67,8 @@ pub struct Node {
     pub(crate) board: Arc<StatusBoard>,
     /// The ways of call records besides the database.
     record_sinks: RecordSinks,
+    /// The export of traces of calls.
+    call_traces: CallTraces,
     /// The inboxes of the shards, by number.
     pub(crate) outlets: Vec<Outlet<InboxMessage>>,
     /// Copies of SIP messages and of chat's elements of traced accounts, from all shards to the readers of traces.
@@ -117,6 +121,7 @@ impl Node {
         let store = Arc::new(Service::start(&database, &completions, &store::ServiceOptions::default())?);
         let board = Arc::new(StatusBoard::new(shards));
         let record_sinks = record_sinks::open(&shared.config, &board)?;
+        let call_traces = CallTraces::start(&shared.config, clock)?;
         let (traces, _) = tokio::sync::broadcast::channel(control::limits::TRACE_QUEUE);
         let (chat_traces, _) = tokio::sync::broadcast::channel(control::limits::TRACE_QUEUE);
         let routers = build::routers(&shared, &mut *database.reader()?, &store, clock.now())?;
@@ -132,6 +137,7 @@ impl Node {
             desk,
             board,
             record_sinks,
+            call_traces,
             outlets,
             traces,
             chat_traces,
@@ -176,6 +182,11 @@ impl Node {
         for outlet in &self.outlets {
             outlet.answer_all(&mut vec![LocalMessage::Command(command()).into()]);
         }
+    }
+
+    /// Exports the messages of traced accounts from now on, where a collector is configured. On the main thread.
+    fn export_traces(&self) {
+        tokio::task::spawn_local(self.call_traces.clone().follow(self.traces.subscribe()));
     }
 
     /// The shards' numbers, put up twice a second.
@@ -309,6 +320,7 @@ impl Node {
         }
         // Writes what waits: no shard has these any more.
         self.record_sinks = RecordSinks::default();
+        self.call_traces = CallTraces::default();
     }
 }
 

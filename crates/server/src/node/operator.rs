@@ -101,6 +101,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
         traced: RefCell::default(),
     });
     operator.serve_traces(of_others);
+    operator.node.borrow().export_traces();
     let (status, watching) = control::watch(operator.clone());
     spawn_local(watching);
     if let Some(queries) = queries {
@@ -400,6 +401,7 @@ impl Control for Operator {
             },
             farm: node.farm_status(),
             call_exports: record_sinks::status(&node.record_sinks, node.clock.now()),
+            telemetry: node.call_traces.status(),
             targets: probed
                 .map(|target| TargetStatus { up: !down.contains(&target), target: target.into() })
                 .collect(),

@@ -74,6 +74,16 @@ fn receivers_of_call_records_have_their_figures() {
 }
 
 #[test]
+fn the_export_of_traces_has_its_figures() {
+    let telemetry = control::TelemetryStatus { sent: 5, dropped: 1, missed: 2, ..Default::default() };
+    let node = Observed { telemetry: Some(telemetry), ..Observed::default() };
+    let text = exposition(&Status { node, ..Status::default() });
+    for line in ["belfry_telemetry_spans_sent_total 5", "belfry_telemetry_missed_total 2"] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+}
+
+#[test]
 fn names_are_unique_and_counters_say_so() {
     let mut names: Vec<_> = SHARD.iter().map(|metric| metric.name).collect();
     names.extend(NODE.iter().map(|metric| metric.name));
