@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -275,7 +276,10 @@ impl State {
     fn begin_segment(&mut self, folder: &Path) -> io::Result<()> {
         self.open = None;
         let number = self.next_number;
-        let file = OpenOptions::new().append(true).create_new(true).open(path_of(folder, number))?;
+        let mut options = OpenOptions::new();
+        // As the database: names and numbers of callers are in it.
+        let options = options.append(true).create_new(true).mode(0o600);
+        let file = options.open(path_of(folder, number))?;
         self.next_number += 1;
         self.open = Some(file);
         self.segments.push_back(Segment { number, bytes: 0, waiting: 0 });

@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::calls::CallSpans;
 use crate::limits;
 use crate::message::CallMessage;
-use crate::span::{Span, request_body};
+use crate::span::{AttributeValue, Span, SpanId, SpanKind, TraceId, request_body};
 
 /// The collector, and the node as it is told of it.
 pub struct ExporterSettings {
@@ -34,10 +34,33 @@ pub struct ExporterSettings {
 /// The way of messages to spans, and of spans to the collector. When it is dropped, the spans that there are are sent once more.
 pub struct Exporter {
     /// `None`: it is being dropped.
-    queue: Option<SyncSender<CallMessage>>,
+    queue: Option<SyncSender<Item>>,
     thread: Option<JoinHandle<()>>,
     counts: Arc<Counts>,
     collector: Box<str>,
+    node: Box<str>,
+    /// Requests to applications that were begun.
+    requests: AtomicU64,
+}
+
+/// Something for the thread.
+enum Item {
+    Message(CallMessage),
+    Span(Box<Span>),
+}
+
+/// A request of a call to its application.
+#[derive(Debug)]
+pub struct ApplicationRequest {
+    span: Box<Span>,
+    parent: Box<str>,
+}
+
+impl ApplicationRequest {
+    /// The value of `traceparent` (W3C Trace Context §3.2).
+    pub fn parent(&self) -> &str {
+        &self.parent
+    }
 }
 
 /// The state of the export.
@@ -75,18 +98,55 @@ impl Exporter {
     /// # Errors
     /// The system gives no thread or runtime.
     pub fn start(settings: ExporterSettings) -> io::Result<Exporter> {
-        let (queue, messages) = sync_channel(limits::QUEUE);
+        let (queue, items) = sync_channel(limits::QUEUE);
         let counts = Arc::new(Counts::default());
-        let collector = settings.collector.clone();
+        let (collector, node) = (settings.collector.clone(), settings.node.clone());
         let worker = Worker::new(settings, Arc::clone(&counts))?;
         let thread =
-            std::thread::Builder::new().name("telemetry".into()).spawn(move || worker.run(&messages))?;
-        Ok(Exporter { queue: Some(queue), thread: Some(thread), counts, collector })
+            std::thread::Builder::new().name("telemetry".into()).spawn(move || worker.run(&items))?;
+        let requests = AtomicU64::new(0);
+        Ok(Exporter { queue: Some(queue), thread: Some(thread), counts, collector, node, requests })
     }
 
     /// Hands a message over. Never waits: one that finds the queue full is counted.
     pub fn offer(&self, message: CallMessage) {
-        if self.queue.as_ref().is_none_or(|queue| queue.try_send(message).is_err()) {
+        self.put(Item::Message(message));
+    }
+
+    /// A request to an application begins. Its query may have what callers typed, and is not in the span.
+    pub fn begin_request(&self, at: Instant, call_id: &[u8], method: &str, url: &str) -> ApplicationRequest {
+        let trace = TraceId::of(call_id);
+        // Far from the numbers that spans of messages have.
+        let number = (1 << 32) + self.requests.fetch_add(1, Ordering::Relaxed);
+        let id = SpanId::of(trace, &self.node, number);
+        let url = url.split(['?', '#']).next().unwrap_or_default();
+        let span = Span {
+            trace,
+            id,
+            parent: Some(SpanId::of(trace, &self.node, 0)),
+            name: method.into(),
+            kind: SpanKind::Client,
+            begin: at,
+            end: at,
+            attributes: vec![("url.full", AttributeValue::text(url.as_bytes()))],
+            events: Vec::new(),
+            is_error: false,
+        };
+        ApplicationRequest { span: Box::new(span), parent: format!("00-{trace}-{id}-01").into() }
+    }
+
+    /// The request has ended with this status; none: without an answer.
+    pub fn end_request(&self, at: Instant, request: ApplicationRequest, status: Option<u16>) {
+        let mut span = request.span;
+        span.end = at;
+        span.is_error = status.is_none_or(|status| status >= 400);
+        let number = status.map(|status| AttributeValue::Number(status.into()));
+        span.attributes.extend(number.map(|number| ("http.response.status_code", number)));
+        self.put(Item::Span(span));
+    }
+
+    fn put(&self, item: Item) {
+        if self.queue.as_ref().is_none_or(|queue| queue.try_send(item).is_err()) {
             self.counts.unqueued.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -150,14 +210,12 @@ impl Worker {
         Ok(Worker { settings, counts, runtime, calls, waiting: Vec::new(), next, pause })
     }
 
-    fn run(mut self, messages: &Receiver<CallMessage>) {
+    fn run(mut self, items: &Receiver<Item>) {
         loop {
-            match messages.recv_timeout(limits::INTERVAL) {
-                Ok(message) => {
-                    self.calls.handle_message(&message, &mut self.waiting);
-                    for message in messages.try_iter().take(limits::QUEUE) {
-                        self.calls.handle_message(&message, &mut self.waiting);
-                    }
+            match items.recv_timeout(limits::INTERVAL) {
+                Ok(item) => {
+                    self.handle(item);
+                    items.try_iter().take(limits::QUEUE).for_each(|item| self.handle(item));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -172,6 +230,13 @@ impl Worker {
         }
         self.calls.finish(&mut self.waiting);
         self.export();
+    }
+
+    fn handle(&mut self, item: Item) {
+        match item {
+            Item::Message(message) => self.calls.handle_message(&message, &mut self.waiting),
+            Item::Span(span) => self.waiting.push(*span),
+        }
     }
 
     /// Sends the spans that wait, until a first failure.

@@ -13,6 +13,6 @@ mod message;
 mod span;
 
 pub use calls::CallSpans;
-pub use exporter::{Exporter, ExporterSettings, ExporterStatus};
+pub use exporter::{ApplicationRequest, Exporter, ExporterSettings, ExporterStatus};
 pub use message::CallMessage;
 pub use span::{AttributeValue, Attributes, Span, SpanEvent, SpanId, SpanKind, TraceId, request_body};

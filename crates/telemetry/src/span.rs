@@ -1,5 +1,7 @@
 //! A span as OpenTelemetry has it, and its form in JSON (OTLP/HTTP, `ExportTraceServiceRequest`).
 
+use std::fmt;
+
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use stdx::Instant;
@@ -132,8 +134,8 @@ fn span(span: &Span) -> Value {
     let events =
         span.events.iter().map(|event| json!({ "timeUnixNano": nanos(event.at), "name": &*event.name }));
     let mut value = json!({
-        "traceId": hex(&span.trace.0),
-        "spanId": hex(&span.id.0),
+        "traceId": span.trace.to_string(),
+        "spanId": span.id.to_string(),
         "name": &*span.name,
         "kind": kind,
         "startTimeUnixNano": nanos(span.begin),
@@ -144,7 +146,7 @@ fn span(span: &Span) -> Value {
         "status": if span.is_error { json!({ "code": 2 }) } else { json!({}) },
     });
     if let Some(parent) = span.parent {
-        value["parentSpanId"] = hex(&parent.0).into();
+        value["parentSpanId"] = parent.to_string().into();
     }
     value
 }
@@ -166,13 +168,17 @@ fn nanos(at: Instant) -> String {
     format!("{}000", at.as_micros())
 }
 
-/// Identifiers are hexadecimal in JSON, unlike other bytes of Protocol Buffers.
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+/// Hexadecimal, in JSON too, unlike other bytes of Protocol Buffers.
+impl fmt::Display for TraceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Display for SpanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
 }
 
 #[cfg(test)]

@@ -127,3 +127,32 @@ fn spans_wait_for_a_collector_that_is_away_and_refused_ones_are_dropped() {
     assert!(bodies[..3].iter().all(|body| names(body)[0] == "INVITE"), "{bodies:?}");
     assert_eq!(names(bodies.last().unwrap()).last(), Some(&"call"));
 }
+
+#[test]
+fn a_request_to_an_application_is_a_part_of_its_call_and_says_so() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let exporter = start(listener.local_addr().unwrap());
+    let bodies = collector(listener, &[200]);
+    offer_call(&exporter, "1@a");
+    let begun = exporter.begin_request(NOW, b"1@a", "POST", "https://app.test/menu?Digits=4711#x");
+    let parent = begun.parent().to_owned();
+    exporter.end_request(NOW + Duration::from_millis(5), begun, Some(200));
+    let begun = exporter.begin_request(NOW, b"1@a", "GET", "https://app.test/gone");
+    assert_ne!(begun.parent(), parent);
+    exporter.end_request(NOW, begun, None);
+    until("the spans are sent", &exporter, |status| status.sent == 4);
+    drop(exporter);
+    let spans: Vec<Value> = bodies
+        .try_iter()
+        .flat_map(|body| body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone())
+        .collect();
+    let named = |name: &str| spans.iter().find(|span| span["name"] == name).unwrap();
+    let (call, post, get) = (named("call"), named("POST"), named("GET"));
+    assert_eq!((&post["parentSpanId"], &post["traceId"]), (&call["spanId"], &call["traceId"]));
+    let expected =
+        format!("00-{}-{}-01", post["traceId"].as_str().unwrap(), post["spanId"].as_str().unwrap());
+    assert_eq!(parent, expected);
+    assert_eq!(post["attributes"][0]["value"]["stringValue"], "https://app.test/menu");
+    assert_eq!(post["attributes"][1]["value"]["intValue"], "200");
+    assert_eq!((&get["status"]["code"], &post["status"]["code"]), (&2.into(), &Value::Null));
+}

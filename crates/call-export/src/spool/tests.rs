@@ -1,5 +1,7 @@
 //! Tests of the queue on disk, over restarts and with damaged files.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use store::CallRecord;
 
 use super::*;
@@ -71,6 +73,8 @@ fn records_come_in_their_order_and_in_groups_also_after_a_restart() {
     assert_eq!(spool.status("").oldest, Some(record(703).ended_at));
     assert_eq!(send_all(&spool), [703]);
     assert_eq!(files(folder.path()), 1, "sent files are removed");
+    let queued = spool.lock().segments.back().map(|segment| path_of(folder.path(), segment.number)).unwrap();
+    assert_eq!(fs::metadata(queued).unwrap().permissions().mode() & 0o077, 0, "no other user reads it");
 }
 
 #[test]

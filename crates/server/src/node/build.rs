@@ -26,7 +26,7 @@ use voice_io::recordings::Files;
 use voice_io::{NodeVoice, ShardVoice};
 use xmpp_io::uploads::Uploads;
 
-use super::{Node, certificates, looks, xmpp};
+use super::{CallTraces, Node, certificates, looks, xmpp};
 use crate::farm::FarmMembership;
 use crate::farm::plan::StoredPlan;
 use crate::message::InboxMessage;
@@ -503,13 +503,13 @@ pub(crate) fn voice_common(
     shared: &Shared,
     database: &Database,
     outlets: &[Outlet<InboxMessage>],
+    traces: &CallTraces,
 ) -> Result<Option<NodeVoice>> {
-    let config = &shared.config;
-    if !config.voice.is_on() {
+    let (config, voice) = (&shared.config, &shared.config.voice);
+    if !voice.is_on() {
         return Ok(None);
     }
     let node = shared.farm.as_ref().map(|farm| farm.node.clone());
-    let voice = &config.voice;
     let settings = helpers::Settings {
         allow_private: voice.allow_private,
         documents: voice.documents.clone(),
@@ -525,7 +525,7 @@ pub(crate) fn voice_common(
     let files = Files::start(&folder, node, Arc::clone(&post) as Arc<dyn Deliver>)
         .context("recordings cannot be kept")?;
     let files = files.with_mp3(&voice.mp3);
-    let helpers = Helpers::start(&settings, post).context("what speaks and asks cannot begin")?;
+    let helpers = Helpers::traced(&settings, post, traces.requests()).context("no helpers of calls")?;
     let repository = admin::Blocking::new(store::Admin::new(database)?);
     let numbers = ::voice::Numbers::load(&voice.number_settings(), &repository)
         .context("bound numbers cannot be read")?;

@@ -10,9 +10,10 @@ use control::TelemetryStatus;
 use net::MessageTap;
 use net::clock::Clock;
 use sip::endpoint::{TraceEvent, Traced};
-use telemetry::{CallMessage, Exporter, ExporterSettings};
+use telemetry::{ApplicationRequest, CallMessage, Exporter, ExporterSettings};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
+use voice_io::helpers::{RequestTrace, TracedRequest};
 
 /// The export, or nothing.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +48,12 @@ impl CallTraces {
 
     /// The place of the sockets for messages. `None`: no calls are sampled.
     pub(super) fn tap(&self) -> Option<Arc<dyn MessageTap>> {
+        let tap = self.0.as_ref().filter(|tap| tap.percent > 0)?;
+        Some(Arc::new(tap.clone()))
+    }
+
+    /// Notes requests to applications. `None`: no calls are sampled.
+    pub(super) fn requests(&self) -> Option<Arc<dyn RequestTrace>> {
         let tap = self.0.as_ref().filter(|tap| tap.percent > 0)?;
         Some(Arc::new(tap.clone()))
     }
@@ -109,5 +116,32 @@ impl MessageTap for CallTap {
         if self.is_sampled(message) {
             self.offer(false, destination, message);
         }
+    }
+}
+
+/// A request to an application that is under way.
+struct OpenRequest {
+    tap: CallTap,
+    request: ApplicationRequest,
+}
+
+impl RequestTrace for CallTap {
+    fn begin(&self, call_id: &str, method: &'static str, url: &str) -> Option<Box<dyn TracedRequest>> {
+        if !hep::is_sampled(call_id.as_bytes(), self.percent) {
+            return None;
+        }
+        let request = self.exporter.begin_request(self.clock.now(), call_id.as_bytes(), method, url);
+        Some(Box::new(OpenRequest { tap: self.clone(), request }))
+    }
+}
+
+impl TracedRequest for OpenRequest {
+    fn parent(&self) -> &str {
+        self.request.parent()
+    }
+
+    fn end(self: Box<Self>, status: Option<u16>) {
+        let OpenRequest { tap, request } = *self;
+        tap.exporter.end_request(tap.clock.now(), request, status);
     }
 }

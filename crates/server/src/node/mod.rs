@@ -129,7 +129,8 @@ impl Node {
             cli::first_account::ensure_account(&shared.config, &database, clock)?;
         }
         let life = shared.farm.as_ref().map_or(0, |farm| farm.life.0);
-        let voice = build::voice_common(&shared, &database, &outlets)?.map(|voice| voice.with_life(life));
+        let voice = build::voice_common(&shared, &database, &outlets, &call_traces)?
+            .map(|voice| voice.with_life(life));
         let mut node = Node {
             shared,
             store,

@@ -153,10 +153,12 @@ fn status_and_log_name_every_listener() {
     process.kill();
 }
 
-/// A collector of OpenTelemetry, which takes all spans.
+/// A server of HTTP: a collector of OpenTelemetry, which takes all spans, and an application that rejects calls.
 struct Collector {
     url: String,
     bodies: Receiver<Value>,
+    /// The heads of requests to the application.
+    asked: Receiver<String>,
 }
 
 impl Collector {
@@ -164,6 +166,7 @@ impl Collector {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (send, bodies) = sync_channel(1_000);
+        let (tell, asked) = sync_channel(1_000);
         let serve = move || {
             for stream in listener.incoming().flatten() {
                 let mut reader = BufReader::new(stream);
@@ -173,17 +176,24 @@ impl Collector {
                 let length =
                     head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
                 let mut body = vec![0; length.unwrap_or_default()];
-                if reader.read_exact(&mut body).is_err()
-                    || send.send(serde_json::from_slice(&body).unwrap()).is_err()
-                {
-                    return;
+                if reader.read_exact(&mut body).is_err() {
+                    continue;
                 }
-                let answer = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}";
-                let _ = reader.get_mut().write_all(answer);
+                let answer = if head.starts_with("post /v1/traces ") {
+                    let _ = send.send(serde_json::from_slice(&body).unwrap());
+                    "{}"
+                } else {
+                    let _ = tell.send(head);
+                    "<Response><Reject/></Response>"
+                };
+                let length = answer.len();
+                let head =
+                    format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+                let _ = reader.get_mut().write_all(format!("{head}{answer}").as_bytes());
             }
         };
         std::thread::Builder::new().name("collector".into()).spawn(serve).unwrap();
-        Collector { url, bodies }
+        Collector { url, bodies, asked }
     }
 
     fn section(&self, percent: u32) -> String {
@@ -278,5 +288,30 @@ fn calls_of_a_traced_account_and_no_others_are_traces_where_none_is_sampled() {
     assert_eq!(without_ringing, OUTLINE);
     let call = spans.iter().find(|span| span["name"] == "call").unwrap();
     assert_eq!(call["attributes"][1]["value"]["stringValue"], "sip:alice@example.test");
+    process.kill();
+}
+
+#[test]
+fn a_request_to_an_application_is_in_the_trace_of_its_call_and_names_it() {
+    let collector = Collector::start();
+    let voice = format!(
+        "{}open = true\nnumbers = [{{ number = \"1234\", url = \"{}/menu\" }}]\n",
+        crate::voice::app::section(),
+        collector.url
+    );
+    let place = Place::new(&format!("{}{voice}", collector.section(100))).with_accounts(&["alice"]);
+    let process = place.spawn();
+    let mut alice = place.udp("alice");
+    let invite = alice.invite("1234@example.test");
+    assert!(alice.outcome(&invite).status() >= 400);
+    let spans = collector.spans();
+    let call = spans.iter().find(|span| span["name"] == "call").unwrap();
+    let asked = spans.iter().find(|span| span["name"] == "POST").unwrap();
+    assert_eq!(asked["parentSpanId"], call["spanId"]);
+    let url = asked["attributes"][0]["value"]["stringValue"].as_str();
+    assert_eq!(url, Some(&*format!("{}/menu", collector.url)));
+    let (trace, span) = (asked["traceId"].as_str().unwrap(), asked["spanId"].as_str().unwrap());
+    let head = collector.asked.recv_timeout(PATIENCE).unwrap();
+    assert!(head.contains(&format!("traceparent: 00-{trace}-{span}-01\r\n")), "{head}");
     process.kill();
 }
