@@ -129,8 +129,7 @@ impl Node {
             cli::first_account::ensure_account(&shared.config, &database, clock)?;
         }
         let life = shared.farm.as_ref().map_or(0, |farm| farm.life.0);
-        let voice = build::voice_common(&shared, &database, &outlets, &call_traces)?
-            .map(|voice| voice.with_life(life));
+        let voice = build::voice_common(&shared, &database, &outlets, &call_traces)?;
         let mut node = Node {
             shared,
             store,
@@ -144,13 +143,11 @@ impl Node {
             chat_traces,
             tls,
             clock,
-            voice,
+            voice: voice.map(|voice| voice.with_life(life)),
             rest: None,
             threads: Vec::new(),
         };
-        if node.shared.config.has_rest() {
-            node.rest = Some(Rest::new(&node));
-        }
+        node.rest = node.shared.config.has_rest().then(|| Rest::new(&node));
         farm_files::join(&node);
         build::check_addresses(&node.shared.config)?;
         for (number, (router, inbox)) in routers.into_iter().zip(inboxes).enumerate() {
