@@ -194,6 +194,41 @@ fn print_certificate(status: &Status, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
+/// The receivers of call records, and the records that wait for them.
+fn print_call_exports(status: &Status, out: &mut impl Write) -> io::Result<()> {
+    for export in &status.node.call_exports {
+        let (sent, waiting) = (grouped(export.sent), grouped(export.waiting));
+        write!(out, "call records   {sent} sent to {}", printable(&export.receiver))?;
+        match export.waiting {
+            0 => write!(out, ", none waits")?,
+            _ => write!(out, ", {waiting} wait, the oldest for {}", elapsed(export.lag_seconds))?,
+        }
+        if export.dropped > 0 {
+            write!(out, ", {} dropped", grouped(export.dropped))?;
+        }
+        writeln!(out)?;
+        if let Some(failure) = &export.failure {
+            writeln!(out, "               not taken: {}", printable(failure))?;
+        }
+    }
+    Ok(())
+}
+
+/// The export of traces of calls.
+fn print_telemetry(status: &Status, out: &mut impl Write) -> io::Result<()> {
+    let Some(telemetry) = &status.node.telemetry else { return Ok(()) };
+    let (sent, lost) = (grouped(telemetry.sent), telemetry.dropped + telemetry.missed);
+    write!(out, "spans          {sent} sent to {}", printable(&telemetry.collector))?;
+    if lost > 0 {
+        write!(out, ", {} dropped or not made", grouped(lost))?;
+    }
+    writeln!(out)?;
+    match &telemetry.failure {
+        Some(failure) => writeln!(out, "               not taken: {}", printable(failure)),
+        None => Ok(()),
+    }
+}
+
 /// Prints the certificate, and conditions that need an operator's attention, if any.
 fn print_trouble(status: &Status, out: &mut impl Write) -> io::Result<()> {
     print_certificate(status, out)?;
@@ -219,6 +254,8 @@ fn print_trouble(status: &Status, out: &mut impl Write) -> io::Result<()> {
         )?,
         None => writeln!(out, "database       {waiting}")?,
     }
+    print_call_exports(status, out)?;
+    print_telemetry(status, out)?;
     // Always shown, for a zero is good news; the four below only when there are any.
     let drops = status.sum(|shard| shard.kernel_drops);
     let advice = if drops > 0 { ": raise [sip] udp_receive_buffer and net.core.rmem_max" } else { "" };

@@ -17,6 +17,7 @@ mod access;
 mod accounts;
 mod acme;
 mod block_lists;
+mod call_export;
 mod components;
 mod console;
 mod farm;
@@ -35,6 +36,7 @@ mod sections;
 mod services;
 mod sources;
 mod store;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 mod trust;
@@ -48,6 +50,7 @@ use std::path::{Path, PathBuf};
 pub use access::Access;
 pub use accounts::Accounts;
 pub use acme::{Acme, AcmeChallenge};
+pub use call_export::CallExport;
 pub use components::{Component, ComponentSecret, Components};
 pub use console::Console;
 pub use farm::Farm;
@@ -63,6 +66,7 @@ pub use registration::{Inviting, Registration};
 pub use sections::{Calls, Http, Limits, Rest, Routes, Server, Sip, Tls};
 pub use store::Store;
 pub use store::is_postgres;
+pub use telemetry::Telemetry;
 pub use uploads::{Uploads, Web};
 pub use value::{duration_text, listener_text, parse_duration};
 pub use voice::{MailRelay, MailSecurity, Voice};
@@ -98,8 +102,12 @@ pub struct Config {
     pub log: Log,
     /// `[hep]`: copies of SIP messages for a capture server.
     pub hep: Hep,
+    /// `[telemetry]`: traces of calls.
+    pub telemetry: Telemetry,
     /// `[calls]`: call records.
     pub calls: Calls,
+    /// `[calls.export]`: receivers of call records.
+    pub call_export: CallExport,
     /// `[accounts]`: the credentials that are kept.
     pub accounts: Accounts,
     /// `[routes]`: probes of routes' targets.
@@ -231,6 +239,8 @@ impl Config {
         let mut warnings: Vec<String> = self.accounts.warning().map(str::to_owned).into_iter().collect();
         warnings.extend(self.console.warning());
         warnings.extend(self.hep.warning());
+        warnings.extend(self.call_export.warning());
+        warnings.extend(self.telemetry.warning());
         // The REST interface shares the address of the metrics unless it has one of its own.
         let rest = self.rest.listen.unwrap_or(self.http.listen);
         if self.has_rest() && !rest.ip().is_loopback() {
@@ -266,7 +276,9 @@ impl Config {
             ("rest.listen", self.rest != new.rest),
             ("console.listen", self.console.listen != new.console.listen),
             ("log.format", self.log.format != new.log.format),
+            ("telemetry", self.telemetry != new.telemetry),
             ("calls.csv_folder", self.calls.csv_folder != new.calls.csv_folder),
+            ("calls.export", self.call_export != new.call_export),
             ("accounts", self.accounts != new.accounts),
             ("routes", self.routes != new.routes),
             ("limits", self.limits != new.limits),
@@ -307,7 +319,9 @@ impl Config {
             rest: old.rest,
             console: Console { listen: old.console.listen, ..self.console },
             log: Log { format: old.log.format, ..self.log },
+            telemetry: old.telemetry,
             calls: Calls { csv_folder: old.calls.csv_folder, ..self.calls },
+            call_export: old.call_export,
             accounts: old.accounts,
             routes: old.routes,
             limits: old.limits,
@@ -344,6 +358,7 @@ impl Config {
             &mut self.console.docs,
             &mut self.uploads.folder,
             &mut self.calls.csv_folder,
+            &mut self.call_export.authorities,
         ];
         let secrets = self.xmpp.components.files();
         let sources = self.accounts.sources.iter_mut().flat_map(|source| source.kind.files());
@@ -388,6 +403,8 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         console: Console::read(&mut reader),
         log: Log::read(&mut reader),
         hep: Hep::read(&mut reader),
+        telemetry: Telemetry::read(&mut reader),
+        call_export: CallExport::read(&mut reader),
         calls: Calls::read(&mut reader),
         accounts: Accounts::read(&mut reader),
         routes: Routes::read(&mut reader),

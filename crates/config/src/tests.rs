@@ -51,7 +51,7 @@ const MISTAKES: &[(&str, &str)] = &[
     (
         "colour = 1\n",
         "1:1: unknown key outside of a section `colour`; \
-             expected one of server, store, sip, tls, http, rest, console, log, hep, calls, accounts, routes, limits, voice, xmpp, farm, acme",
+             expected one of server, store, sip, tls, http, rest, console, log, hep, telemetry, calls, accounts, routes, limits, voice, xmpp, farm, acme",
     ),
     ("server = 3\n", "1:10: `server` is a value; expected a section, [server]"),
     (
@@ -464,6 +464,60 @@ fn a_capture_server_is_reached_by_udp_and_its_password_is_not_shown() {
     assert!(warning.contains("192.0.2.9:9060 in the clear"), "{warning}");
     let expected = "belfry.toml:2:10: `server` is \"tcp:192.0.2.9:9060\"; expected udp: and an address";
     assert_eq!(mistakes("[hep]\nserver = \"tcp:192.0.2.9:9060\"\n"), [expected]);
+}
+
+#[test]
+fn receivers_of_call_records_are_checked_and_their_secrets_not_shown() {
+    let text = "[calls.export]\npostgres_url = \"postgres://a:hush@db.test/x?sslmode=verify-full\"\n\
+                http_url = \"https://b.test/calls\"\nsigning_key = \"silence\"\n[calls]\nrecords = false\n";
+    let config = Config::parse(text, Path::new("belfry.toml")).unwrap();
+    assert_eq!(config.call_export.http_url.as_deref(), Some("https://b.test/calls"));
+    assert!(!config.calls.records);
+    let shown = format!("{config:?}");
+    assert!(!shown.contains("hush") && !shown.contains("silence"), "{shown}");
+    assert!(config.warnings().is_empty());
+    assert_eq!(Config::default().needs_restart(&config), ["calls.export"]);
+    let wrong = |line: &str| mistakes(&format!("[calls.export]\n{line}\n")).join("\n");
+    for (line, expected) in [
+        ("postgres_url = \"mysql://a:hush@b.test/\"", "not one of PostgreSQL; expected postgres://"),
+        ("http_url = \"http://b.test/\"", "without TLS, and not of this machine; expected https://"),
+        ("http_url = \"https://a:hush@b.test/\"", "has a user or a password in it"),
+        ("http_url = \"ftp://b.test/\"", "`http_url` is \"ftp://b.test/\""),
+        ("http_url = \"hush\"", "`http_url` is no URL"),
+        ("http_url = [\"hush\"]", "`http_url` is of another kind"),
+        ("signing_key = \"hush\"", "`signing_key` without `http_url`; expected both, or neither"),
+        ("urls = 1", "unknown key `urls` in [calls.export]"),
+    ] {
+        let told = wrong(line);
+        assert!(told.contains(expected) && !told.contains("hush"), "{line}: {told}");
+    }
+    assert_eq!(wrong("http_url = \"http://127.0.0.1:8080/calls\""), "");
+}
+
+#[test]
+fn a_collector_of_traces_is_a_url_without_a_password() {
+    let read =
+        |text: &str| Config::parse(&format!("[telemetry]\n{text}\n"), Path::new("belfry.toml")).unwrap();
+    let config = read("otlp = \"http://127.0.0.1:4318/\"");
+    assert_eq!(
+        (config.telemetry.otlp.as_deref(), config.telemetry.percent),
+        (Some("http://127.0.0.1:4318"), 0)
+    );
+    assert!(config.warnings().is_empty());
+    assert_eq!(Config::default().needs_restart(&config), ["telemetry"]);
+    let [warning] = &read("otlp = \"http://192.0.2.9:4318\"").warnings()[..] else { panic!("one warning") };
+    assert!(warning.contains("http://192.0.2.9:4318 in the clear"), "{warning}");
+    let [warning] = &read("percent = 5").warnings()[..] else { panic!("one warning") };
+    assert!(warning.contains("no effect without otlp"), "{warning}");
+    for (line, expected) in [
+        ("otlp = \"http://a:hush@b.test\"", "`otlp` has a user or a password in it; expected http://"),
+        ("otlp = \"hush\"", "`otlp` is no URL"),
+        ("otlp = \"grpc://b.test\"", "`otlp` is \"grpc://b.test\""),
+        ("percent = 101", "`percent` is 101; expected 0 to 100"),
+    ] {
+        let told = mistakes(&format!("[telemetry]\n{line}\n")).join("\n");
+        assert!(told.contains(expected) && !told.contains("hush"), "{line}: {told}");
+    }
 }
 
 /// Mistakes reach the terminal and the log.

@@ -34,8 +34,9 @@ pub use rates::{Rate, Rates, Totals};
 pub use records::{AccountRow, Ask, Change, Listing, Secret};
 pub use server::{ControlSocket, answer, respond, serve, serve_failure};
 pub use status::{
-    AdmissionStatus, CertificateSource, CertificateStatus, Listening, NodeState, Observed, ShardCounters,
-    SignInFailureCount, Status, StatusSource, StoreStatus, TargetStatus, watch,
+    AdmissionStatus, CallExportStatus, CertificateSource, CertificateStatus, Listening, NodeState, Observed,
+    ShardCounters, SignInFailureCount, Status, StatusSource, StoreStatus, TargetStatus, TelemetryStatus,
+    watch,
 };
 pub use trace::{TraceLine, TraceLines, TraceNews, TraceSink, mask_credentials};
 

@@ -51,6 +51,48 @@ pub struct Observed {
     /// The farm as the node sees it; none if it is alone.
     #[serde(default)]
     pub farm: Option<FarmStatus>,
+    /// The receivers of call records; none of a node of an earlier version.
+    #[serde(default)]
+    pub call_exports: Vec<CallExportStatus>,
+    /// The export of traces of calls; none of a node without one or of an earlier version.
+    #[serde(default)]
+    pub telemetry: Option<TelemetryStatus>,
+}
+
+/// The way of traces of calls to their collector.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TelemetryStatus {
+    /// The URL of the collector.
+    pub collector: Box<str>,
+    /// Spans that the collector has taken, since the start.
+    pub sent: u64,
+    /// Spans that were dropped, since the start.
+    pub dropped: u64,
+    /// Messages, requests and calls that were not looked at, since the start, because there were too many.
+    pub missed: u64,
+    /// Requests to the collector that failed, since the start.
+    pub failures: u64,
+    /// The reason of the last failure, until spans are taken.
+    pub failure: Option<Box<str>>,
+}
+
+/// The way of call records to one receiver.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallExportStatus {
+    /// The database or the URL, without a password.
+    pub receiver: Box<str>,
+    /// Records that wait on disk.
+    pub waiting: u64,
+    /// Seconds since the end of the oldest call that waits; 0 if none does.
+    pub lag_seconds: u64,
+    /// Records that the receiver has taken, since the start.
+    pub sent: u64,
+    /// Records that were not sent, since the start.
+    pub dropped: u64,
+    /// Groups that the receiver did not take, since the start.
+    pub failures: u64,
+    /// The reason of the last failure, until a group is taken.
+    pub failure: Option<Box<str>>,
 }
 
 /// Sign-ins of one service that failed since the start, for one cause.

@@ -20,11 +20,11 @@ pub(crate) struct HttpSource {
     authorization: Option<HeaderValue>,
 }
 
-/// A client of HTTP for one source: to the URL of the configuration and nowhere else.
+/// A client of HTTP for the URL of a configuration and no other: it follows no redirect. `authorities`: PEM; those of the system without.
 ///
 /// # Errors
 /// A file of authorities that cannot be used.
-pub(crate) fn client(authorities: Option<&std::path::Path>) -> Result<Client> {
+pub fn client(authorities: Option<&std::path::Path>) -> Result<Client> {
     // The configuration names the URL; a redirect would name another, and a proxy of the environment would read along.
     let builder = Client::builder()
         .user_agent(concat!("Belfry/", env!("CARGO_PKG_VERSION")))

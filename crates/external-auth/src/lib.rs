@@ -19,6 +19,7 @@ mod settings;
 mod tls;
 
 pub use authenticator::{Answer, Authenticator, Credential, Query, Verdict};
+pub use http::client as http_client;
 pub use ldap::{FilterTemplate, NameTemplate};
 pub use settings::{
     BodyForm, Hidden, HttpSettings, JwtSettings, KeySource, LdapLookup, LdapSecurity, LdapSettings,

@@ -45,6 +45,9 @@ pub struct Target {
     pub method: Method,
 }
 
+/// The parameter that has the Call-ID of a call.
+pub const CALL_ID: &str = "SipCallId";
+
 /// Parameters in the order they were added. Names may repeat.
 pub type Form = Vec<(String, String)>;
 
@@ -68,17 +71,21 @@ pub struct Wire {
     pub body: Option<String>,
     /// The value of [`signature::HEADER`].
     pub signature: String,
+    /// The Call-ID of the call that it is about, as the form has it; for traces.
+    pub call_id: Option<String>,
 }
 
 impl Request {
     /// The form goes into the query of a GET and into the body of a POST; the fragment is never sent.
     pub fn to_wire(&self, auth_token: &str) -> Wire {
         let url = self.url.split('#').next().unwrap_or_default();
+        let call_id = self.form.iter().find(|(name, _)| name == CALL_ID).map(|(_, value)| value.clone());
         match self.method {
             Method::Post => Wire {
                 url: url.to_owned(),
                 body: Some(encode(&self.form)),
                 signature: signature::sign(auth_token, url, &self.form),
+                call_id,
             },
             Method::Get => {
                 let query = encode(&self.form);
@@ -89,7 +96,7 @@ impl Request {
                 };
                 let url = format!("{url}{joint}{query}");
                 let signature = signature::sign(auth_token, &url, &[]);
-                Wire { url, body: None, signature }
+                Wire { url, body: None, signature, call_id }
             }
         }
     }

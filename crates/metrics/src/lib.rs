@@ -8,9 +8,11 @@
 
 #![warn(missing_docs)]
 
+mod call_export;
 mod certificate;
 mod farm;
 mod kinds;
+mod telemetry;
 
 use std::fmt::Write as _;
 
@@ -517,6 +519,8 @@ pub fn exposition(status: &Status) -> String {
         let (name, count) = (SIGN_IN_FAILURES.0, failures.count);
         let _ = writeln!(out, "{name}{{service=\"{service}\",cause=\"{cause}\"}} {count}");
     }
+    call_export::write(&mut out, &status.node.call_exports);
+    telemetry::write(&mut out, status.node.telemetry.as_ref());
     farm::write(&mut out, status.node.farm.as_ref());
     for metric in SHARD {
         head(&mut out, metric.name, metric.kind, metric.help);
@@ -562,6 +566,8 @@ pub fn reference() -> String {
     row(&mut page, TARGET_UP.0, Kind::Gauge, TARGET_UP.1);
     row(&mut page, SIGN_IN_FAILURES.0, Kind::Counter, SIGN_IN_FAILURES.1);
     certificate::reference(&mut page);
+    call_export::reference(&mut page);
+    telemetry::reference(&mut page);
     page.push_str(
         "\n## Of each kind of listener, with the label `service`\n\n\
          `sip`, `xmpp`, `xmpp_servers`, `xmpp_components` and `http`.\n\n| name | kind | meaning |\n|---|---|---|\n",

@@ -58,6 +58,36 @@ fn the_certificate_has_its_end() {
 }
 
 #[test]
+fn receivers_of_call_records_have_their_figures() {
+    let export = control::CallExportStatus {
+        receiver: "https://a.test/".into(),
+        waiting: 3,
+        lag_seconds: 60,
+        dropped: 2,
+        ..Default::default()
+    };
+    let node = Observed { call_exports: vec![export], ..Observed::default() };
+    let text = exposition(&Status { node, ..Status::default() });
+    for line in [
+        "belfry_call_export_waiting{receiver=\"https://a.test/\"} 3",
+        "belfry_call_export_lag_seconds{receiver=\"https://a.test/\"} 60",
+        "belfry_call_export_dropped_total{receiver=\"https://a.test/\"} 2",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn the_export_of_traces_has_its_figures() {
+    let telemetry = control::TelemetryStatus { sent: 5, dropped: 1, missed: 2, ..Default::default() };
+    let node = Observed { telemetry: Some(telemetry), ..Observed::default() };
+    let text = exposition(&Status { node, ..Status::default() });
+    for line in ["belfry_telemetry_spans_sent_total 5", "belfry_telemetry_missed_total 2"] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+}
+
+#[test]
 fn names_are_unique_and_counters_say_so() {
     let mut names: Vec<_> = SHARD.iter().map(|metric| metric.name).collect();
     names.extend(NODE.iter().map(|metric| metric.name));

@@ -31,6 +31,15 @@ pub struct CaptureSettings {
     pub clock: Clock,
 }
 
+/// Looks at each SIP message where it passes the sockets. Called on the shards' threads: it must not wait.
+pub trait MessageTap: Send + Sync + std::fmt::Debug {
+    /// A message was received from this address.
+    fn received(&self, source: SocketAddr, message: &[u8]);
+
+    /// A message is sent to this address.
+    fn sent(&self, destination: SocketAddr, message: &[u8]);
+}
+
 /// The addresses of a message on its way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {

@@ -223,8 +223,11 @@ impl Shared {
         count
     }
 
-    /// Captures a message, where that is on.
-    pub(super) fn capture(&self, way: impl FnOnce() -> Way, message: &[u8]) {
+    /// Captures a message that is sent, where that is on.
+    pub(super) fn capture(&self, way: impl Fn() -> Way, message: &[u8]) {
+        if let Some(tap) = &self.settings.tap {
+            tap.sent(way().destination, message);
+        }
         if let Some(capture) = &mut *self.capture.borrow_mut() {
             capture.note(way(), message);
         }

@@ -147,6 +147,9 @@ impl Io {
     }
 
     fn capture_received(&self, packets: &[Packet]) {
+        if let Some(tap) = &self.shared.settings.tap {
+            packets.iter().for_each(|packet| tap.received(packet.source.remote, &packet.bytes));
+        }
         if let Some(capture) = &mut *self.shared.capture.borrow_mut() {
             for Packet { bytes, source } in packets {
                 let (transport, source, destination) = (source.transport, source.remote, source.local);

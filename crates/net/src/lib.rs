@@ -37,7 +37,7 @@ mod watched_io;
 mod wire;
 pub mod ws;
 
-pub use capture::CaptureSettings;
+pub use capture::{CaptureSettings, MessageTap};
 pub use counters::NetCounters;
 pub use dns::DnsAnswer;
 pub use io::Io;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use sip::transport::{FlowId, Source, TlsNames, TransmitId, Transport, via_token};
 
 use super::admission::{Admission, Bounds};
-use super::capture::CaptureSettings;
+use super::capture::{CaptureSettings, MessageTap};
 use super::dns::DnsAnswer;
 use super::proxies::Proxies;
 use super::tls::Tls;
@@ -77,6 +77,8 @@ pub struct NetSettings {
     pub proxies: Proxies,
     /// The capture server, and what it is sent; `None`: messages are not captured.
     pub capture: Option<CaptureSettings>,
+    /// Looks at each message; `None`: nothing does.
+    pub tap: Option<Arc<dyn MessageTap>>,
     /// DNS servers; empty: those of the system.
     pub nameservers: Vec<SocketAddr>,
     /// For a DNS question with all its retries.
@@ -108,6 +110,7 @@ impl Default for NetSettings {
             ws_origins: Vec::new(),
             proxies: Proxies::default(),
             capture: None,
+            tap: None,
             nameservers: Vec::new(),
             dns_timeout: limits::DNS_TIMEOUT,
             max_dns_questions: limits::DNS_QUESTIONS,

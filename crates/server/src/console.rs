@@ -157,3 +157,58 @@ pub(crate) async fn serve(listener: Option<TcpListener>, routes: Option<Router>,
         tracing::error!(%error, "the console is not served any more");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// The lines of a log.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_of_the_audit_log_has_the_fields_that_its_page_has() {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .json()
+            .flatten_event(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        let log = NodeLog { failures: Arc::default(), clock: Clock::new() };
+        let line = AuditLine {
+            account: "alice@example.test",
+            role: Some(Role::Admin),
+            from: [127, 0, 0, 1].into(),
+            action: "RemoveRoute",
+            subject: "trunk",
+            refused: Some(403),
+        };
+        tracing::subscriber::with_default(subscriber, || log.audit(&line));
+        let written: serde_json::Value = serde_json::from_slice(&lines.0.lock().unwrap()).unwrap();
+        assert_eq!(written["target"], "belfry::audit");
+        let fields = written["fields"].as_object().unwrap().keys().map(String::as_str);
+        let mut fields: Vec<&str> = fields.filter(|name| *name != "message").collect();
+        let page = include_str!("../../../docs/logging.md");
+        let (_, section) = page.split_once("## The audit log\n").unwrap();
+        let (_, table) = section.split_once("| field | what it is |\n|---|---|\n").unwrap();
+        let rows = table.lines().take_while(|line| !line.is_empty());
+        let mut documented: Vec<&str> = rows.filter_map(|row| row.split('`').nth(1)).collect();
+        fields.sort_unstable();
+        documented.sort_unstable();
+        assert_eq!(fields, documented);
+    }
+}

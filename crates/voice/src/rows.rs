@@ -16,7 +16,7 @@ use super::leg::Leg;
 use super::{VoiceEffect, World, limits};
 
 /// The parameter that carries the Call-ID.
-pub(super) const CALL_ID: &str = "SipCallId";
+pub(super) use ivr::request::CALL_ID;
 
 /// A call as the record has it, or will.
 pub(super) struct Row {

@@ -503,4 +503,19 @@ mod tests {
             assert!(!(is_of_readers && is_of_trace));
         }
     }
+
+    #[test]
+    fn the_page_of_log_lines_has_each_action_of_the_audit_log_with_its_role() {
+        let page = include_str!("../../../docs/logging.md");
+        let (_, table) = page.split_once("| action | least role | subject |\n|---|---|---|\n").unwrap();
+        let cells = |line: &str| line.split(" | ").take(2).collect::<Vec<_>>().join(" | ");
+        let mut listed: Vec<String> = table.lines().take_while(|line| !line.is_empty()).map(cells).collect();
+        let changes = ROUTES.iter().filter(|row| row.is_change());
+        let mut expected: Vec<String> = changes
+            .map(|row| format!("| `{:?}` | {}", row.operation, row.role.map_or("any", Role::name)))
+            .collect();
+        listed.sort();
+        expected.sort();
+        assert_eq!(listed, expected);
+    }
 }

@@ -26,7 +26,7 @@ use voice_io::recordings::Files;
 use voice_io::{NodeVoice, ShardVoice};
 use xmpp_io::uploads::Uploads;
 
-use super::{Node, certificates, looks, xmpp};
+use super::{CallTraces, Node, certificates, looks, xmpp};
 use crate::farm::FarmMembership;
 use crate::farm::plan::StoredPlan;
 use crate::message::InboxMessage;
@@ -441,7 +441,7 @@ pub(crate) fn start_shard(
         proof: proof(&shared.config),
         default_max_contacts: shared.config.sip.max_contacts as usize,
         records: shared.config.calls.records,
-        call_files: node.call_files.clone(),
+        record_sinks: node.record_sinks.clone(),
         store: Arc::clone(&node.store),
         accounts: shared.account_source(),
         inbox,
@@ -454,7 +454,7 @@ pub(crate) fn start_shard(
         traces: node.traces.clone(),
         failures: Arc::clone(&shared.failures),
     };
-    let net = net_settings(shared, node.tls.clone());
+    let net = NetSettings { tap: node.call_traces.tap(), ..net_settings(shared, node.tls.clone()) };
     let (receive_buffer, listen) = (net.udp_receive_buffer, shared.config.sip.listen.clone());
     let (ready, is_ready) = std::sync::mpsc::sync_channel::<Result<()>>(1);
     let thread = Builder::new().name(format!("shard-{number}")).spawn(move || {
@@ -498,13 +498,13 @@ pub(crate) fn voice_common(
     shared: &Shared,
     database: &Database,
     outlets: &[Outlet<InboxMessage>],
+    traces: &CallTraces,
 ) -> Result<Option<NodeVoice>> {
-    let config = &shared.config;
-    if !config.voice.is_on() {
+    let (config, voice) = (&shared.config, &shared.config.voice);
+    if !voice.is_on() {
         return Ok(None);
     }
     let node = shared.farm.as_ref().map(|farm| farm.node.clone());
-    let voice = &config.voice;
     let settings = helpers::Settings {
         allow_private: voice.allow_private,
         documents: voice.documents.clone(),
@@ -520,7 +520,7 @@ pub(crate) fn voice_common(
     let files = Files::start(&folder, node, Arc::clone(&post) as Arc<dyn Deliver>)
         .context("recordings cannot be kept")?;
     let files = files.with_mp3(&voice.mp3);
-    let helpers = Helpers::start(&settings, post).context("what speaks and asks cannot begin")?;
+    let helpers = Helpers::traced(&settings, post, traces.requests()).context("no helpers of calls")?;
     let repository = admin::Blocking::new(store::Admin::new(database)?);
     let numbers = ::voice::Numbers::load(&voice.number_settings(), &repository)
         .context("bound numbers cannot be read")?;

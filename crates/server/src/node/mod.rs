@@ -10,6 +10,7 @@
 //! at the start (each shard reports that it listens) and at the end (`close_sockets`, `stop`).
 
 mod build;
+mod call_traces;
 mod certificates;
 pub(crate) mod changes;
 mod completions;
@@ -23,6 +24,7 @@ mod looks;
 mod lost_calls;
 mod operator;
 mod operator_status;
+mod record_sinks;
 mod registrations;
 mod room;
 mod shard_counters;
@@ -33,8 +35,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
-use call_files::CallFiles;
+use anyhow::Result;
 use cli::database;
 use cluster::Outlet;
 use control::FarmStatus;
@@ -45,9 +46,10 @@ use voice_io::NodeVoice;
 use crate::limits;
 use crate::message::{Command, InboxMessage, LocalMessage};
 use crate::rest::Rest;
-use crate::shard::StatusBoard;
+use crate::shard::{RecordSinks, StatusBoard};
 use crate::waiting::StartListeners;
 pub(crate) use build::Shared;
+use call_traces::CallTraces;
 pub(crate) use completions::StoreCompletions;
 use config::Config;
 use net::clock::Clock;
@@ -63,8 +65,10 @@ pub struct Node {
     /// Routes the results of the store.
     pub(crate) desk: Arc<StoreCompletions>,
     pub(crate) board: Arc<StatusBoard>,
-    /// `None`: call records are not written to files.
-    call_files: Option<Arc<CallFiles>>,
+    /// The ways of call records besides the database.
+    record_sinks: RecordSinks,
+    /// The export of traces of calls.
+    call_traces: CallTraces,
     /// The inboxes of the shards, by number.
     pub(crate) outlets: Vec<Outlet<InboxMessage>>,
     /// Copies of SIP messages and of chat's elements of traced accounts, from all shards to the readers of traces.
@@ -116,7 +120,8 @@ impl Node {
         let completions: Arc<dyn store::Completions> = desk.clone();
         let store = Arc::new(Service::start(&database, &completions, &store::ServiceOptions::default())?);
         let board = Arc::new(StatusBoard::new(shards));
-        let call_files = call_files(&shared.config, &board)?;
+        let record_sinks = record_sinks::open(&shared.config, &board)?;
+        let call_traces = CallTraces::start(&shared.config, clock)?;
         let (traces, _) = tokio::sync::broadcast::channel(control::limits::TRACE_QUEUE);
         let (chat_traces, _) = tokio::sync::broadcast::channel(control::limits::TRACE_QUEUE);
         let routers = build::routers(&shared, &mut *database.reader()?, &store, clock.now())?;
@@ -124,26 +129,25 @@ impl Node {
             cli::first_account::ensure_account(&shared.config, &database, clock)?;
         }
         let life = shared.farm.as_ref().map_or(0, |farm| farm.life.0);
-        let voice = build::voice_common(&shared, &database, &outlets)?.map(|voice| voice.with_life(life));
+        let voice = build::voice_common(&shared, &database, &outlets, &call_traces)?;
         let mut node = Node {
             shared,
             store,
             database,
             desk,
             board,
-            call_files,
+            record_sinks,
+            call_traces,
             outlets,
             traces,
             chat_traces,
             tls,
             clock,
-            voice,
+            voice: voice.map(|voice| voice.with_life(life)),
             rest: None,
             threads: Vec::new(),
         };
-        if node.shared.config.has_rest() {
-            node.rest = Some(Rest::new(&node));
-        }
+        node.rest = node.shared.config.has_rest().then(|| Rest::new(&node));
         farm_files::join(&node);
         build::check_addresses(&node.shared.config)?;
         for (number, (router, inbox)) in routers.into_iter().zip(inboxes).enumerate() {
@@ -176,6 +180,11 @@ impl Node {
         for outlet in &self.outlets {
             outlet.answer_all(&mut vec![LocalMessage::Command(command()).into()]);
         }
+    }
+
+    /// Exports the messages of traced accounts from now on, where a collector is configured. On the main thread.
+    fn export_traces(&self) {
+        tokio::task::spawn_local(self.call_traces.clone().follow(self.traces.subscribe()));
     }
 
     /// The shards' numbers, put up twice a second.
@@ -307,18 +316,10 @@ impl Node {
             // A panic there has been printed.
             let _ = thread.join();
         }
-        // Writes what waits: no shard has the files any more.
-        self.call_files = None;
+        // Writes what waits: no shard has these any more.
+        self.record_sinks = RecordSinks::default();
+        self.call_traces = CallTraces::default();
     }
-}
-
-/// The files of call records, where they are configured.
-fn call_files(config: &Config, board: &Arc<StatusBoard>) -> Result<Option<Arc<CallFiles>>> {
-    let Some(folder) = &config.calls.csv_folder else { return Ok(None) };
-    let board = Arc::clone(board);
-    let files = CallFiles::start(folder, move |count| board.count_lost_records(count));
-    let what = || format!("[calls] csv_folder {}: a folder that this user may write", folder.display());
-    files.map(|files| Some(Arc::new(files))).with_context(what)
 }
 
 /// The time that shards have to empty their sockets at the end.

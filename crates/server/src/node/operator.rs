@@ -35,8 +35,8 @@ use super::completions::Unwritable;
 use super::farm_traces::FarmTraces;
 use super::registrations::Registrations;
 use super::{
-    DRAIN_PATIENCE, Node, build, farm_requests, farm_status, listening, lost_calls, operator_status, room,
-    shard_counters,
+    DRAIN_PATIENCE, Node, build, farm_requests, farm_status, listening, lost_calls, operator_status,
+    record_sinks, room, shard_counters,
 };
 use crate::console::NodeConsole;
 use crate::farm::FarmMembership;
@@ -101,6 +101,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
         traced: RefCell::default(),
     });
     operator.serve_traces(of_others);
+    operator.node.borrow().export_traces();
     let (status, watching) = control::watch(operator.clone());
     spawn_local(watching);
     if let Some(queries) = queries {
@@ -399,6 +400,8 @@ impl Control for Operator {
                 ..node.desk.failures()
             },
             farm: node.farm_status(),
+            call_exports: record_sinks::status(&node.record_sinks, node.clock.now()),
+            telemetry: node.call_traces.status(),
             targets: probed
                 .map(|target| TargetStatus { up: !down.contains(&target), target: target.into() })
                 .collect(),

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use call::{CallRecord, Ledger, LedgerCounts};
+use call_export::CallExport;
 use call_files::CallFiles;
 use router::{Aor, Query, ShardAddress};
 use sip::endpoint::{AccountCalls, CallEvent};
@@ -17,6 +18,15 @@ use super::StatusBoard;
 use super::calls;
 use crate::limits;
 
+/// The ways of call records besides the database.
+#[derive(Clone, Default)]
+pub struct RecordSinks {
+    /// `None`: no files are written.
+    pub files: Option<Arc<CallFiles>>,
+    /// One for each receiver.
+    pub exports: Arc<[CallExport]>,
+}
+
 /// The calls under way, and the records of ended ones that wait to be written.
 pub(super) struct CallRecords {
     /// The calls under way, and the record that each will leave.
@@ -25,24 +35,23 @@ pub(super) struct CallRecords {
     accounts: AccountCalls,
     /// Written by the next `write`.
     ended: Vec<CallRecord>,
-    /// Records are kept in the store. Files are written all the same.
+    /// Records are kept in the store. The other ways get them all the same.
     is_on: bool,
     store: Arc<Service>,
-    /// `None`: no files are written.
-    files: Option<Arc<CallFiles>>,
+    sinks: RecordSinks,
     board: Arc<StatusBoard>,
 }
 
 impl CallRecords {
     pub(super) fn new(
-        (ledger, files): (Ledger, Option<Arc<CallFiles>>),
+        (ledger, sinks): (Ledger, RecordSinks),
         is_on: bool,
         store: &Arc<Service>,
         board: &Arc<StatusBoard>,
     ) -> CallRecords {
         let accounts = AccountCalls::new(limits::ACCOUNT_CALLS);
         let (store, board) = (Arc::clone(store), Arc::clone(board));
-        CallRecords { ledger, accounts, ended: Vec::new(), is_on, store, files, board }
+        CallRecords { ledger, accounts, ended: Vec::new(), is_on, store, sinks, board }
     }
 
     /// Records are kept from now on, or not.
@@ -105,11 +114,12 @@ impl CallRecords {
         self.ledger.drain(now, &mut self.ended);
     }
 
-    /// Writes the records of ended calls to the store and to files. One that a full queue refuses is lost and counted.
+    /// Writes the records of ended calls to the store, to files and to receivers. One that a full queue refuses is lost and counted.
     pub(super) fn write(&mut self) {
         for record in self.ended.drain(..) {
             let record = calls::for_store(record);
-            if let Some(files) = &self.files
+            self.sinks.exports.iter().for_each(|export| export.write(record.clone()));
+            if let Some(files) = &self.sinks.files
                 && files.write(record.clone()).is_err()
             {
                 self.board.count_lost_records(1);

@@ -3,7 +3,6 @@
 use std::sync::{Arc, LazyLock};
 
 use call::{Health, Ledger, Plan};
-use call_files::CallFiles;
 use cluster::{Inbox, Outlet, ShardMap};
 use logging::sign_in_failures::SignInFailures;
 use net::clock::Clock;
@@ -12,7 +11,7 @@ use sip::endpoint::{Account, CallLimits, Endpoint};
 use stdx::Instant;
 use store::{Service, Ticket, Write};
 
-use super::{CallerProof, StatusBoard};
+use super::{CallerProof, RecordSinks, StatusBoard};
 use crate::message::InboxMessage;
 
 /// The parts of a shard. They are made elsewhere and may move to the shard's thread.
@@ -29,8 +28,8 @@ pub struct ShardDeps {
     pub router: Router,
     /// The calls that get call records.
     pub ledger: Ledger,
-    /// The files of call records; `None`: there are none.
-    pub call_files: Option<Arc<CallFiles>>,
+    /// The ways of call records besides the database.
+    pub record_sinks: RecordSinks,
     /// Only one shard of a node probes.
     pub health: Option<Health>,
     /// Domains, routes and groups.

@@ -54,6 +54,7 @@ use sip::transport::{Packet, Transmit};
 use stdx::Instant;
 use voice_io::ShardVoice;
 
+pub use call_records::RecordSinks;
 pub use deps::{AccountSource, Reload, ShardDeps};
 pub use planning::CallerProof;
 pub use status::{ShardStatus, StatusBoard};
@@ -143,7 +144,7 @@ impl Shard {
             workers: ShardSelector::new(map),
             reports: ReportMarks::default(),
             reads: StoreReads::new(Arc::clone(&store), edge.shard, deps.accounts),
-            records: CallRecords::new((deps.ledger, deps.call_files), deps.records, &store, &board),
+            records: CallRecords::new((deps.ledger, deps.record_sinks), deps.records, &store, &board),
             planner: RoutePlanner::new(deps.plan, deps.proof),
             probes: RouteProbes::new(deps.health),
             post: (0..shards).map(|_| Vec::new()).collect(),

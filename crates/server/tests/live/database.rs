@@ -246,3 +246,39 @@ fn a_server_that_refuses_writes_or_connections_hinders_no_calls_and_the_reason_i
     assert!(bob.bindings()[0].contains(&bob.contact()), "what was acknowledged is there");
     process.kill();
 }
+
+/// The number of rows of call records that a database of others has; `None` while it is away, or has no table.
+fn exported(url: &str) -> Option<u32> {
+    try_sql(url, "SELECT count(*) FROM belfry_call")?.trim().parse().ok()
+}
+
+#[test]
+fn calls_become_rows_of_a_database_of_others_also_after_it_was_away() {
+    let mut server = PostgresServer::start(&[]);
+    let url = server.new_database(&[]);
+    let place = Place::new(&format!("[calls.export]\npostgres_url = \"{url}\"\n"));
+    let place = place.with_accounts(&["alice", "bob"]);
+    let process = place.spawn();
+    let (mut alice, mut bob) = (place.udp("alice"), place.udp("bob"));
+    alice.register();
+    bob.register();
+    talk(&mut alice, &mut bob, "bob@example.test");
+    until("the call has a row", || exported(&url).filter(|rows| *rows == 1));
+    server.kill();
+    talk(&mut alice, &mut bob, "bob@example.test");
+    let status = || {
+        let belfry =
+            Command::new(env!("CARGO_BIN_EXE_belfry")).arg("status").current_dir(place.path(".")).output();
+        String::from_utf8(belfry.unwrap().stdout).unwrap()
+    };
+    let is_told =
+        |status: &String| status.contains(", 1 wait, ") && status.contains("               not taken: ");
+    let shown = until("the record waits, and status says why", || Some(status()).filter(is_told));
+    assert!(shown.lines().any(|line| line.starts_with("call records   1 sent to ")), "{shown}");
+    process.kill();
+    server.start_again();
+    let process = place.spawn();
+    until("the other call has a row", || exported(&url).filter(|rows| *rows == 2));
+    until("nothing waits", || status().contains(", none waits").then_some(()));
+    process.kill();
+}

@@ -1,13 +1,16 @@
 //! Records of calls and traces of messages, as an operator sees them.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
 
+use serde_json::Value;
 use store::CallRecord;
 
 use crate::call::talk;
 use crate::place::Place;
-use crate::until;
+use crate::{PATIENCE, until};
 
 fn belfry(place: &Place, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_belfry"));
@@ -147,5 +150,168 @@ fn status_and_log_name_every_listener() {
     }
     let log = process.log();
     assert!(log.contains(&format!("chat=\"tcp:{chat} ")), "{log}");
+    process.kill();
+}
+
+/// A server of HTTP: a collector of OpenTelemetry, which takes all spans, and an application that rejects calls.
+struct Collector {
+    url: String,
+    bodies: Receiver<Value>,
+    /// The heads of requests to the application.
+    asked: Receiver<String>,
+}
+
+impl Collector {
+    fn start() -> Collector {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (send, bodies) = sync_channel(1_000);
+        let (tell, asked) = sync_channel(1_000);
+        let serve = move || {
+            for stream in listener.incoming().flatten() {
+                let mut reader = BufReader::new(stream);
+                let mut head = String::new();
+                while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).is_ok_and(|read| read > 0) {}
+                let head = head.to_ascii_lowercase();
+                let length =
+                    head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+                let mut body = vec![0; length.unwrap_or_default()];
+                if reader.read_exact(&mut body).is_err() {
+                    continue;
+                }
+                let answer = if head.starts_with("post /v1/traces ") {
+                    let _ = send.send(serde_json::from_slice(&body).unwrap());
+                    "{}"
+                } else {
+                    let _ = tell.send(head);
+                    "<Response><Reject/></Response>"
+                };
+                let length = answer.len();
+                let head =
+                    format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+                let _ = reader.get_mut().write_all(format!("{head}{answer}").as_bytes());
+            }
+        };
+        std::thread::Builder::new().name("collector".into()).spawn(serve).unwrap();
+        Collector { url, bodies, asked }
+    }
+
+    fn section(&self, percent: u32) -> String {
+        format!("[telemetry]\notlp = \"{}\"\npercent = {percent}\n", self.url)
+    }
+
+    /// All spans until that of a whole call has come.
+    fn spans(&self) -> Vec<Value> {
+        let mut spans: Vec<Value> = Vec::new();
+        while !spans.iter().any(|span| span["name"] == "call") {
+            let body = self.bodies.recv_timeout(PATIENCE).expect("spans in time");
+            let scope = &body["resourceSpans"][0]["scopeSpans"][0];
+            spans.extend(scope["spans"].as_array().unwrap().iter().cloned());
+        }
+        spans
+    }
+}
+
+/// Each span as `parent/name`, with its kind for requests, in order.
+fn outline(spans: &[Value]) -> Vec<String> {
+    let name = |id: &Value| {
+        let found = spans.iter().find(|span| span["spanId"] == *id);
+        found.map(|span| format!("{}/", span["name"].as_str().unwrap())).unwrap_or_default()
+    };
+    let line = |span: &Value| {
+        let kind = match span["kind"].as_u64() {
+            Some(2) => " received",
+            Some(3) => " sent",
+            _ => "",
+        };
+        format!("{}{}{kind}", name(&span["parentSpanId"]), span["name"].as_str().unwrap())
+    };
+    let mut lines: Vec<String> = spans.iter().map(line).collect();
+    lines.sort();
+    lines
+}
+
+const OUTLINE: [&str; 8] = [
+    "BYE/BYE sent",
+    "INVITE/INVITE sent",
+    "INVITE/routing",
+    "call",
+    "call/BYE received",
+    // The first one is challenged.
+    "call/INVITE received",
+    "call/INVITE received",
+    "call/conversation",
+];
+
+#[test]
+fn a_sampled_call_is_a_trace_at_the_collector() {
+    let collector = Collector::start();
+    let place = Place::new(&collector.section(100)).with_accounts(&["alice", "bob"]);
+    let process = place.spawn();
+    let (mut alice, mut bob) = (place.udp("alice"), place.udp("bob"));
+    bob.register();
+    talk(&mut alice, &mut bob, "bob@example.test");
+    let spans = collector.spans();
+    let without_ringing: Vec<String> =
+        outline(&spans).into_iter().filter(|line| line != "call/ringing").collect();
+    assert_eq!(without_ringing, OUTLINE);
+    let call = spans.iter().find(|span| span["name"] == "call").unwrap();
+    assert!(spans.iter().all(|span| span["traceId"] == call["traceId"]));
+    let attribute = |name: &str| {
+        let attributes = call["attributes"].as_array().unwrap();
+        attributes.iter().find(|one| one["key"] == name).unwrap()["value"].clone()
+    };
+    assert_eq!(attribute("sip.from")["stringValue"], "sip:alice@example.test");
+    assert_eq!(attribute("sip.status")["intValue"], "200");
+    let status = String::from_utf8(belfry(&place, &["status"]).output().unwrap().stdout).unwrap();
+    let line = format!(" sent to {}", collector.url);
+    assert!(status.lines().any(|shown| shown.starts_with("spans ") && shown.ends_with(&line)), "{status}");
+    process.kill();
+}
+
+#[test]
+fn calls_of_a_traced_account_and_no_others_are_traces_where_none_is_sampled() {
+    let collector = Collector::start();
+    let place = Place::new(&collector.section(0)).with_accounts(&["alice", "bob", "carol"]);
+    let process = place.spawn();
+    let (mut alice, mut bob, mut carol) = (place.udp("alice"), place.udp("bob"), place.udp("carol"));
+    bob.register();
+    carol.register();
+    let mut trace = Trace::start(&place, &[]);
+    talk(&mut carol, &mut bob, "bob@example.test");
+    talk(&mut alice, &mut bob, "bob@example.test");
+    let spans = collector.spans();
+    trace.child.kill().unwrap();
+    trace.child.wait().unwrap();
+    let without_ringing: Vec<String> =
+        outline(&spans).into_iter().filter(|line| line != "call/ringing").collect();
+    assert_eq!(without_ringing, OUTLINE);
+    let call = spans.iter().find(|span| span["name"] == "call").unwrap();
+    assert_eq!(call["attributes"][1]["value"]["stringValue"], "sip:alice@example.test");
+    process.kill();
+}
+
+#[test]
+fn a_request_to_an_application_is_in_the_trace_of_its_call_and_names_it() {
+    let collector = Collector::start();
+    let voice = format!(
+        "{}open = true\nnumbers = [{{ number = \"1234\", url = \"{}/menu\" }}]\n",
+        crate::voice::app::section(),
+        collector.url
+    );
+    let place = Place::new(&format!("{}{voice}", collector.section(100))).with_accounts(&["alice"]);
+    let process = place.spawn();
+    let mut alice = place.udp("alice");
+    let invite = alice.invite("1234@example.test");
+    assert!(alice.outcome(&invite).status() >= 400);
+    let spans = collector.spans();
+    let call = spans.iter().find(|span| span["name"] == "call").unwrap();
+    let asked = spans.iter().find(|span| span["name"] == "POST").unwrap();
+    assert_eq!(asked["parentSpanId"], call["spanId"]);
+    let url = asked["attributes"][0]["value"]["stringValue"].as_str();
+    assert_eq!(url, Some(&*format!("{}/menu", collector.url)));
+    let (trace, span) = (asked["traceId"].as_str().unwrap(), asked["spanId"].as_str().unwrap());
+    let head = collector.asked.recv_timeout(PATIENCE).unwrap();
+    assert!(head.contains(&format!("traceparent: 00-{trace}-{span}-01\r\n")), "{head}");
     process.kill();
 }

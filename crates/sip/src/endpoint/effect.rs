@@ -280,6 +280,8 @@ pub struct TraceEvent {
     pub from: SocketAddr,
     /// The receiver of the message.
     pub to: SocketAddr,
+    /// It was received; else it was sent.
+    pub is_received: bool,
     /// Passed, or refused by the transport.
     pub traced: Traced,
     /// The message, as on the wire.

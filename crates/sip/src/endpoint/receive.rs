@@ -58,7 +58,7 @@ impl Endpoint {
                 return;
             }
         };
-        self.lower.transactions.trace(&message, source.remote, source.local, out);
+        self.lower.transactions.trace_received(&message, source.remote, source.local, out);
         if message.is_request() {
             self.lower.counters.requests += 1;
             self.handle_request(now, message, source, out);

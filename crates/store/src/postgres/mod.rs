@@ -9,6 +9,7 @@
 mod access;
 mod accounts;
 mod bindings;
+mod call_table;
 mod connection;
 pub(crate) mod copy;
 mod copy_in;
@@ -43,6 +44,7 @@ use crate::limits;
 use crate::ownership::Ownership;
 use crate::record::{Reader, Store, Writer};
 
+pub use call_table::{CallRow, CallTable, CallTableFault};
 pub(crate) use notices::PostgresListener;
 use ownership::PostgresOwnership;
 use reader::PostgresReader;

@@ -180,7 +180,12 @@ mod tests {
         std::fs::write(place.join("latin.xml"), b"<Response>\xe9</Response>").unwrap();
         let most = "{{From}}".repeat(ivr::limits::DOCUMENT_BYTES / 8);
         std::fs::write(place.join("grows.xml"), most).unwrap();
-        let wire = Wire { url: url.to_owned(), body: Some(body.to_owned()), signature: String::new() };
+        let wire = Wire {
+            url: url.to_owned(),
+            body: Some(body.to_owned()),
+            signature: String::new(),
+            call_id: None,
+        };
         let answer = read(Some(&place), &wire)?;
         Ok((answer.url.unwrap(), String::from_utf8(answer.body).unwrap()))
     }
@@ -243,7 +248,8 @@ mod tests {
         }
         let told = ask("file:///grows.xml", &format!("From={}", "1".repeat(20))).unwrap_err();
         assert_eq!(told.code, code::TOO_LARGE);
-        let wire = Wire { url: "file:///menu.xml".to_owned(), body: None, signature: String::new() };
+        let wire =
+            Wire { url: "file:///menu.xml".to_owned(), body: None, signature: String::new(), call_id: None };
         assert!(read(None, &wire).unwrap_err().text.ends_with("`voice.documents` names no folder"));
     }
 }

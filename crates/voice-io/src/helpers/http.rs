@@ -4,6 +4,7 @@
 //! method may change, and the signature is of the first URL only.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -17,10 +18,13 @@ use tokio::time::timeout;
 
 use super::address::{Checked, Private};
 use super::limits;
+use super::request_trace::RequestTrace;
 use super::settings::Settings;
 
 /// The header with Twilio's signature of the request.
 pub(super) const SIGNATURE: HeaderName = HeaderName::from_static("x-twilio-signature");
+/// The header with the trace of the request (W3C Trace Context).
+const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded; charset=utf-8");
 
 /// The client, and the bounds that it does not have itself.
@@ -29,6 +33,8 @@ pub(super) struct Http {
     allow_private: bool,
     /// For the whole of a request.
     timeout: Duration,
+    /// `None`: requests are not traced.
+    trace: Option<Arc<dyn RequestTrace>>,
 }
 
 /// One request. A body makes it a POST.
@@ -52,7 +58,7 @@ pub(super) struct Reply {
 }
 
 impl Http {
-    pub(super) fn new(settings: &Settings) -> anyhow::Result<Http> {
+    pub(super) fn new(settings: &Settings, trace: Option<Arc<dyn RequestTrace>>) -> anyhow::Result<Http> {
         let client = Client::builder()
             .user_agent(concat!("Belfry/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())
@@ -66,7 +72,7 @@ impl Http {
             .context(
                 "no HTTP client: are the certificates of authorities there (Debian's ca-certificates)?",
             )?;
-        Ok(Http { client, allow_private: settings.allow_private, timeout: settings.fetch_timeout })
+        Ok(Http { client, allow_private: settings.allow_private, timeout: settings.fetch_timeout, trace })
     }
 
     /// A document.
@@ -75,9 +81,18 @@ impl Http {
         if let Ok(signature) = HeaderValue::from_str(&wire.signature) {
             headers.insert(SIGNATURE, signature);
         }
+        let method = if wire.body.is_some() { "POST" } else { "GET" };
+        let traced = self.trace.as_ref().zip(wire.call_id.as_deref());
+        let traced = traced.and_then(|(trace, call_id)| trace.begin(call_id, method, &wire.url));
+        if let Some(Ok(parent)) = traced.as_ref().map(|traced| HeaderValue::from_str(traced.parent())) {
+            headers.insert(TRACE_PARENT, parent);
+        }
         let most = ivr::limits::DOCUMENT_BYTES;
-        let reply =
-            self.ask(Ask { url: wire.url, body: wire.body, headers, most, wants_sound: false }).await?;
+        let reply = self.ask(Ask { url: wire.url, body: wire.body, headers, most, wants_sound: false }).await;
+        if let Some(traced) = traced {
+            traced.end(reply.as_ref().ok().map(|reply| reply.status.as_u16()));
+        }
+        let reply = reply?;
         let content_type = text(&reply.headers, &header::CONTENT_TYPE).map(str::to_owned);
         Ok(FetchResponse { status: reply.status.as_u16(), content_type, body: reply.body, url: reply.url })
     }

@@ -14,6 +14,7 @@ mod http;
 pub(super) mod limits;
 mod mail;
 mod recognise;
+mod request_trace;
 mod settings;
 mod speech;
 #[cfg(test)]
@@ -44,6 +45,7 @@ use net::clock::Clock;
 use recognise::{Recogniser, Utterance};
 use speech::Words;
 
+pub use request_trace::{RequestTrace, TracedRequest};
 pub use settings::Settings;
 pub use speech::is_installed;
 
@@ -106,6 +108,18 @@ impl Helpers {
     /// # Errors
     /// A relay, a recogniser or a client of HTTP that cannot be set up, or no thread.
     pub fn start(settings: &Settings, deliver: Arc<dyn Deliver>) -> anyhow::Result<Helpers> {
+        Helpers::traced(settings, deliver, None)
+    }
+
+    /// As [`start`](Self::start); `trace` notes requests to applications.
+    ///
+    /// # Errors
+    /// As `start`.
+    pub fn traced(
+        settings: &Settings,
+        deliver: Arc<dyn Deliver>,
+        trace: Option<Arc<dyn RequestTrace>>,
+    ) -> anyhow::Result<Helpers> {
         for (program, package) in [(&settings.flite, "flite"), (&settings.espeak, "espeak-ng")] {
             if settings.command.is_none() && !speech::is_installed(program) {
                 tracing::warn!(program = %program.display(), "not there to speak: install Debian's package {package}");
@@ -118,7 +132,7 @@ impl Helpers {
         let (jobs, todo) = mpsc::channel(places + limits::RECOGNISERS + limits::TRANSCRIPTIONS);
         let recogniser = Recogniser::new(settings)?;
         let can_recognise = recogniser.is_some();
-        let http = Http::new(settings)?;
+        let http = Http::new(settings, trace)?;
         let mailer = settings.mail.as_ref().map(Mailer::new).transpose()?;
         let (settings, answers) = (settings.clone(), Arc::clone(&deliver));
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -113,8 +113,12 @@ impl World {
     }
 
     fn fetch(&self, url: &str, body: Option<&str>) -> Result<FetchResponse, EffectFailure> {
-        let wire =
-            Wire { url: url.to_owned(), body: body.map(str::to_owned), signature: "c2lnbg==".to_owned() };
+        let wire = Wire {
+            url: url.to_owned(),
+            body: body.map(str::to_owned),
+            signature: "c2lnbg==".to_owned(),
+            call_id: None,
+        };
         self.helpers.fetch(ME, wire);
         match self.next() {
             Done::Fetched(result) => result,
@@ -177,7 +181,7 @@ fn a_document_is_fetched_for_a_test_as_for_a_call() {
     let world = world(&open(), &[("/a", page("200 OK", b"<Response/>"))]);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let fetch = |helpers: &Helpers, url: String| {
-        let wire = Wire { url, body: None, signature: "c2lnbg==".to_owned() };
+        let wire = Wire { url, body: None, signature: "c2lnbg==".to_owned(), call_id: None };
         runtime.block_on(helpers.fetch_document(wire))
     };
     assert_eq!(fetch(&world.helpers, world.url("/a")).unwrap().body, b"<Response/>");
@@ -187,6 +191,50 @@ fn a_document_is_fetched_for_a_test_as_for_a_call() {
     let refused = fetch(&closed, world.url("/a")).unwrap_err();
     assert!(refused.text.contains("`voice.allow_private` is false"), "{}", refused.text);
     assert_eq!(world.seen().len(), 1);
+}
+
+/// Traces requests of the call `1@a`, and notes what it is told.
+#[derive(Debug)]
+struct Noted(Arc<Mutex<Vec<String>>>);
+
+impl RequestTrace for Noted {
+    fn begin(&self, call_id: &str, method: &'static str, url: &str) -> Option<Box<dyn TracedRequest>> {
+        let path = url.rsplit('/').next().unwrap_or_default();
+        self.0.lock().unwrap().push(format!("{call_id} {method} {path}"));
+        (call_id == "1@a").then(|| Box::new(Noted(Arc::clone(&self.0))) as Box<dyn TracedRequest>)
+    }
+}
+
+impl TracedRequest for Noted {
+    fn parent(&self) -> &'static str {
+        "00-1-2-01"
+    }
+
+    fn end(self: Box<Self>, status: Option<u16>) {
+        self.0.lock().unwrap().push(format!("{status:?}"));
+    }
+}
+
+#[test]
+fn a_request_of_a_traced_call_names_its_trace() {
+    let pages = [("/a", page("500 Oops", b"")), ("/b", page("200 OK", b""))];
+    let notes = Arc::new(Mutex::new(Vec::new()));
+    let mut world = world(&open(), &pages);
+    let (sender, answers) = sync_channel(64);
+    let trace: Arc<dyn RequestTrace> = Arc::new(Noted(Arc::clone(&notes)));
+    world.helpers = Helpers::traced(&open(), Arc::new(Inbox(sender)), Some(trace)).unwrap();
+    world.answers = answers;
+    for (path, body, call_id) in
+        [("/a", Some("x=y"), Some("1@a")), ("/b", None, Some("2@a")), ("/b", None, None)]
+    {
+        let (url, signature) = (world.url(path), String::new());
+        let wire = Wire { url, body: body.map(Into::into), signature, call_id: call_id.map(Into::into) };
+        world.helpers.fetch(ME, wire);
+        world.next();
+    }
+    let with_parent = |request: &String| request.contains("traceparent: 00-1-2-01\r\n");
+    assert_eq!(world.seen().iter().map(with_parent).collect::<Vec<_>>(), [true, false, false]);
+    assert_eq!(*notes.lock().unwrap(), ["1@a POST a", "Some(500)", "2@a GET b"]);
 }
 
 #[test]

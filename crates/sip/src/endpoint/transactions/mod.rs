@@ -183,19 +183,19 @@ impl Transactions {
             && let Ok(message) = Message::parse(bytes.clone())
         {
             let from = target.local.unwrap_or(target.remote);
-            self.trace(&message, from, target.remote, out);
+            self.trace_as(Traced::Message, &message, (from, target.remote), false, out);
         }
         out.push(EndpointEffect::Transmit(Transmit { target, bytes, report }));
     }
 
-    pub(crate) fn trace(
+    pub(crate) fn trace_received(
         &self,
         message: &Message,
         from: SocketAddr,
         to: SocketAddr,
         out: &mut EndpointOutbox,
     ) {
-        self.trace_as(Traced::Message, message, (from, to), out);
+        self.trace_as(Traced::Message, message, (from, to), true, out);
     }
 
     /// A request that could not be sent: the trace shows which attempt it was.
@@ -207,7 +207,7 @@ impl Transactions {
         if let Some(request) = transaction.machine.request().and_then(parse_copy) {
             let target = transaction.target();
             let ends = (target.local.unwrap_or(target.remote), target.remote);
-            self.trace_as(Traced::Refused(target.transport), &request, ends, out);
+            self.trace_as(Traced::Refused(target.transport), &request, ends, false, out);
         }
     }
 
@@ -216,6 +216,7 @@ impl Transactions {
         traced: Traced,
         message: &Message,
         (from, to): (SocketAddr, SocketAddr),
+        is_received: bool,
         out: &mut EndpointOutbox,
     ) {
         let names = |address: Option<wire::Address<'_>>, account: &str| {
@@ -225,7 +226,8 @@ impl Transactions {
             if names(message.from(), account) || names(message.to(), account) {
                 let bytes = message.bytes().clone();
                 let account = account.clone();
-                out.push(EndpointEffect::Trace(TraceEvent { account, from, to, traced, bytes }));
+                let event = TraceEvent { account, from, to, is_received, traced, bytes };
+                out.push(EndpointEffect::Trace(event));
             }
         }
     }

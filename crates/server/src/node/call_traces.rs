@@ -1,0 +1,147 @@
+//! The export of traces of calls (`[telemetry]`): messages of sampled calls come from the sockets of the shards, those of traced accounts with
+//! the traces that commands and the console have begun.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use config::Config;
+use control::TelemetryStatus;
+use net::MessageTap;
+use net::clock::Clock;
+use sip::endpoint::{TraceEvent, Traced};
+use telemetry::{ApplicationRequest, CallMessage, Exporter, ExporterSettings};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use voice_io::helpers::{RequestTrace, TracedRequest};
+
+/// The export, or nothing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CallTraces(Option<CallTap>);
+
+/// Takes the messages of sampled calls.
+#[derive(Clone, Debug)]
+struct CallTap {
+    exporter: Arc<Exporter>,
+    /// Calls in a hundred.
+    percent: u32,
+    clock: Clock,
+}
+
+impl CallTraces {
+    /// Starts the export, where a collector is configured.
+    ///
+    /// # Errors
+    /// No authorities for a collector with TLS, or no thread.
+    pub(super) fn start(config: &Config, clock: Clock) -> Result<CallTraces> {
+        let Some(collector) = &config.telemetry.otlp else { return Ok(CallTraces::default()) };
+        let settings = ExporterSettings {
+            client: external_auth::http_client(None).context("[telemetry] otlp")?,
+            collector: collector.clone(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            node: config.farm.node.clone().unwrap_or_default(),
+            now: Box::new(move || clock.now()),
+        };
+        let exporter = Arc::new(Exporter::start(settings).context("[telemetry] otlp")?);
+        Ok(CallTraces(Some(CallTap { exporter, percent: config.telemetry.percent, clock })))
+    }
+
+    /// The place of the sockets for messages. `None`: no calls are sampled.
+    pub(super) fn tap(&self) -> Option<Arc<dyn MessageTap>> {
+        let tap = self.0.as_ref().filter(|tap| tap.percent > 0)?;
+        Some(Arc::new(tap.clone()))
+    }
+
+    /// Notes requests to applications. `None`: no calls are sampled.
+    pub(super) fn requests(&self) -> Option<Arc<dyn RequestTrace>> {
+        let tap = self.0.as_ref().filter(|tap| tap.percent > 0)?;
+        Some(Arc::new(tap.clone()))
+    }
+
+    /// Takes the messages of traced accounts from now on, until the node ends.
+    pub(super) async fn follow(self, mut events: Receiver<Arc<TraceEvent>>) {
+        let Some(tap) = self.0 else { return };
+        loop {
+            match events.recv().await {
+                Ok(event) => tap.traced(&event),
+                // Too many at once: their spans have no end.
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return,
+            }
+        }
+    }
+
+    /// The state of the export.
+    pub(super) fn status(&self) -> Option<TelemetryStatus> {
+        let status = self.0.as_ref()?.exporter.status();
+        Some(TelemetryStatus {
+            collector: status.collector,
+            sent: status.sent,
+            dropped: status.dropped,
+            missed: status.missed,
+            failures: status.failures,
+            failure: status.failure,
+        })
+    }
+}
+
+impl CallTap {
+    fn is_sampled(&self, message: &[u8]) -> bool {
+        let call_id = sip::wire::raw_call_id(message);
+        call_id.is_some_and(|call_id| hep::is_sampled(call_id, self.percent))
+    }
+
+    fn offer(&self, is_received: bool, peer: SocketAddr, message: &[u8]) {
+        let (at, head) = (self.clock.now(), CallMessage::head_of(message));
+        self.exporter.offer(CallMessage { at, is_received, peer, head });
+    }
+
+    fn traced(&self, event: &TraceEvent) {
+        // A sampled call is here already.
+        if event.traced == Traced::Message && !(self.percent > 0 && self.is_sampled(&event.bytes)) {
+            let peer = if event.is_received { event.from } else { event.to };
+            self.offer(event.is_received, peer, &event.bytes);
+        }
+    }
+}
+
+impl MessageTap for CallTap {
+    fn received(&self, source: SocketAddr, message: &[u8]) {
+        if self.is_sampled(message) {
+            self.offer(true, source, message);
+        }
+    }
+
+    fn sent(&self, destination: SocketAddr, message: &[u8]) {
+        if self.is_sampled(message) {
+            self.offer(false, destination, message);
+        }
+    }
+}
+
+/// A request to an application that is under way.
+struct OpenRequest {
+    tap: CallTap,
+    request: ApplicationRequest,
+}
+
+impl RequestTrace for CallTap {
+    fn begin(&self, call_id: &str, method: &'static str, url: &str) -> Option<Box<dyn TracedRequest>> {
+        if !hep::is_sampled(call_id.as_bytes(), self.percent) {
+            return None;
+        }
+        let request = self.exporter.begin_request(self.clock.now(), call_id.as_bytes(), method, url);
+        Some(Box::new(OpenRequest { tap: self.clone(), request }))
+    }
+}
+
+impl TracedRequest for OpenRequest {
+    fn parent(&self) -> &str {
+        self.request.parent()
+    }
+
+    fn end(self: Box<Self>, status: Option<u16>) {
+        let OpenRequest { tap, request } = *self;
+        tap.exporter.end_request(tap.clock.now(), request, status);
+    }
+}
