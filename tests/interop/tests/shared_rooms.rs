@@ -176,7 +176,7 @@ fn speak(
     // The sign is the highest bit; 0xff is silence.
     let sample = |tone: usize, at: usize| match tone {
         0 => 0xff,
-        _ if at * 2 * tone / 8_000 % 2 == 0 => loud,
+        _ if (at * 2 * tone / 8_000).is_multiple_of(2) => loud,
         _ => loud ^ 0x80,
     };
     let (mut number, mut time, mut bytes) = (0_u16, 0_u32, [0; 1_500]);
