@@ -341,6 +341,11 @@ impl Message {
         self.top_via().into_iter().chain(others)
     }
 
+    /// True if From and To stand there and are well formed.
+    pub(crate) fn has_from_and_to(&self) -> bool {
+        self.from.is_some() && self.to.is_some()
+    }
+
     /// The From header, parsed.
     pub fn from(&self) -> Option<Address<'_>> {
         self.from.map(|places| places.address(&self.bytes))
@@ -401,6 +406,10 @@ fn parse_cseq(value: &[u8]) -> Option<(u32, &[u8])> {
     Some((number, trim(&value[space..])))
 }
 
+fn trim_line(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
 /// RFC 3261 §7.1.
 const VERSION: &[u8] = b"SIP/2.0";
 
@@ -428,17 +437,20 @@ fn index(bytes: &[u8]) -> Result<(MessageKind, StartLine, HeaderIndex), ParseErr
     if bytes.len() > limits::MESSAGE_BYTES {
         return Err(ParseError::TooLarge);
     }
-    let mut blemished = false;
-    let end = line_end(bytes, 0, &mut blemished)?;
-    let start_line = &bytes[..end.text];
+    let first_end = memchr::memchr(b'\n', bytes).ok_or(ParseError::Unfinished)?;
+    let start_line = trim_line(&bytes[..first_end]);
+    // The method is short, and so is the version.
     let last_space = start_line.iter().rposition(|&byte| byte == b' ');
     let spaces = early_position([b' '], start_line).zip(last_space);
     let kind = parse_start(start_line, spaces).ok_or(ParseError::NotSip)?;
     // A folded start line: that line would be a header to one reader and none to another.
-    if is_folded(bytes, end.next) {
+    if matches!(bytes.get(first_end + 1), Some(b' ' | b'\t')) {
         return Err(ParseError::NotSip);
     }
-    let header = index_lines(bytes, end.next, blemished)?;
+    let mut header = index_lines(bytes, first_end + 1)?;
+    // A CR without LF ends a line for some readers and not for others, so it could hide a header from us.
+    let crlfs = header.crlfs + first_end - start_line.len();
+    header.blemished |= memchr::memchr_iter(b'\r', &bytes[..header.body]).count() != crlfs;
     Ok((kind, StartLine::of(start_line, spaces), header))
 }
 
@@ -449,24 +461,25 @@ struct HeaderIndex {
     body: usize,
     blemished: bool,
     repeated: bool,
+    /// Line ends with a CR.
+    crlfs: usize,
 }
 
 /// Enough for nearly all messages in one allocation.
 const USUAL_LINES: usize = 20;
 
-fn index_lines(bytes: &[u8], mut at: usize, blemished: bool) -> Result<HeaderIndex, ParseError> {
+fn index_lines(bytes: &[u8], mut at: usize) -> Result<HeaderIndex, ParseError> {
     let lines = Vec::with_capacity(USUAL_LINES);
-    let mut index = HeaderIndex { lines, present: 0, body: 0, blemished, repeated: false };
+    let mut index = HeaderIndex { lines, present: 0, body: 0, blemished: false, repeated: false, crlfs: 0 };
     loop {
-        let mut line = line_end(bytes, at, &mut index.blemished)?;
-        if line.text == at {
-            return Ok(HeaderIndex { body: line.next, ..index });
+        match &bytes[at..] {
+            [b'\n', ..] => return Ok(HeaderIndex { body: at + 1, ..index }),
+            [b'\r', b'\n', ..] => {
+                return Ok(HeaderIndex { body: at + 2, crlfs: index.crlfs + 1, ..index });
+            }
+            _ => {}
         }
-        // Continuation lines (RFC 3261 §7.3.1).
-        while is_folded(bytes, line.next) {
-            line = line_end(bytes, line.next, &mut index.blemished)?;
-        }
-        let end = line.next;
+        let end = line_end(bytes, at, &mut index.crlfs)?;
         if index.lines.len() == limits::HEADER_LINES {
             return Err(ParseError::TooManyHeaders);
         }
@@ -480,30 +493,15 @@ fn index_lines(bytes: &[u8], mut at: usize, blemished: bool) -> Result<HeaderInd
     }
 }
 
-/// The end of a line.
-struct LineEnd {
-    /// Before CR LF, or LF alone.
-    text: usize,
-    next: usize,
-}
-
-/// The end of the line that starts at `at`. A CR without LF ends a line for some readers and not for others, so it could hide a
-/// header from us: the message is `blemished`.
-fn line_end(bytes: &[u8], mut at: usize, blemished: &mut bool) -> Result<LineEnd, ParseError> {
+/// After the end of a line that is not empty, continuation lines included (RFC 3261 §7.3.1).
+fn line_end(bytes: &[u8], mut at: usize, crlfs: &mut usize) -> Result<usize, ParseError> {
     loop {
-        at += early_position([b'\n', b'\r'], &bytes[at..]).ok_or(ParseError::Unfinished)?;
-        match &bytes[at..] {
-            [b'\r', b'\n', ..] => return Ok(LineEnd { text: at, next: at + 2 }),
-            [b'\n', ..] => return Ok(LineEnd { text: at, next: at + 1 }),
-            _ => *blemished = true,
+        at += memchr::memchr(b'\n', &bytes[at..]).ok_or(ParseError::Unfinished)? + 1;
+        *crlfs += usize::from(bytes[..at].ends_with(b"\r\n"));
+        if !matches!(bytes.get(at), Some(b' ' | b'\t')) {
+            return Ok(at);
         }
-        at += 1;
     }
-}
-
-/// True if the line before goes on at `at`.
-fn is_folded(bytes: &[u8], at: usize) -> bool {
-    matches!(bytes.get(at), Some(b' ' | b'\t'))
 }
 
 /// The line, and whether it has a name that every reader takes for one.

@@ -74,7 +74,7 @@ static TOKEN_BYTE: [bool; 256] = {
 };
 
 /// Below, eight bytes at a time are done before `memchr` has begun.
-const SHORT: usize = 64;
+const SHORT: usize = 32;
 
 /// The first place of a byte in a text of some words.
 pub(crate) fn position(byte: u8, text: &[u8]) -> Option<usize> {

@@ -81,19 +81,23 @@ impl LowerView<'_> {
         if request.method() != Method::Bye {
             return;
         }
-        // Without a token of ours either side may have sent it: a name that no call has changes nothing.
         let from_caller = proxied.purpose().within.map(|proof| proof.from_caller);
-        let (from, to) = (request.from_tag(), request.to_tag());
-        let as_caller = (from_caller != Some(false)).then(|| self.env.name_of(request, from, to)).flatten();
-        let as_callee = (from_caller != Some(true)).then(|| self.env.name_of(request, to, from)).flatten();
         // It is `None` while the node is alone, and of most calls of a farm.
         let taken_over = from_caller.and_then(|from_caller| taken_over(self.env, request, from_caller));
-        for (call, leg) in as_caller.into_iter().chain(as_callee) {
+        let (from, to) = (request.from_tag(), request.to_tag());
+        for (is_of_caller, caller, callee) in [(true, from, to), (false, to, from)] {
+            if from_caller.is_some_and(|from_caller| from_caller != is_of_caller) {
+                continue;
+            }
+            let Some((call, leg)) = self.env.name_of(request, caller, callee) else { continue };
             if let Some(kind) = &taken_over {
                 self.out.push(EndpointEffect::Call(CallEvent { call, leg, kind: kind.clone() }));
             }
-            self.answered.remove(&(call ^ leg));
             self.out.push(EndpointEffect::Call(CallEvent { call, leg, kind: CallEventKind::Ended }));
+            // Without a token of ours either side may have sent it: a name that no call has changes nothing.
+            if self.answered.remove(&(call ^ leg)).is_some() {
+                break;
+            }
         }
     }
 
