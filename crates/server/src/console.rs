@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use cli::first_account::Chance;
-use config::Config;
+use config::{Config, Inviting};
 use ivr::request::Wire;
 use logging::Identity;
 use logging::sign_in_failures::{Failure, Service, SignInFailures};
@@ -18,8 +18,8 @@ use store::Address;
 use tokio::net::TcpListener;
 use voice_io::helpers::Helpers;
 use web_console::{
-    Applications, AuditLine, Console, ConsoleLog, DocumentSource, FailedSignIn, Fetched, NodeQueries, Role,
-    Roles, Settings,
+    Applications, AuditLine, Console, ConsoleLog, DocumentSource, FailedSignIn, Fetched, Invitations,
+    NodeQueries, Role, Roles, Settings,
 };
 
 use crate::http::{Web, serve_rest};
@@ -128,10 +128,19 @@ fn settings(config: &Config) -> Option<Settings> {
         docs: console.docs.clone().or_else(packaged_docs),
         roles: Roles::new(roles.iter().map(|(role, account)| (*role, &**account))),
         chat_admins: chat_admins(&config.xmpp.operating.admins),
+        invitations: invitations(config),
         default_domain: config.sip.default_domain.clone(),
         idle: console.idle,
         lifetime: console.lifetime,
     })
+}
+
+/// None: invitations are off.
+fn invitations(config: &Config) -> Option<Invitations> {
+    let registration = &config.registration;
+    let page = config.web.public_url.clone().filter(|_| registration.invitation_page);
+    let is_on = config.xmpp.is_on() && registration.invitations != Inviting::Nobody;
+    is_on.then_some(Invitations { good_for: registration.invitation_for, page })
 }
 
 /// The administrators of chat, prepared as chat prepares names: all spellings of one are one account (RFC 7622 §3.3).

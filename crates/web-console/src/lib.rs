@@ -30,5 +30,5 @@ mod traces;
 pub use node::NodeQueries;
 pub use role::{Role, Roles};
 pub use state::{
-    Applications, AuditLine, Console, ConsoleLog, DocumentSource, FailedSignIn, Fetched, Settings,
+    Applications, AuditLine, Console, ConsoleLog, DocumentSource, FailedSignIn, Fetched, Invitations, Settings,
 };

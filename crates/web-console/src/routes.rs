@@ -28,6 +28,7 @@ pub(crate) enum Operation {
     Accounts,
     Account,
     AddAccount,
+    Invite,
     SetPassword,
     SetDisabled,
     SetDisplayName,
@@ -212,7 +213,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
 }
 
 /// The requests that concern the node, its accounts and their calls.
-static ROUTES: [Route; 40] = [
+static ROUTES: [Route; 41] = [
     route(
         "GET",
         "/session",
@@ -312,6 +313,13 @@ static ROUTES: [Route; 40] = [
         ],
     ),
     route("POST", "/accounts", (OPERATE, O::AddAccount), "Adds an account", &NEW_ACCOUNT),
+    route(
+        "POST",
+        "/invitations",
+        (OPERATE, O::Invite),
+        "Permits the making of an account of this name, once, from a chat client (XEP-0401)",
+        &[required("account", "The address of the new account; it is reserved until the invitation ends")],
+    ),
     route(
         "GET",
         "/accounts/{address}",

@@ -39,12 +39,23 @@ pub struct Settings {
     pub roles: Roles,
     /// The administrators of chat (XEP-0133): with the password of one, the password of every account can be set.
     pub chat_admins: Vec<Address>,
+    /// Invitations to make an account; none: they are off.
+    pub invitations: Option<Invitations>,
     /// The domain of accounts that are named without one.
     pub default_domain: Box<str>,
     /// The time without an action of the user after which a session ends.
     pub idle: Duration,
     /// The longest time of a session.
     pub lifetime: Duration,
+}
+
+/// The form of invitations to make an account.
+#[derive(Clone, Debug)]
+pub struct Invitations {
+    /// The time for which one is good.
+    pub good_for: Duration,
+    /// The public address under which each has a page for browsers; none: there is no page, or its address is not known.
+    pub page: Option<Box<str>>,
 }
 
 /// A sign-in that failed.

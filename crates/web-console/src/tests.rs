@@ -23,7 +23,9 @@ use tower::ServiceExt as _;
 use crate::node::Query;
 use crate::role::Role;
 use crate::routes::{self, Route};
-use crate::{Applications, AuditLine, Console, ConsoleLog, FailedSignIn, NodeQueries, Roles, Settings};
+use crate::{
+    Applications, AuditLine, Console, ConsoleLog, FailedSignIn, Invitations, NodeQueries, Roles, Settings,
+};
 
 mod applications;
 
@@ -103,6 +105,10 @@ fn settings() -> Settings {
         docs: None,
         roles: Roles::new(roles),
         chat_admins: vec![Address::new("chief", "example.test").unwrap()],
+        invitations: Some(Invitations {
+            good_for: Duration::from_secs(3_600),
+            page: Some("https://chat.example.test".into()),
+        }),
         default_domain: "example.test".into(),
         idle: Duration::from_secs(600),
         lifetime: Duration::from_secs(3_600),
@@ -224,7 +230,12 @@ fn answer(
                     Request::Registrations(query) => of_nodes(Response::Registrations(registrations(&query))),
                     _ => Response::Done { rows: 1 },
                 },
-                Request::Ask(Ask::Domains) => Response::Listing(Listing::Domains(Vec::new())),
+                Request::Ask(Ask::Domains) => {
+                    Response::Listing(Listing::Domains(vec![store::types::Domain {
+                        name: "example.test".into(),
+                        accounts: 1,
+                    }]))
+                }
                 _ => Response::Done { rows: 1 },
             };
             let _ = answer.send(Ok(response));
@@ -715,4 +726,41 @@ async fn a_trace_ends_by_itself_and_few_are_on_at_once() {
     let full = trace_page(&mut world, &operator, &paths[0], usize::MAX).await;
     assert_eq!((&full["ended"], &full["has_more"]), (&json!("full"), &json!(true)));
     assert_eq!(full["lines"].as_array().unwrap().len(), crate::limits::TRACE_PAGE);
+}
+
+#[tokio::test]
+async fn an_invitation_is_for_a_free_name_that_the_operator_might_have_added() {
+    let mut world = world();
+    let (reader, operator) = (world.sign_in("eye").await, world.sign_in("op").await);
+    let invite = |account: &str| Some(json!({ "account": account }));
+    let refused = world.ask(&reader, "POST", "/invitations", invite("new")).await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    for (account, status) in [
+        ("", StatusCode::BAD_REQUEST),
+        // Its account would be an admin.
+        ("future", StatusCode::FORBIDDEN),
+        ("user", StatusCode::CONFLICT),
+        ("New", StatusCode::BAD_REQUEST),
+        ("new@elsewhere.test", StatusCode::BAD_REQUEST),
+    ] {
+        let refused = world.ask(&operator, "POST", "/invitations", invite(account)).await;
+        assert_eq!(refused.status, status, "{account}: {}", refused.body);
+    }
+    let made = world.ask(&operator, "POST", "/invitations", invite("new")).await;
+    assert_eq!(made.status, StatusCode::OK, "{}", made.body);
+    let link = made.body["uri"].as_str().unwrap();
+    let token = link.strip_prefix("xmpp:new@example.test?register;preauth=").unwrap();
+    assert_eq!(token.len(), 32);
+    assert_eq!(made.body["page"], format!("https://chat.example.test/invite/{token}"));
+    assert_eq!(made.body["expires_at"], 1_800_003_600_000_000_u64);
+    assert!(
+        change_of(&world).contains("Invite") && !change_of(&world).contains(token),
+        "{}",
+        change_of(&world)
+    );
+    let audited = world.audited.lock().unwrap().clone();
+    assert_eq!(audited.last().unwrap(), "op@example.test operator Invite new@example.test None");
+    world.console.set_settings(&Settings { invitations: None, ..settings() });
+    let off = world.ask(&operator, "POST", "/invitations", invite("new")).await;
+    assert_eq!(off.status, StatusCode::NOT_FOUND, "{}", off.body);
 }

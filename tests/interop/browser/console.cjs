@@ -62,6 +62,7 @@ async function run(page) {
     await searchCalls(page);
     await traceAccount(page);
     await makeAccount(page);
+    await invite(page);
     await seeSessions(page);
     await endRegistration(page);
     await testRoutes(page);
@@ -296,6 +297,21 @@ async function seeQrCodes(page, address) {
     const digest = require("node:crypto").createHash("sha256").update(rows.join("\n")).digest("hex");
     assert.equal(digest, QR_SHA256);
     assert.equal(await page.evaluate(async () => (await import("/js/qr.js")).modules("x".repeat(214))), null);
+}
+
+/** The code is of the link that permits to make this account, as the command has it. */
+async function invite(page) {
+    await open(page, "accounts");
+    await press(page, "Invite to make an account");
+    await fill(page, "dialog input[name=account]", `guest@${facts.domain}`);
+    await press(page, "Invite to make an account", "dialog");
+    await dialogIsClosed(page);
+    await shows(page, `Invitation for guest@${facts.domain}, good once`);
+    const link = await page.$eval(".invitation code", (code) => code.textContent);
+    assert.match(link, /^xmpp:guest@[a-z.]+\?register;preauth=[0-9a-f]{32}$/);
+    assert.equal(await page.$eval(".invitation svg.qr", (svg) => svg.getAttribute("aria-label")), `QR code of ${link}`);
+    // A picture of it is a picture of a token, which is another one each time.
+    await checkNames(page, "invitation");
 }
 
 async function seeSessions(page) {

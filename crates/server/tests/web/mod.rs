@@ -92,6 +92,7 @@ impl World {
             docs: None,
             roles: web_console::Roles::default(),
             chat_admins: Vec::new(),
+            invitations: None,
             default_domain: "a.test".into(),
             idle: Duration::from_secs(60),
             lifetime: Duration::from_secs(600),

@@ -15,12 +15,14 @@ export function accounts(place, around, argument) {
         field("prefix", t("accounts.prefix"), { autocapitalize: "none" }),
         field("domain", t("accounts.domain")),
         el("button", { class: "main", type: "submit" }, t("button.search")),
-        around.may("operator") ? el("button", { type: "button", onclick: add }, t("accounts.add")) : null);
+        around.may("operator") ? el("button", { type: "button", onclick: add }, t("accounts.add")) : null,
+        around.may("operator") ? el("button", { type: "button", onclick: invite }, t("invitation.make")) : null);
     form.addEventListener("submit", (event) => {
         event.preventDefault();
         load(false);
     });
-    place.append(form, result, el("p", {}, more), domains);
+    const invitation = el("div", { role: "status", "aria-live": "polite" });
+    place.append(form, invitation, result, el("p", {}, more), domains);
     let all = [];
 
     async function load(isNext) {
@@ -71,6 +73,20 @@ export function accounts(place, around, argument) {
             await post("/accounts", given);
             notice(t("accounts.added", { address: given.address }));
             await load(false);
+        });
+    }
+
+    function invite() {
+        ask(t("invitation.make"), [
+            field("account", t("invitation.account"), { required: true, autocapitalize: "none", placeholder: "alice@example.net" }),
+            el("p", {}, t("invitation.what")),
+        ], t("invitation.make"), async ({ account }) => {
+            const { uri, page, expires_at } = await post("/invitations", { account });
+            invitation.replaceChildren(el("figure", { class: "card invitation" },
+                el("figcaption", {}, t("invitation.of", { account, until: time(expires_at) })),
+                qrCode(uri, t("qr.code", { uri })) || el("p", {}, t("qr.too_long")),
+                el("code", {}, uri),
+                page ? el("p", {}, t("invitation.page"), " ", el("code", {}, page)) : null));
         });
     }
 

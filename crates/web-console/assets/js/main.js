@@ -37,6 +37,11 @@ function surroundings() {
     };
 }
 
+/** True if the user's role sees the page; the interface refuses what it shows in any case. */
+function isPermitted(name) {
+    return !OF_OPERATORS.includes(name) || surroundings().may("operator");
+}
+
 /** The switch of languages: what has been entered in a form is lost. */
 function languages() {
     const one = ([value, name]) => el("option", { value, selected: value === chosen(), lang: value || undefined }, name);
@@ -78,7 +83,7 @@ function signIn(message) {
 function begin(signedIn) {
     session = signedIn;
     api.setSession(signedIn);
-    const names = Object.keys(PAGES).filter((name) => !OF_OPERATORS.includes(name) || surroundings().may("operator"));
+    const names = Object.keys(PAGES).filter(isPermitted);
     const links = names.map((name) => el("li", {}, el("a", { href: `#/${name}`, "data-page": name }, t(`nav.${name}`))));
     const out = el("button", { type: "button", onclick: signOut }, t("button.sign_out"));
     const side = el("div", { class: "side" },
@@ -107,7 +112,7 @@ function show() {
     if (!session) return;
     leave();
     const [, name = "overview", rest = ""] = location.hash.split("/");
-    const page = PAGES[name] ? name : "overview";
+    const page = PAGES[name] && isPermitted(name) ? name : "overview";
     for (const link of document.querySelectorAll("nav a")) {
         if (link.dataset.page === page) link.setAttribute("aria-current", "page");
         else link.removeAttribute("aria-current");

@@ -6,6 +6,7 @@ mod calls;
 mod chat;
 mod documents;
 mod farm;
+mod invitations;
 mod live;
 mod overview;
 mod recordings;
@@ -143,6 +144,7 @@ pub(crate) async fn perform(context: &Context<'_>) -> Result<Answer, Fault> {
         Operation::Accounts => accounts::list(context).await,
         Operation::Account => accounts::show(context).await,
         Operation::AddAccount => accounts::add(context).await,
+        Operation::Invite => invitations::invite(context).await,
         Operation::SetPassword => accounts::set_password(context).await,
         Operation::SetDisabled => accounts::set_disabled(context).await,
         Operation::SetDisplayName => accounts::set_display_name(context).await,
