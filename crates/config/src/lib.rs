@@ -41,6 +41,7 @@ mod trust;
 mod uploads;
 mod value;
 mod voice;
+mod webhooks;
 mod xmpp;
 
 use std::path::{Path, PathBuf};
@@ -66,6 +67,7 @@ pub use store::is_postgres;
 pub use uploads::{Uploads, Web};
 pub use value::{duration_text, listener_text, parse_duration};
 pub use voice::{MailRelay, MailSecurity, Voice};
+pub use webhooks::Webhook;
 pub use xmpp::Xmpp;
 
 use reader::Reader;
@@ -345,7 +347,8 @@ impl Config {
             &mut self.uploads.folder,
             &mut self.calls.csv_folder,
         ];
-        let secrets = self.xmpp.components.files();
+        let webhooks = self.xmpp.webhooks.iter_mut().filter_map(|webhook| webhook.secret.file_mut());
+        let secrets = self.xmpp.components.files().chain(webhooks);
         let sources = self.accounts.sources.iter_mut().flat_map(|source| source.kind.files());
         for path in secrets
             .chain(sources)

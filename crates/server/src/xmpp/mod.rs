@@ -42,6 +42,7 @@ mod shared_owners;
 pub(crate) mod sign_in;
 mod stanza_router;
 mod unhandled;
+pub(crate) mod webhooks;
 mod work;
 
 use std::sync::Arc;
@@ -77,6 +78,7 @@ use shard_requests::ShardRequests;
 use shared_owners::SharedOwners;
 use stanza_router::StanzaRouter;
 use unhandled::UnhandledMessages;
+use webhooks::ChatWebhooks;
 
 /// The settings of a shard's XMPP. They may move to the shard's thread.
 #[derive(Clone, Debug)]
@@ -91,6 +93,8 @@ pub(crate) struct XmppSettings {
     pub(crate) access: Arc<Access>,
     /// The content of real-time block lists, one for all shards.
     pub(crate) rtbl: Arc<rtbl::SharedRtblLists>,
+    /// `None`: no application gets events.
+    pub(crate) webhooks: Option<Arc<ChatWebhooks>>,
 }
 
 /// The settings that a reload may change.
@@ -171,6 +175,7 @@ pub(crate) struct Xmpp {
     /// Occupants of rooms at other nodes, as clients here see them.
     seen: SeenOccupants,
     rtbl: ShardRtbl,
+    webhooks: Option<Arc<ChatWebhooks>>,
     /// The buffer of `turn`.
     events: Vec<C2sEvent>,
     counted: Counted,
@@ -201,14 +206,12 @@ impl Xmpp {
             streams.bind(listener)?;
         }
         let servers = settings.servers.map(|settings| servers::Servers::new(settings, shard)).transpose()?;
-        // Ids of requests need a source of their own: the host's numbers are its secrets.
-        let mut rtbl_seed = [0; 32];
-        stdx::rng::Rng::from_seed(settings.seed).fork().fill(&mut rtbl_seed);
         Ok(Xmpp {
             streams,
             clients: ClientAccess::new(settings.access),
             router: StanzaRouter::new(Components::new(settings.components)?, servers, map),
-            rtbl: ShardRtbl::new(settings.rtbl, &settings.host.rtbl, shard, rtbl_seed),
+            webhooks: settings.webhooks,
+            rtbl: ShardRtbl::new(settings.rtbl, &settings.host.rtbl, shard),
             host: HostDriver::new(Host::new(settings.host, shard, settings.seed)),
             host_requests: HostRequests::new(),
             shard_requests: ShardRequests::default(),
