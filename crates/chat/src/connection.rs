@@ -18,7 +18,8 @@ use super::resume::{self, ResumeRequest};
 use super::session::{BacklogProgress, DeliveryEffect, Session};
 use super::user::AccountState;
 use super::{Host, HostSettings, Outbox, SessionLimit, ack, phones, sm};
-use crate::{archive, bind2, offline, presence, push, read_queues, token, user, vcard};
+use crate::{archive, bind2, offline, presence, push, read_queues, token, user, vcard, webhooks};
+use webhooks::WebhookKind;
 
 impl Host {
     /// A client has signed in and wants a resource (RFC 6120 §7, XEP-0386). The session begins at once; what
@@ -60,6 +61,7 @@ impl Host {
         }
         let key = self.accounts.sessions.insert(Session::new(now, jid.clone(), edge, request.is_anonymous));
         self.accounts.by_edge.insert(edge, key);
+        webhooks::report_session(self, now, WebhookKind::SessionBegin, &jid, out);
         let user = self.user(now, &jid.bare(), out);
         user.sessions.push(key);
         if !matches!(user.state, AccountState::Loading(_)) {
@@ -307,6 +309,7 @@ pub(super) fn end_session(host: &mut Host, now: Instant, key: Key, out: &mut Out
     if let Some(edge) = session.edge {
         host.accounts.by_edge.remove(&edge);
     }
+    webhooks::report_session(host, now, WebhookKind::SessionEnd, &session.jid, out);
     let bare = session.jid.bare();
     if let Some(user) = host.accounts.users.get_mut(&bare) {
         user.sessions.retain(|other| *other != key);

@@ -53,6 +53,8 @@ pub enum Effect {
     },
     /// Into `handle_routed` of the host that owns `to`, this one perhaps, or to another server.
     Route(Box<Element>),
+    /// For applications outside that are to have it.
+    Event(Box<super::webhooks::WebhookEvent>),
     /// Answered by `handle_store_reply`.
     Load {
         /// The number of the request.

@@ -99,6 +99,7 @@ mod store_requests;
 mod subaddress;
 pub mod upload;
 mod vcard;
+pub mod webhooks;
 mod write_group;
 mod write_order;
 
@@ -164,6 +165,8 @@ pub struct HostSettings {
     pub started: Instant,
     /// Real-time block lists that the server follows.
     pub rtbl: Vec<rtbl::RtblSource>,
+    /// The events that applications outside are to have.
+    pub webhooks: webhooks::WebhookSettings,
 }
 
 impl HostSettings {

@@ -27,7 +27,7 @@ use super::user::{AccountState, QueuedWork, refuse_waiting, too_much_waits, wait
 use super::{Host, Outbox, push};
 use crate::{
     blocking, carbons, connection, iq_effect, last, message_writes, no_account, offline, phones, presence,
-    read_queues, resume, rtbl, subaddress,
+    read_queues, resume, rtbl, subaddress, webhooks,
 };
 
 impl Host {
@@ -148,6 +148,7 @@ fn message_from(host: &mut Host, now: Instant, key: Key, mut element: Element, o
     if id.is_some() {
         host.acks().hold(mark.as_deref());
     }
+    webhooks::report_message(host, now, &element, id.as_deref(), out);
     // XEP-0280: for the sender's other clients, with the id that the archive gave. The token is not in their copies: they end
     // nothing.
     carbons::copy_sent(&mut host.accounts, now, key, &element, id, out);
@@ -308,6 +309,7 @@ fn message_to(host: &mut Host, now: Instant, from: &Jid, to: &Jid, mut element: 
     if host.store.message_writes.is_refused(now, &element) {
         return host.refuse(&element, &message_writes::refusal(), out);
     }
+    webhooks::report_received(host, now, from, &element, out);
     ArchiveWriter::of(host).record_received(now, &bare, &mut element, out);
     if !to.is_bare() {
         if let Some(key) = key {

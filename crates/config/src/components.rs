@@ -106,10 +106,7 @@ impl Components {
 
     /// Paths that count from the configuration's folder.
     pub(super) fn files(&mut self) -> impl Iterator<Item = &mut PathBuf> {
-        self.known.iter_mut().filter_map(|component| match &mut component.secret {
-            ComponentSecret::File(path) => Some(path),
-            ComponentSecret::Text(_) => None,
-        })
+        self.known.iter_mut().filter_map(|component| component.secret.file_mut())
     }
 }
 
@@ -131,31 +128,33 @@ impl Component {
         let bare = bare.ok_or_else(|| {
             (format!("{domain:?} is no domain"), "a host name, as \"irc.example.net\"".into())
         })?;
-        // One place of the secret: with two it would be open which one counts after a change.
-        let secret = match (text("secret")?, text("secret_file")?) {
-            (Some(secret), None) => ComponentSecret::Text(Secret(secret.into())),
-            (None, Some(file)) => ComponentSecret::File(readable(file, folder)?),
-            _ => {
-                let expected = "`secret` or `secret_file`, one of them".into();
-                return Err((format!("how {domain} proves itself is not said once"), expected));
-            }
-        };
+        let what = format!("how {domain} proves itself");
+        let secret = read_secret((text("secret")?, text("secret_file")?), folder, &what)?;
         Ok(Component { domain: bare.as_str().into(), secret })
     }
 
     /// The secret that the component has to know.
     ///
     /// # Errors
-    /// A file that cannot be read, or has nothing in it.
+    /// Those of [`ComponentSecret::read`].
+    pub fn secret(&self) -> Result<Secret> {
+        self.secret.read(&format!("the component {}", self.domain))
+    }
+}
+
+impl ComponentSecret {
+    /// The secret of this component, webhook or the like.
     /// The file is read each time that the settings are made, so one that has changed since `check-config`
     /// counts.
     ///
-    pub fn secret(&self) -> Result<Secret> {
-        let path = match &self.secret {
+    /// # Errors
+    /// A file that cannot be read, or has nothing in it.
+    pub fn read(&self, of: &str) -> Result<Secret> {
+        let path = match self {
             ComponentSecret::Text(secret) => return Ok(secret.clone()),
             ComponentSecret::File(path) => path,
         };
-        let what = || format!("the secret of the component {}: {}", self.domain, path.display());
+        let what = || format!("the secret of {of}: {}", path.display());
         let text = std::fs::read_to_string(path).with_context(what)?;
         // The first line only: editors end a file with a line break, which is no part of the secret. An empty
         // secret would be known to all.
@@ -163,6 +162,27 @@ impl Component {
             Some(line) if !line.is_empty() => Ok(Secret(line.into())),
             _ => bail!("{}: its first line is empty; expected the secret there", what()),
         }
+    }
+
+    /// The path, which counts from the configuration's folder.
+    pub(super) fn file_mut(&mut self) -> Option<&mut PathBuf> {
+        match self {
+            ComponentSecret::File(path) => Some(path),
+            ComponentSecret::Text(_) => None,
+        }
+    }
+}
+
+/// One place of a secret: with two it would be open which one counts after a change. `what` is said to lack it.
+pub(super) fn read_secret(
+    (secret, file): (Option<&str>, Option<&str>),
+    folder: Option<&Path>,
+    what: &str,
+) -> Result<ComponentSecret, (String, String)> {
+    match (secret, file) {
+        (Some(secret), None) => Ok(ComponentSecret::Text(Secret(secret.into()))),
+        (None, Some(file)) => Ok(ComponentSecret::File(readable(file, folder)?)),
+        _ => Err((format!("{what} is not said once"), "`secret` or `secret_file`, one of them".into())),
     }
 }
 

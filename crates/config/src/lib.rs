@@ -43,6 +43,7 @@ mod trust;
 mod uploads;
 mod value;
 mod voice;
+mod webhooks;
 mod xmpp;
 
 use std::path::{Path, PathBuf};
@@ -70,6 +71,7 @@ pub use telemetry::Telemetry;
 pub use uploads::{Uploads, Web};
 pub use value::{duration_text, listener_text, parse_duration};
 pub use voice::{MailRelay, MailSecurity, Voice};
+pub use webhooks::Webhook;
 pub use xmpp::Xmpp;
 
 use reader::Reader;
@@ -360,7 +362,8 @@ impl Config {
             &mut self.calls.csv_folder,
             &mut self.call_export.authorities,
         ];
-        let secrets = self.xmpp.components.files();
+        let webhooks = self.xmpp.webhooks.iter_mut().filter_map(|webhook| webhook.secret.file_mut());
+        let secrets = self.xmpp.components.files().chain(webhooks);
         let sources = self.accounts.sources.iter_mut().flat_map(|source| source.kind.files());
         for path in secrets
             .chain(sources)

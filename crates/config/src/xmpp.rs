@@ -20,6 +20,7 @@ use super::operating::Operating;
 use super::reader::{Reader, Section};
 use super::services::{read_contacts, read_external_services};
 use super::value::{Size, Value};
+use super::webhooks::Webhook;
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
@@ -64,6 +65,8 @@ pub struct Xmpp {
     pub services: Vec<ExternalService>,
     /// Real-time block lists.
     pub block_lists: Vec<RtblSource>,
+    /// Applications that get events.
+    pub webhooks: Vec<Webhook>,
     /// Administrators, and limits of one client and one account.
     pub operating: Operating,
 }
@@ -137,6 +140,7 @@ impl Xmpp {
             contacts,
             services: read_external_services(&mut section),
             block_lists: super::block_lists::read(&mut section),
+            webhooks: super::webhooks::read(&mut section),
             operating: Operating::read(&mut section),
             components: Components::read(&mut section),
             listen,

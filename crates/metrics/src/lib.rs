@@ -341,6 +341,17 @@ const SHARD: &[ShardMetric] = &[
         "Stanzas that were refused because a block list has their sender",
         |s| s.xmpp_rtbl_refused,
     ),
+    gauge("belfry_xmpp_webhook_queued", "Events of chat that wait for an application", |s| {
+        s.xmpp_webhooks_queued
+    }),
+    counter("belfry_xmpp_webhook_sent_total", "Events that an application has taken", |s| {
+        s.xmpp_webhooks_sent
+    }),
+    counter(
+        "belfry_xmpp_webhook_dropped_total",
+        "Events that found a full queue, or that no application took",
+        |s| s.xmpp_webhooks_dropped,
+    ),
     counter("belfry_xmpp_servers_connections_out_total", "Connections to other chat servers begun", |s| {
         s.xmpp_servers_connections_out
     }),

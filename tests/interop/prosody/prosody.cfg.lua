@@ -32,3 +32,9 @@ VirtualHost "@DOMAIN@"
 
 Component "conference.@DOMAIN@" "muc"
 	ssl = { @AUTHORITY@ key = "@KEY@"; certificate = "@CERTIFICATE@"; }
+
+-- Its first user makes nodes there.
+Component "pubsub.@DOMAIN@" "pubsub"
+	ssl = { @AUTHORITY@ key = "@KEY@"; certificate = "@CERTIFICATE@"; }
+	admins = { "@OPERATOR@" }
+	pubsub_max_items = 2000

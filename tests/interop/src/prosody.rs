@@ -51,6 +51,7 @@ impl Prosody {
             ("SECURE", authority.is_some().to_string()),
             ("AUTHORITY", trusted.unwrap_or_default()),
             ("BIDI", "\"s2s_bidi\";".to_owned()),
+            ("OPERATOR", format!("{}@{domain}", users.first().unwrap_or(&"admin"))),
             ("DOMAIN", domain.to_owned()),
             ("KEY", own.key.display().to_string()),
             ("CERTIFICATE", own.certificate.display().to_string()),

@@ -98,3 +98,22 @@ pub fn meet_with_slixmpp(certificate: &Path, own: (u16, &str), peer: (u16, &str)
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if output.status.success() { Ok(()) } else { Err(text(&output.stdout) + &text(&output.stderr)) }
 }
+
+/// Runs `slixmpp/blocklist.py`: the first user of a peer keeps a block list there, and our node refuses the two others in rooms as the list
+/// says.
+///
+/// # Errors
+/// The script's output.
+pub fn keep_block_list_with_slixmpp(port: u16, users: [&str; 3], room: &str) -> Result<(), String> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("slixmpp/blocklist.py");
+    let output = Command::new(python("slixmpp"))
+        .arg(script)
+        .arg(port.to_string())
+        .args(users)
+        .args([room, "secret"])
+        .stdin(Stdio::null())
+        .output()
+        .expect("the interpreter can be run");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() { Ok(()) } else { Err(text(&output.stdout) + &text(&output.stderr)) }
+}

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use interop::{Authority, DOMAIN, Ejabberd, Node, Prosody, free_port, meet_with_slixmpp};
+use interop::{
+    Authority, DOMAIN, Ejabberd, Node, Prosody, free_port, keep_block_list_with_slixmpp, meet_with_slixmpp,
+};
 
 /// Our node, and where clients connect.
 struct Ours {
@@ -14,9 +16,14 @@ struct Ours {
 
 /// alice's server. `routes`: where the other one is, in our configuration.
 fn ours(server: u16, routes: &str, authority: Option<&Authority>) -> Ours {
+    ours_with("", server, routes, authority)
+}
+
+/// `more` goes into `[xmpp]`.
+fn ours_with(more: &str, server: u16, routes: &str, authority: Option<&Authority>) -> Ours {
     let client = free_port();
     let mut sections = format!(
-        "[xmpp]\nlisten = [\"tcp:127.0.0.1:{client}\"]\n\
+        "[xmpp]\nlisten = [\"tcp:127.0.0.1:{client}\"]\n{more}\n\
          [xmpp.federation]\nlisten = [\"tcp:127.0.0.1:{server}\"]\n{routes}\n"
     );
     let mut certificate = None;
@@ -106,4 +113,18 @@ fn users_meet_users_of_ejabberd_by_certificate() {
     ours.meet(ejabberd.client, "bob@ejabberd.test", || ejabberd.tail());
     ours.has_connected("ejabberd.test", "Certificate");
     assert!(ours.was_connected("ejabberd.test"), "it knows no XEP-0288");
+}
+
+#[test]
+fn rooms_refuse_the_addresses_of_a_block_list_at_prosody() {
+    let server = free_port();
+    let prosody = Prosody::start("prosody.test", &["bob", "carol", "dave"], server, None);
+    let list = "block_lists = [{ service = \"pubsub.prosody.test\" }]";
+    let ours = ours_with(list, server, &routes("tcp", "prosody.test", prosody.server), None);
+    let users = ["bob@prosody.test", "carol@prosody.test", "dave@prosody.test"];
+    let kept = keep_block_list_with_slixmpp(prosody.client, users, &format!("den@conference.{DOMAIN}"));
+    if let Err(output) = kept {
+        panic!("{output}\n{}\n{}", ours.node.tail(), prosody.tail());
+    }
+    assert!(ours.has_said(&["this block list is followed", "pubsub.prosody.test"]), "{}", ours.node.tail());
 }

@@ -239,6 +239,7 @@ impl Host {
                     }
                     _ => token(&mut self.rng).into(),
                 };
+                crate::webhooks::report_in_room(self, now, address, stanza, &id, out);
                 // Archived first, so that the copies have the id by which clients find the message there (XEP-0359).
                 let copies = self.rooms.publish(now, address, *message, &id);
                 out.reserve(copies.len());

@@ -23,7 +23,7 @@ use super::store_requests::StoreRequests;
 use super::vcard::Avatars;
 use super::{Host, Outbox, ownership, phones};
 use crate::account_memory::AccountMemory;
-use crate::{blocking, change_queue, commands, connection, limits, roster, user};
+use crate::{blocking, change_queue, commands, connection, limits, roster, user, webhooks};
 use subscription::SubscriptionAction;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -163,6 +163,7 @@ pub(super) fn available_from(
         Err(error) => return refuse(&presence, &error, out),
     };
     let user = jid.bare();
+    webhooks::report_presence(host, now, &jid, &presence, out);
     let question = host.caps.handle_presence(now, &host.accounts, (&jid, &user), &presence, &mut host.rng);
     if let Some(iq) = question {
         host.route(iq, out);
@@ -296,6 +297,7 @@ pub(super) fn unavailable_from(host: &mut Host, now: Instant, key: Key, presence
     if !was_available {
         return;
     }
+    webhooks::report_presence(host, now, &jid, &presence, out);
     host.caps.forget(&jid);
     phones::show_to_phones(&host.accounts, &user, out);
     let event = PubSubEvent::Presence { user: &user, from: &jid, presence: &presence };

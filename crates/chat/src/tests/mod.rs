@@ -40,6 +40,7 @@ mod sm;
 mod table;
 mod upload;
 mod vcard;
+mod webhooks;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -76,6 +77,7 @@ pub(super) fn settings() -> HostSettings {
         invitations: super::invite::InvitationSettings::default(),
         started: START,
         rtbl: Vec::new(),
+        webhooks: super::webhooks::WebhookSettings::default(),
     }
 }
 
@@ -101,6 +103,8 @@ pub(super) struct HostWorld {
     /// Clients that do not read, and those of them that were asked whether they have: `HostWorld::drain`.
     pub(super) reads_nothing: Vec<u64>,
     pub(super) unflushed: Vec<u64>,
+    /// Events for applications.
+    pub(super) events: Vec<crate::webhooks::WebhookEvent>,
     next: u64,
 }
 
@@ -290,6 +294,7 @@ impl HostWorld {
             unread: Default::default(),
             reads_nothing: Vec::new(),
             unflushed: Vec::new(),
+            events: Vec::new(),
             next: 0,
         }
     }
@@ -317,6 +322,7 @@ impl HostWorld {
                 }
                 Effect::Flush { edge } => self.host.handle_drained(self.now, edge, &mut out),
                 Effect::Close { edge, condition } => self.closed.push((edge.connection, condition)),
+                Effect::Event(event) => self.events.push(*event),
                 Effect::Route(stanza) => {
                     let to = Jid::parse(stanza.attr("to").unwrap()).unwrap();
                     if self.host.settings().is_ours(to.domain()) {

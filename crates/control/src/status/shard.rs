@@ -259,6 +259,12 @@ pub struct ShardCounters {
     pub xmpp_rtbl_entries: u64,
     /// Block lists that cannot be read now.
     pub xmpp_rtbl_failing: u64,
+    /// Events of chat that wait for an application.
+    pub xmpp_webhooks_queued: u64,
+    /// Events of chat that an application has taken.
+    pub xmpp_webhooks_sent: u64,
+    /// Events of chat that found a full queue, or that no application took.
+    pub xmpp_webhooks_dropped: u64,
     /// Connections and errors by kind. Errors count since the start, connections are those of now.
     pub xmpp_kinds: Vec<KindCount>,
     /// Connections to other chat servers since the start.

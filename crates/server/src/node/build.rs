@@ -61,8 +61,8 @@ pub(crate) struct Shared {
     pub(crate) access: std::sync::OnceLock<Arc<crate::xmpp::access::Access>>,
     /// The parameters of accounts that clients see before they sign in, as of the node's start.
     pub(super) looks: ::xmpp::sasl::UnknownAccounts,
-    /// The content of real-time block lists, for all shards.
-    pub(super) rtbl: Arc<crate::xmpp::rtbl::SharedRtblLists>,
+    /// Block lists and webhooks of chat, for all shards.
+    pub(super) chat: xmpp::ProcessChat,
     /// `None`: the node is alone.
     pub(crate) farm: Option<FarmMembership>,
 }
@@ -123,25 +123,25 @@ impl Shared {
             Arc::new(Plan::new(&PlanSettings::default(), Vec::new()).map_err(|error| anyhow!("{error}"))?);
         let node = farm.as_ref().map(|farm| farm.node.clone());
         let uploads = xmpp::uploads(&config, (&secret, node), clock, database)?;
-        let (domains, started, access) = (Vec::new(), clock.now(), std::sync::OnceLock::new());
         let authenticator = Authenticator::start(&config.accounts.sources)?.map(Arc::new);
+        let chat = xmpp::ProcessChat::start(&config)?;
         let mut shared = Shared {
             config,
             plan,
             stored: None,
             route_peers: Arc::default(),
-            domains,
+            domains: Vec::new(),
             secret,
             seed,
-            started,
+            started: clock.now(),
             clock,
             uploads,
             admissions: Admissions::new(),
             failures: Arc::new(SignInFailures::default()),
             authenticator,
-            access,
+            access: std::sync::OnceLock::new(),
             looks: ::xmpp::sasl::UnknownAccounts::default(),
-            rtbl: Arc::default(),
+            chat,
             farm,
         };
         let follows = shared.farm.as_ref().is_some_and(|farm| farm.follows_plan);

@@ -161,9 +161,12 @@ fn set_xmpp(figures: &mut ShardCounters, xmpp: &XmppCounts) {
     figures.xmpp_presence_fan_out = xmpp.fan_out;
     figures.xmpp_roster_bytes = xmpp.roster_bytes;
     figures.xmpp_rosters_dropped = xmpp.rosters_dropped;
-    figures.xmpp_rtbl_refused = xmpp.rtbl_refused;
-    figures.xmpp_rtbl_entries = xmpp.rtbl_entries;
-    figures.xmpp_rtbl_failing = xmpp.rtbl_failing;
+    figures.xmpp_rtbl_refused = xmpp.rtbl.refused;
+    figures.xmpp_rtbl_entries = xmpp.rtbl.entries;
+    figures.xmpp_rtbl_failing = xmpp.rtbl.failing;
+    figures.xmpp_webhooks_queued = xmpp.webhooks.queued;
+    figures.xmpp_webhooks_sent = xmpp.webhooks.sent;
+    figures.xmpp_webhooks_dropped = xmpp.webhooks.dropped;
     figures.xmpp_rooms = xmpp.rooms;
     figures.xmpp_occupants = xmpp.occupants;
     figures.xmpp_kinds.clone_from(&xmpp.kinds);

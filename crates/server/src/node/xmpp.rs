@@ -27,6 +27,8 @@ use xmpp_io::{components, servers, streams};
 
 use super::build::Shared;
 use crate::xmpp::access::Access;
+use crate::xmpp::rtbl::SharedRtblLists;
+use crate::xmpp::webhooks::ChatWebhooks;
 use crate::xmpp::{Reload, XmppSettings};
 
 /// `None`: no listener is for chat clients.
@@ -77,8 +79,29 @@ pub(super) fn settings(
         traces: traces.clone(),
     };
     let components = components(shared, streams.tls.clone())?;
-    let rtbl = Arc::clone(&shared.rtbl);
-    Ok(Some(XmppSettings { streams, servers, components, host, seed, access: access(shared), rtbl }))
+    let ProcessChat { rtbl, webhooks } = shared.chat.clone();
+    let access = access(shared);
+    Ok(Some(XmppSettings { streams, servers, components, host, seed, access, rtbl, webhooks }))
+}
+
+/// The parts of chat that all shards of a process share.
+#[derive(Clone, Debug)]
+pub(super) struct ProcessChat {
+    /// The content of real-time block lists.
+    rtbl: Arc<SharedRtblLists>,
+    /// `None`: no application gets events.
+    webhooks: Option<Arc<ChatWebhooks>>,
+}
+
+impl ProcessChat {
+    /// Starts the queues of webhooks.
+    ///
+    /// # Errors
+    /// Those of [`ChatWebhooks::start`].
+    pub(super) fn start(config: &Config) -> Result<ProcessChat> {
+        let webhooks = if config.xmpp.is_on() { ChatWebhooks::start(&config.xmpp.webhooks)? } else { None };
+        Ok(ProcessChat { rtbl: Arc::default(), webhooks: webhooks.map(Arc::new) })
+    }
 }
 
 /// RFC 7590 §3.4, and what its readers would have to find out by themselves.
@@ -167,6 +190,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         accounts: accounts_of(config),
         invitations: invitations_of(config),
         rtbl: xmpp.block_lists.clone(),
+        webhooks: crate::xmpp::webhooks::settings_of(&xmpp.webhooks),
     };
     let stream = c2s::C2sSettings {
         domains: shared.domains.clone(),

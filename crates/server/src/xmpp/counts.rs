@@ -1,9 +1,11 @@
 //! Counters of the XMPP of a shard.
 
 use control::{Family, KindCount};
+use voice_io::helpers::WebhookFigures;
 use xmpp_io::servers;
 
-use super::Xmpp;
+use super::rtbl::{self, RtblFigures};
+use super::{Xmpp, webhooks};
 
 /// Counters and gauges of one shard's XMPP, for status and metrics.
 #[derive(Clone, Debug, Default)]
@@ -80,12 +82,10 @@ pub struct XmppCounts {
     pub roster_bytes: u64,
     /// Rosters of signed-in users that were dropped for want of place.
     pub rosters_dropped: u64,
-    /// Stanzas that were refused because a real-time block list has their sender.
-    pub rtbl_refused: u64,
-    /// Entries of all lists, and lists that cannot be read now; only the first shard reports them.
-    pub rtbl_entries: u64,
-    /// Lists that cannot be read now.
-    pub rtbl_failing: u64,
+    /// Real-time block lists.
+    pub rtbl: RtblFigures,
+    /// Events for applications, of all shards; only the first one reports them.
+    pub webhooks: WebhookFigures,
     /// In memory.
     pub rooms: u64,
     /// Occupants of rooms; a user in two rooms counts twice.
@@ -128,7 +128,6 @@ impl Xmpp {
         let clients = self.clients.counts();
         kinds.extend(clients.verdicts.kinds());
         let (servers, wires) = self.router.servers.as_ref().map(servers::Servers::counts).unwrap_or_default();
-        let (rtbl_failing, rtbl_entries) = self.rtbl.counts();
         XmppCounts {
             connections: streams.open,
             sessions: self.host.get().accounts().session_count() as u64,
@@ -170,9 +169,8 @@ impl Xmpp {
             fan_out: self.counted.fan_out,
             roster_bytes: self.host.get().accounts().roster_bytes() as u64,
             rosters_dropped: self.host.get().accounts().rosters_dropped(),
-            rtbl_refused: chat::rtbl::refused(self.host.get()),
-            rtbl_entries,
-            rtbl_failing,
+            rtbl: rtbl::figures(self),
+            webhooks: webhooks::figures(self),
             rooms: rooms as u64,
             occupants: occupants as u64,
             kinds,

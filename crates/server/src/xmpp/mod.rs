@@ -36,6 +36,7 @@ pub(crate) mod rtbl;
 pub(crate) mod shard_requests;
 pub(crate) mod sign_in;
 mod stanza_router;
+pub(crate) mod webhooks;
 mod work;
 
 use std::sync::Arc;
@@ -67,6 +68,7 @@ pub(crate) use phones::{ChatAccounts, Offering, PendingWatch, PhoneEffect, kept_
 use rtbl::ShardRtbl;
 use shard_requests::ShardRequests;
 use stanza_router::StanzaRouter;
+use webhooks::ChatWebhooks;
 
 /// The settings of a shard's XMPP. They may move to the shard's thread.
 #[derive(Clone, Debug)]
@@ -81,6 +83,8 @@ pub(crate) struct XmppSettings {
     pub(crate) access: Arc<Access>,
     /// The content of real-time block lists, one for all shards.
     pub(crate) rtbl: Arc<rtbl::SharedRtblLists>,
+    /// `None`: no application gets events.
+    pub(crate) webhooks: Option<Arc<ChatWebhooks>>,
 }
 
 /// The settings that a reload may change.
@@ -161,6 +165,7 @@ pub(crate) struct Xmpp {
     /// Occupants of rooms at other nodes, as clients here see them.
     seen: SeenOccupants,
     rtbl: ShardRtbl,
+    webhooks: Option<Arc<ChatWebhooks>>,
     /// The buffer of `turn`.
     events: Vec<C2sEvent>,
     counted: Counted,
@@ -191,14 +196,12 @@ impl Xmpp {
             streams.bind(listener)?;
         }
         let servers = settings.servers.map(|settings| servers::Servers::new(settings, shard)).transpose()?;
-        // Ids of requests need a source of their own: the host's numbers are its secrets.
-        let mut rtbl_seed = [0; 32];
-        stdx::rng::Rng::from_seed(settings.seed).fork().fill(&mut rtbl_seed);
         Ok(Xmpp {
             streams,
             clients: ClientAccess::new(settings.access),
             router: StanzaRouter::new(Components::new(settings.components)?, servers, map),
-            rtbl: ShardRtbl::new(settings.rtbl, &settings.host.rtbl, shard, rtbl_seed),
+            webhooks: settings.webhooks,
+            rtbl: ShardRtbl::new(settings.rtbl, &settings.host.rtbl, shard),
             host: HostDriver::new(Host::new(settings.host, shard, settings.seed)),
             host_requests: HostRequests::new(),
             shard_requests: ShardRequests::default(),

@@ -58,28 +58,40 @@ pub(super) struct ShardRtbl {
 }
 
 impl ShardRtbl {
-    pub(super) fn new(
-        shared: Arc<SharedRtblLists>,
-        sources: &[RtblSource],
-        own: ShardAddress,
-        seed: [u8; 32],
-    ) -> ShardRtbl {
-        let follows = own.shard == 0 && !sources.is_empty();
+    pub(super) fn new(shared: Arc<SharedRtblLists>, sources: &[RtblSource], own: ShardAddress) -> ShardRtbl {
+        // Without random ids anyone could answer in the name of a service.
+        let mut seed = [0; 32];
+        let follows = own.shard == 0 && !sources.is_empty() && getrandom::fill(&mut seed).is_ok();
         // All rounds are due at once: at the first turn.
         let client = follows.then(|| RtblClient::new(sources, Instant::default(), seed));
         ShardRtbl { shared, seen: 0, entries: 0, client }
-    }
-
-    /// Lists that cannot be read now, and entries of all lists; both 0 at other shards than the first.
-    pub(super) fn counts(&self) -> (u64, u64) {
-        let counts = self.client.as_ref().map(|client| (client.failing() as u64, self.entries as u64));
-        counts.unwrap_or_default()
     }
 
     /// The time at which to call [`expire`]. Without a domain there is no address to ask from.
     pub(super) fn deadline(&self, settings: &chat::HostSettings) -> Option<Instant> {
         settings.domains.first()?;
         self.client.as_ref().and_then(RtblClient::deadline)
+    }
+}
+
+/// Figures of a shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RtblFigures {
+    /// Stanzas that were refused because a list has their sender.
+    pub refused: u64,
+    /// Entries of all lists; only the first shard reports them.
+    pub entries: u64,
+    /// Lists that cannot be read now; only the first shard reports them.
+    pub failing: u64,
+}
+
+/// The figures of now.
+pub(super) fn figures(xmpp: &Xmpp) -> RtblFigures {
+    let client = xmpp.rtbl.client.as_ref();
+    RtblFigures {
+        refused: rtbl::refused(xmpp.host.get()),
+        entries: client.map_or(0, |_| xmpp.rtbl.entries as u64),
+        failing: client.map_or(0, |client| client.failing() as u64),
     }
 }
 
@@ -93,7 +105,7 @@ pub(super) fn update_host(xmpp: &mut Xmpp) {
 
 /// Handles the timers that are due at `now`.
 pub(super) fn expire(xmpp: &mut Xmpp, now: Instant, outbox: &mut Vec<XmppEffect>) {
-    if !xmpp.rtbl.deadline(xmpp.host.get().settings()).is_some_and(|deadline| deadline <= now) {
+    if xmpp.rtbl.deadline(xmpp.host.get().settings()).is_none_or(|deadline| deadline > now) {
         return;
     }
     let Some(domain) = xmpp.host.get().settings().domains.first().cloned() else { return };

@@ -324,6 +324,7 @@ impl Xmpp {
                 let reply = self.host_requests.load(ticket, load, outbox);
                 self.answer_host(now, reply, outbox);
             }
+            Effect::Event(event) => self.webhooks.iter().for_each(|webhooks| webhooks.post(&event)),
             Effect::Befriend { user, contact } => {
                 let owner = Bucket::of(user.as_str());
                 self.send(now, owner, XmppShardMessage::Befriend { user, contact }, outbox);

@@ -124,3 +124,21 @@ pub(super) const TRANSCRIBERS: usize = 2;
 
 /// For one recording to be transcribed. Longer: the recogniser is killed, and the transcription failed.
 pub(super) const TRANSCRIPTION_WAIT: Duration = Duration::from_mins(10);
+
+/// Events of chat that wait for one application: a minute of 160 a second, about a kilobyte each. More are dropped and counted.
+pub(super) const WEBHOOK_QUEUE: usize = 10_000;
+
+/// The pause before an event is tried again. It doubles with each failure.
+pub(super) const WEBHOOK_RETRY: Duration = Duration::from_secs(1);
+
+/// The longest such pause.
+pub(super) const WEBHOOK_RETRY_MOST: Duration = Duration::from_secs(30);
+
+/// The age up to which an event is tried again: a restart of an application, and of its machine. Older: dropped and counted.
+pub(super) const WEBHOOK_PATIENCE: Duration = Duration::from_mins(10);
+
+/// Bytes of an application's answer to an event. It is not used; a longer one counts as a failure.
+pub(super) const WEBHOOK_ANSWER: usize = 64 * 1_024;
+
+/// The time that events which wait have when the node ends.
+pub(super) const WEBHOOK_LAST: Duration = Duration::from_secs(2);

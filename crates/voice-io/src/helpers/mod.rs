@@ -19,6 +19,7 @@ mod settings;
 mod speech;
 #[cfg(test)]
 mod tests;
+mod webhooks;
 mod websocket;
 
 use std::cell::RefCell;
@@ -48,6 +49,7 @@ use speech::Words;
 pub use request_trace::{RequestTrace, TracedRequest};
 pub use settings::Settings;
 pub use speech::is_installed;
+pub use webhooks::{WebhookFigures, Webhooks};
 
 /// The receiver of results. Called by the helpers' thread, and by the asking one when there is no room for the request:
 /// it must not wait.

@@ -39,6 +39,7 @@ fn an_occupant_that_comes_onto_a_list_says_nothing_more_and_may_leave() {
     hall.say(HAG, &format!("<presence type='unavailable' to='{ROOM}/hag'/>"));
     assert_eq!(all_seen(&hall.hear(CRONE)), ["hag unavailable none/none"]);
     rtbl::set_lists(&mut hall.host, lists_of(&[]));
+    hall.forget();
     hall.enter(HAG, "hag");
     assert_eq!(all_seen(&hall.hear(HAG)).len(), 2);
 }

@@ -469,19 +469,18 @@ fn a_component_that_sends_too_much_is_read_slowly_and_nothing_is_lost() {
     world.node.stop();
 }
 
-/// Publishes or retracts the hash of an address at a list of this server.
+/// Changes the block list of this server.
 fn list(admin: &mut Client, part: &str) {
-    let service = format!("pubsub.{DOMAIN}");
-    admin.say(&format!(
-        "<iq type='set' id='l' to='{service}'><pubsub xmlns='{}'>{part}</pubsub></iq>",
-        ns::PUBSUB
-    ));
+    let pubsub = format!("<pubsub xmlns='{}'>{part}</pubsub>", ns::PUBSUB);
+    admin.say(&format!("<iq type='set' id='l' to='pubsub.{DOMAIN}'>{pubsub}</iq>"));
     let answer = admin.hear();
     assert_eq!((answer.attr("id"), answer.attr("type")), (Some("l"), Some("result")), "{answer}");
 }
 
+/// An item of a list, with a report as public lists have it.
 fn listed(address: &str) -> String {
-    stdx::hex::encode(&Sha256::digest(address))
+    let report = "<report xmlns='urn:xmpp:reporting:1' reason='urn:xmpp:reporting:spam'/>";
+    format!("<item id='{}'>{report}</item>", stdx::hex::encode(&Sha256::digest(address)))
 }
 
 #[test]
@@ -494,17 +493,16 @@ fn an_address_of_a_block_list_is_refused_at_all_shards_as_soon_as_it_is_listed()
     let mut clients = users.iter().map(|user| Client::sign_in(&world.place, Tls, user, "a"));
     let (mut one, mut two) = (clients.next().unwrap(), clients.next().unwrap());
     // The list comes later than the server: it is asked for again.
-    list(&mut one, "<create node='muc_bans_sha256'/>");
-    list(
-        &mut one,
-        &format!(
-            "<publish node='muc_bans_sha256'><item id='{}'/></publish>",
-            listed(&format!("spam@echo.{DOMAIN}"))
-        ),
-    );
+    let field = |var: &str, value: &str| format!("<field var='{var}'><value>{value}</value></field>");
+    let fields = field("FORM_TYPE", "http://jabber.org/protocol/pubsub#node_config")
+        + &field("pubsub#max_items", "10");
+    let form = format!("<configure><x xmlns='jabber:x:data' type='submit'>{fields}</x></configure>");
+    list(&mut one, &format!("<create node='muc_bans_sha256'/>{form}"));
+    let spam = listed(&format!("spam@echo.{DOMAIN}"));
+    list(&mut one, &format!("<publish node='muc_bans_sha256'>{spam}</publish>"));
     let entries = |count: u64| {
         until("the list has so many entries", || {
-            (sum(&world.node, |shard| shard.xmpp.rtbl_entries) == count).then_some(())
+            (sum(&world.node, |shard| shard.xmpp.rtbl.entries) == count).then_some(())
         });
     };
     entries(1);
@@ -528,11 +526,11 @@ fn an_address_of_a_block_list_is_refused_at_all_shards_as_soon_as_it_is_listed()
         delivered(&mut echo, "good", client);
     }
     let domain = listed(&format!("echo.{DOMAIN}"));
-    list(&mut one, &format!("<publish node='muc_bans_sha256'><item id='{domain}'/></publish>"));
+    list(&mut one, &format!("<publish node='muc_bans_sha256'>{domain}</publish>"));
     entries(2);
     refused(&mut echo, "good", &one);
     refused(&mut echo, "good", &two);
-    list(&mut one, &format!("<retract node='muc_bans_sha256'><item id='{domain}'/></retract>"));
+    list(&mut one, &format!("<retract node='muc_bans_sha256'>{domain}</retract>"));
     entries(1);
     delivered(&mut echo, "good", &mut one);
     delivered(&mut echo, "good", &mut two);
@@ -547,7 +545,7 @@ fn an_address_of_a_block_list_is_refused_at_all_shards_as_soon_as_it_is_listed()
         }
     }
     until("all refusals are counted", || {
-        (sum(&world.node, |shard| shard.xmpp.rtbl_refused) == 12).then_some(())
+        (sum(&world.node, |shard| shard.xmpp.rtbl.refused) == 12).then_some(())
     });
     assert_eq!(world.node.board().faults(), (0, 0, 0));
     world.node.stop();

@@ -23,3 +23,4 @@ mod services;
 mod sign_in;
 mod slow;
 mod uploads;
+mod webhooks;
