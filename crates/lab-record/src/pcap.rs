@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn no_cut_and_no_changed_byte_panics() {
-        for whole in [next_generation(), classic_file(false, 0xa1b2_c3d4, 1, &[(1, 2, &[8; 40])])] {
+        for whole in [next_generation(None), classic_file(false, 0xa1b2_c3d4, 1, &[(1, 2, &[8; 40])])] {
             for at in 0..whole.len() {
                 let mut changed = whole.clone();
                 for byte in [0, 0x7f, 0xff] {
