@@ -257,7 +257,7 @@ mod tests {
         let federation = "[xmpp.federation]\nlisten = [\"tls:127.0.0.1:5270\"]\n";
         for chat in [
             "[xmpp]\nlisten = [\"tcp:127.0.0.1:5222\"]\n",
-            "[xmpp.components]\nlisten = [\"tcp:127.0.0.1:5275\"]\n",
+            "[xmpp]\ncomponent_listen = [\"tcp:127.0.0.1:5347\"]\ncomponents = [{ domain = \"irc.a.test\", secret = \"0123456789abcdef\" }]\n",
         ] {
             assert!(read(&format!("{chat}{federation}")).unwrap().is_on(), "{chat}");
         }

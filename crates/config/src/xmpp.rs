@@ -157,7 +157,7 @@ impl Xmpp {
             section.mistake(
                 "listen",
                 what,
-                "an address for clients, as [\"tcp:0.0.0.0:5222\"], or `listen` in [xmpp.components]",
+                "an address for clients, as [\"tcp:0.0.0.0:5222\"], or `component_listen`",
             );
         }
         // XMPP is a stream (RFC 6120 §3); over UDP there is none.
