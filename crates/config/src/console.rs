@@ -59,12 +59,12 @@ impl Console {
             operators: accounts(
                 &mut section,
                 "operators",
-                "Accounts that see everything at the console, change accounts of users, trace them, end sessions and registrations, and lift blocks.",
+                "Accounts that see everything at the console, change accounts of users, trace them, end sessions and registrations, lift blocks, test documents and listen to recordings.",
             ),
             readers: accounts(
                 &mut section,
                 "readers",
-                "Accounts that see everything at the console but traces, and change nothing.",
+                "Accounts that see everything at the console but traces, numbers and applications, and the sound of recordings, and change nothing.",
             ),
             idle: section.key_in(
                 "idle",

@@ -60,7 +60,7 @@ export function recordings(place, around) {
 
     function play(row) {
         const audio = el("audio", { controls: true, src: sound(row), "aria-label": t("recordings.player", { sid: row.sid }) });
-        player.replaceChildren(el("figure", { class: "card" }, el("figcaption", {}, row.sid), audio));
+        player.replaceChildren(el("figure", { class: "card player" }, el("figcaption", {}, row.sid), audio));
         audio.focus();
         // A browser may want a key press of its own: the controls are there.
         audio.play().catch(() => {});
