@@ -483,6 +483,20 @@ fn listed(address: &str) -> String {
     format!("<item id='{}'>{report}</item>", stdx::hex::encode(&Sha256::digest(address)))
 }
 
+/// `spam` of the component is refused in rooms of both shards, and `good` is not. Others than users of this server cannot make rooms, and are
+/// told so.
+fn are_refused_in_rooms(echo: &mut Component) {
+    for number in 0..8 {
+        for (from, is_listed) in [("spam", true), ("good", false)] {
+            let room = format!("room{number}@conference.{DOMAIN}/nick");
+            let x = format!("<x xmlns='{}'/>", ns::MUC);
+            echo.say(&format!("<presence from='{from}@echo.{DOMAIN}/x' to='{room}'>{x}</presence>"));
+            let answer = echo.hear().to_string();
+            assert_eq!(answer.contains("a block list"), is_listed, "{answer}");
+        }
+    }
+}
+
 #[test]
 fn an_address_of_a_block_list_is_refused_at_all_shards_as_soon_as_it_is_listed() {
     let names = names(1);
@@ -534,16 +548,7 @@ fn an_address_of_a_block_list_is_refused_at_all_shards_as_soon_as_it_is_listed()
     entries(1);
     delivered(&mut echo, "good", &mut one);
     delivered(&mut echo, "good", &mut two);
-    // Rooms of both shards. Others than users of this server cannot make rooms, and are told so.
-    for number in 0..8 {
-        for (from, is_listed) in [("spam", true), ("good", false)] {
-            let room = format!("room{number}@conference.{DOMAIN}/nick");
-            let x = format!("<x xmlns='{}'/>", ns::MUC);
-            echo.say(&format!("<presence from='{from}@echo.{DOMAIN}/x' to='{room}'>{x}</presence>"));
-            let answer = echo.hear().to_string();
-            assert_eq!(answer.contains("a block list"), is_listed, "{answer}");
-        }
-    }
+    are_refused_in_rooms(&mut echo);
     until("all refusals are counted", || {
         (sum(&world.node, |shard| shard.xmpp.rtbl.refused) == 12).then_some(())
     });
