@@ -140,7 +140,9 @@ impl Drop for Phone {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(media) = self.media.take() {
-            media.join().expect("a phone does not panic");
+            let is_over = media.join();
+            // A second panic would end the process.
+            assert!(is_over.is_ok() || std::thread::panicking(), "a phone does not panic");
         }
     }
 }
@@ -172,7 +174,7 @@ fn speak(
     heard: &Mutex<VecDeque<i16>>,
     is_over: &AtomicBool,
 ) {
-    let loud = (0..=255_u8).min_by_key(|byte| (ulaw(*byte) - 6_000).unsigned_abs()).expect("256 of them");
+    let loud = (0..=255_u8).min_by_key(|byte| (i32::from(ulaw(*byte)) - 6_000).abs()).expect("256 of them");
     // The sign is the highest bit; 0xff is silence.
     let sample = |tone: usize, at: usize| match tone {
         0 => 0xff,
@@ -318,7 +320,7 @@ fn a_conference_has_callers_at_all_nodes_and_outlives_the_node_that_mixes_it() {
     assert_eq!(events.map(told), [1, phones.len(), 0, 0]);
     let conference = format!("Conferences/{conference}.json");
     let (status, body) = rest(&farm.nodes[others[1]], &conference, &[("Status", "completed")]);
-    assert_eq!((status.as_str(), &body["status"]), ("200", &Value::from("completed")), "{body}");
+    assert_eq!(status, "200", "{body}");
     let is_over = || events.map(told) == [1, phones.len(), left, 1];
     wait_until("the end of the conference", LIMIT, is_over, || format!("{:?}", events.map(told)));
     // The calls go on with the document.
@@ -330,7 +332,8 @@ fn a_conference_has_callers_at_all_nodes_and_outlives_the_node_that_mixes_it() {
         || farm.nodes[others[0]].tail(),
     );
     let calls = |node: &usize| farm.nodes[*node].metric("belfry_voice_calls");
-    assert_eq!(others.iter().map(calls).sum::<u64>(), left as u64);
+    let go_on = || others.iter().map(calls).sum::<u64>() == left as u64;
+    wait_until("the calls", LIMIT, go_on, || farm.nodes[others[0]].tail());
 }
 
 #[test]
