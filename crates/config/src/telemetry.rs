@@ -20,13 +20,13 @@ impl Telemetry {
         let mut section = reader.section("telemetry");
         let otlp = section.secret(
             "otlp",
-            "A collector of OpenTelemetry that is sent spans of calls by OTLP over HTTP, in JSON: its URL without `/v1/traces`, as `http://127.0.0.1:4318`. Off without it. Spans have the names and numbers of callers and callees.",
+            "A collector of OpenTelemetry that is sent spans of calls and stanzas by OTLP over HTTP, in JSON: its URL without `/v1/traces`, as `http://127.0.0.1:4318`. Off without it. Spans have the names and numbers of callers and callees.",
         );
         let percent = section.key_in(
             "percent",
             0,
             0..=100,
-            "Calls in a hundred that spans are made of. Which ones the Call-ID decides, so all nodes of a farm choose the same calls. Besides these, all calls of accounts that are traced just then (`belfry trace`, the console).",
+            "Calls in a hundred that spans are made of. Which ones the Call-ID decides, so all nodes of a farm choose the same calls. Besides these, all calls and stanzas of accounts that are traced just then (`belfry trace`, the console).",
         );
         let otlp = otlp.and_then(|text| match checked(&text) {
             Ok(url) => Some(url),

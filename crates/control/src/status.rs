@@ -68,7 +68,7 @@ pub struct TelemetryStatus {
     pub sent: u64,
     /// Spans that were dropped, since the start.
     pub dropped: u64,
-    /// Messages, requests and calls that were not looked at, since the start, because there were too many.
+    /// Messages, stanzas, requests and calls that were not looked at, since the start, because there were too many.
     pub missed: u64,
     /// Requests to the collector that failed, since the start.
     pub failures: u64,

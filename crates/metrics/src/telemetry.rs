@@ -20,7 +20,7 @@ const TELEMETRY: [Counter; 4] = [
     ),
     (
         "belfry_telemetry_missed_total",
-        "Messages, requests and calls that no spans were made of, because there were too many",
+        "Messages, stanzas, requests and calls that no spans were made of, because there were too many",
         |status| status.missed,
     ),
     ("belfry_telemetry_failures_total", "Requests to the collector of traces that failed", |status| {

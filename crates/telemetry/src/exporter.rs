@@ -16,6 +16,7 @@ use crate::calls::CallSpans;
 use crate::limits;
 use crate::message::CallMessage;
 use crate::span::{AttributeValue, Span, SpanId, SpanKind, TraceId, request_body};
+use crate::stanzas::{Stanza, StanzaSpans};
 
 /// The collector, and the node as it is told of it.
 pub struct ExporterSettings {
@@ -46,6 +47,7 @@ pub struct Exporter {
 /// Something for the thread.
 enum Item {
     Message(CallMessage),
+    Stanza(Box<Stanza>),
     Span(Box<Span>),
 }
 
@@ -72,7 +74,7 @@ pub struct ExporterStatus {
     pub sent: u64,
     /// Spans that were dropped, since the start: too many waited, or the collector refused them.
     pub dropped: u64,
-    /// Messages, requests and calls that were not looked at, since the start, because there were too many.
+    /// Messages, stanzas, requests and calls that were not looked at, since the start, because there were too many.
     pub missed: u64,
     /// Requests to the collector that failed, since the start.
     pub failures: u64,
@@ -86,7 +88,7 @@ struct Counts {
     dropped: AtomicU64,
     /// Messages that found the queue full.
     unqueued: AtomicU64,
-    /// Calls and requests without spans.
+    /// Calls, requests and IQs without spans.
     missed: AtomicU64,
     failures: AtomicU64,
     failure: Mutex<Option<Box<str>>>,
@@ -111,6 +113,11 @@ impl Exporter {
     /// Hands a message over. Never waits: one that finds the queue full is counted.
     pub fn offer(&self, message: CallMessage) {
         self.put(Item::Message(message));
+    }
+
+    /// Hands a stanza over, in the same way.
+    pub fn offer_stanza(&self, stanza: Stanza) {
+        self.put(Item::Stanza(Box::new(stanza)));
     }
 
     /// A request to an application begins. Its query may have what callers typed, and is not in the span.
@@ -188,6 +195,7 @@ struct Worker {
     counts: Arc<Counts>,
     runtime: Runtime,
     calls: CallSpans,
+    stanzas: StanzaSpans,
     waiting: Vec<Span>,
     /// The next attempt, and the pause after another failure.
     next: Instant,
@@ -205,9 +213,9 @@ enum Fault {
 impl Worker {
     fn new(settings: ExporterSettings, counts: Arc<Counts>) -> io::Result<Worker> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let (calls, next) = (CallSpans::new(&settings.node), (settings.now)());
-        let pause = limits::FIRST_PAUSE;
-        Ok(Worker { settings, counts, runtime, calls, waiting: Vec::new(), next, pause })
+        let (calls, stanzas) = (CallSpans::new(&settings.node), StanzaSpans::new(&settings.node));
+        let (next, pause) = ((settings.now)(), limits::FIRST_PAUSE);
+        Ok(Worker { settings, counts, runtime, calls, stanzas, waiting: Vec::new(), next, pause })
     }
 
     fn run(mut self, items: &Receiver<Item>) {
@@ -222,7 +230,9 @@ impl Worker {
             }
             let now = (self.settings.now)();
             self.calls.expire(now, &mut self.waiting);
-            self.counts.missed.store(self.calls.missed(), Ordering::Relaxed);
+            self.stanzas.expire(now, &mut self.waiting);
+            let missed = self.calls.missed() + self.stanzas.missed();
+            self.counts.missed.store(missed, Ordering::Relaxed);
             if now >= self.next {
                 self.export();
             }
@@ -235,6 +245,7 @@ impl Worker {
     fn handle(&mut self, item: Item) {
         match item {
             Item::Message(message) => self.calls.handle_message(&message, &mut self.waiting),
+            Item::Stanza(stanza) => self.stanzas.handle_stanza(&stanza, &mut self.waiting),
             Item::Span(span) => self.waiting.push(*span),
         }
     }

@@ -46,3 +46,9 @@ pub const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest pause between two attempts.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// IQs that wait for their answers and have a span each. Further ones have none.
+pub const OPEN_IQS: usize = 1_000;
+
+/// The time after which an IQ counts as not answered: clients give up after half a minute to a minute.
+pub const IQ_TIME: Duration = Duration::from_secs(60);

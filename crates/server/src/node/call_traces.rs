@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use config::Config;
-use control::TelemetryStatus;
+use control::{ChatTrace, TelemetryStatus};
 use net::MessageTap;
 use net::clock::Clock;
 use sip::endpoint::{TraceEvent, Traced};
-use telemetry::{ApplicationRequest, CallMessage, Exporter, ExporterSettings};
+use telemetry::{ApplicationRequest, CallMessage, Exporter, ExporterSettings, Stanza};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use voice_io::helpers::{RequestTrace, TracedRequest};
+use xmpp::c2s::Direction;
 
 /// The export, or nothing.
 #[derive(Clone, Debug, Default)]
@@ -58,14 +59,21 @@ impl CallTraces {
         Some(Arc::new(tap.clone()))
     }
 
-    /// Takes the messages of traced accounts from now on, until the node ends.
-    pub(super) async fn follow(self, mut events: Receiver<Arc<TraceEvent>>) {
+    /// Takes the messages and stanzas of traced accounts from now on, until the node ends.
+    pub(super) async fn follow(
+        self,
+        mut events: Receiver<Arc<TraceEvent>>,
+        mut chat: Receiver<Arc<ChatTrace>>,
+    ) {
         let Some(tap) = self.0 else { return };
         loop {
-            match events.recv().await {
-                Ok(event) => tap.traced(&event),
-                // Too many at once: their spans have no end.
-                Err(RecvError::Lagged(_)) => {}
+            let closed = tokio::select! {
+                event = events.recv() => event.map(|event| tap.traced(&event)),
+                trace = chat.recv() => trace.map(|trace| tap.traced_stanza(&trace)),
+            };
+            match closed {
+                // Too many at once: spans of those that were missed have no end.
+                Ok(()) | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
             }
         }
@@ -101,6 +109,14 @@ impl CallTap {
         if event.traced == Traced::Message && !(self.percent > 0 && self.is_sampled(&event.bytes)) {
             let peer = if event.is_received { event.from } else { event.to };
             self.offer(event.is_received, peer, &event.bytes);
+        }
+    }
+
+    fn traced_stanza(&self, trace: &ChatTrace) {
+        let is_received = trace.direction == Direction::In;
+        let stanza = Stanza::of(self.clock.now(), is_received, &trace.session, &trace.label, &trace.xml);
+        if let Some(stanza) = stanza {
+            self.exporter.offer_stanza(stanza);
         }
     }
 }

@@ -182,9 +182,10 @@ impl Node {
         }
     }
 
-    /// Exports the messages of traced accounts from now on, where a collector is configured. On the main thread.
+    /// Exports the messages and stanzas of traced accounts from now on, where a collector is configured. On the main thread.
     fn export_traces(&self) {
-        tokio::task::spawn_local(self.call_traces.clone().follow(self.traces.subscribe()));
+        let (messages, stanzas) = (self.traces.subscribe(), self.chat_traces.subscribe());
+        tokio::task::spawn_local(self.call_traces.clone().follow(messages, stanzas));
     }
 
     /// The shards' numbers, put up twice a second.

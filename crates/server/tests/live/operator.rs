@@ -6,10 +6,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 
 use serde_json::Value;
+use sip::transport::Transport::Tcp;
 use store::CallRecord;
 
 use crate::call::talk;
 use crate::place::Place;
+use crate::xmpp::client::Client;
 use crate::{PATIENCE, until};
 
 fn belfry(place: &Place, arguments: &[&str]) -> Command {
@@ -202,8 +204,13 @@ impl Collector {
 
     /// All spans until that of a whole call has come.
     fn spans(&self) -> Vec<Value> {
+        self.spans_until("call")
+    }
+
+    /// All spans until one with this name has come.
+    fn spans_until(&self, name: &str) -> Vec<Value> {
         let mut spans: Vec<Value> = Vec::new();
-        while !spans.iter().any(|span| span["name"] == "call") {
+        while !spans.iter().any(|span| span["name"] == name) {
             let body = self.bodies.recv_timeout(PATIENCE).expect("spans in time");
             let scope = &body["resourceSpans"][0]["scopeSpans"][0];
             spans.extend(scope["spans"].as_array().unwrap().iter().cloned());
@@ -313,5 +320,30 @@ fn a_request_to_an_application_is_in_the_trace_of_its_call_and_names_it() {
     let (trace, span) = (asked["traceId"].as_str().unwrap(), asked["spanId"].as_str().unwrap());
     let head = collector.asked.recv_timeout(PATIENCE).unwrap();
     assert!(head.contains(&format!("traceparent: 00-{trace}-{span}-01\r\n")), "{head}");
+    process.kill();
+}
+
+#[test]
+fn stanzas_of_a_traced_account_and_no_others_are_spans() {
+    let collector = Collector::start();
+    let place = Place::new(&collector.section(0)).with_xmpp("").with_accounts(&["alice", "bob"]);
+    let process = place.spawn();
+    let mut trace = Trace::start(&place, &[]);
+    let mut bob = Client::sign_in(&place, Tcp, "bob", "desk");
+    let mut alice = Client::sign_in(&place, Tcp, "alice", "desk");
+    alice.say("<iq type='get' id='p1'><ping xmlns='urn:xmpp:ping'/></iq>");
+    alice.message("bob@example.test/desk", "Hello");
+    while bob.hear().name() != "message" {}
+    let mut spans = collector.spans_until("iq get");
+    while !spans.iter().any(|span| span["name"] == "message") {
+        spans.extend(collector.spans_until("message"));
+    }
+    trace.child.kill().unwrap();
+    trace.child.wait().unwrap();
+    let value = |span: &Value, place: usize| span["attributes"][place]["value"]["stringValue"].clone();
+    let is_hers = |span: &Value| value(span, 0).as_str().unwrap().starts_with("alice@example.test");
+    assert!(spans.iter().all(is_hers), "{spans:?}");
+    let ping = spans.iter().find(|span| span["name"] == "iq get").unwrap();
+    assert_eq!((&ping["kind"], value(ping, 1)), (&2.into(), "iq get ping".into()));
     process.kill();
 }
