@@ -53,7 +53,8 @@ const DRAIN_ROUNDS: u8 = 3;
 #[derive(Debug)]
 pub struct SharedOwners {
     own: ShardAddress,
-    pub(super) view: Option<Arc<FarmView>>,
+    /// The farm as this shard knows it.
+    pub view: Option<Arc<FarmView>>,
     /// Buckets that this shard owns and serves.
     served: BucketSet,
     /// The node has the authority of an owner.

@@ -115,7 +115,7 @@ fn signed(url: &str, body: String, secret: &Secret) -> Wire {
     let separator = if url.contains('?') { '&' } else { '?' };
     let url = format!("{url}{separator}bodySHA256={}", stdx::hex::encode(&Sha256::digest(&body)));
     let signature = sign(&secret.0, &url, &[]);
-    Wire { url, body: Some(body), signature }
+    Wire { url, body: Some(body), signature, call_id: None }
 }
 
 #[cfg(test)]

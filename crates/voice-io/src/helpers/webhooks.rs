@@ -66,7 +66,7 @@ impl Webhooks {
         // All clients here use this provider for TLS. Another part of the process may have set the same one already.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         // The operator has named the URLs in the configuration: they may be of this machine.
-        let http = Http::new(&Settings { allow_private: true, ..Settings::default() })?;
+        let http = Http::new(&Settings { allow_private: true, ..Settings::default() }, None)?;
         let counts = Arc::new(Counts::default());
         let (queues, waiting): (Vec<_>, Vec<_>) =
             names.iter().map(|_| mpsc::channel(limits::WEBHOOK_QUEUE)).unzip();
