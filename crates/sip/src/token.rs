@@ -3,6 +3,19 @@
 /// Letters and digits that survive every case-folding peer.
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
+/// The five bits of a character, or [`UNKNOWN`].
+static DIGITS: [u8; 256] = {
+    let mut digits = [UNKNOWN; 256];
+    let mut digit = 0;
+    while digit < ALPHABET.len() {
+        digits[ALPHABET[digit] as usize] = digit as u8;
+        digit += 1;
+    }
+    digits
+};
+
+const UNKNOWN: u8 = 0x80;
+
 /// Characters of a token: five bits each.
 pub const LENGTH: usize = 13;
 
@@ -24,20 +37,11 @@ pub fn to_string(value: u64) -> String {
 /// `None` for anything [`write`] does not write.
 pub fn parse(text: &[u8]) -> Option<u64> {
     let text: &[u8; LENGTH] = text.try_into().ok()?;
-    let mut value = 0u64;
-    for (index, letter) in text.iter().enumerate() {
-        let digit = u64::from(match letter {
-            b'a'..=b'z' => letter - b'a',
-            b'2'..=b'7' => letter - b'2' + 26,
-            _ => return None,
-        });
-        // The thirteenth character carries four bits.
-        if index == 12 && digit > 15 {
-            return None;
-        }
-        value |= digit << (5 * index);
-    }
-    Some(value)
+    let digits = text.map(|letter| DIGITS[usize::from(letter)]);
+    let is_known = digits.iter().fold(0, |all, digit| all | digit) & UNKNOWN == 0;
+    let value = digits.iter().rev().fold(0u64, |value, &digit| value << 5 | u64::from(digit));
+    // The thirteenth character carries four bits.
+    (is_known && digits[LENGTH - 1] < 16).then_some(value)
 }
 
 #[cfg(test)]
@@ -47,6 +51,10 @@ mod tests {
         for value in [0, 1, 31, 32, u64::MAX, 0x0123_4567_89ab_cdef] {
             assert_eq!(super::parse(super::to_string(value).as_bytes()), Some(value));
         }
-        assert_eq!(super::parse(b"zzzzzzzzzzzzz"), None);
+        for text in
+            [&b"zzzzzzzzzzzzz"[..], b"aaaaaaaaaaaaq", b"aaaaa1aaaaaaa", b"aaaaaAaaaaaaa", b"aaaaaaaaaaaa"]
+        {
+            assert_eq!(super::parse(text), None);
+        }
     }
 }

@@ -13,7 +13,7 @@ use crate::proxy::{ResponseContext, ResponseEdit};
 use crate::registrar::gruu::Instance;
 use crate::session::SessionId;
 use crate::transport::Source;
-use crate::wire::{Message, Method};
+use crate::wire::{Message, Method, lossy};
 
 /// A request for which we owe a final response.
 #[derive(Debug)]
@@ -134,9 +134,9 @@ impl RequestContext {
 
 /// As the events of the call name it.
 pub(crate) fn call_id_of(request: &Message) -> Box<str> {
-    String::from_utf8_lossy(request.call_id().unwrap_or_default()).into()
+    lossy(request.call_id())
 }
 
 pub(crate) fn caller_tag_of(request: &Message) -> Box<str> {
-    String::from_utf8_lossy(request.from_tag().unwrap_or_default()).into()
+    lossy(request.from_tag())
 }

@@ -63,8 +63,9 @@ fn check_common(message: &Message) -> Result<(), Fault> {
     }
     check_via(message)?;
     message.call_id().ok_or(bad("Missing Call-ID"))?;
-    message.from().ok_or(bad("Bad From"))?;
-    message.to().ok_or(bad("Bad To"))?;
+    if !message.has_from_and_to() {
+        return Err(bad(if message.from().is_none() { "Bad From" } else { "Bad To" }));
+    }
     if message.has_repeated_line() {
         return Err(bad("Repeated Header"));
     }

@@ -339,6 +339,11 @@ impl Message {
         self.top_via().into_iter().chain(others)
     }
 
+    /// True if From and To stand there and are well formed.
+    pub(crate) fn has_from_and_to(&self) -> bool {
+        self.from.is_some() && self.to.is_some()
+    }
+
     /// The From header, parsed.
     pub fn from(&self) -> Option<Address<'_>> {
         self.from.map(|places| places.address(&self.bytes))
@@ -432,7 +437,9 @@ fn index(bytes: &[u8]) -> Result<(MessageKind, StartLine, HeaderIndex), ParseErr
     }
     let first_end = memchr::memchr(b'\n', bytes).ok_or(ParseError::Unfinished)?;
     let start_line = trim_line(&bytes[..first_end]);
-    let spaces = memchr::memchr(b' ', start_line).zip(memchr::memrchr(b' ', start_line));
+    // The method is short, and so is the version.
+    let last_space = start_line.iter().rposition(|&byte| byte == b' ');
+    let spaces = early_position([b' '], start_line).zip(last_space);
     let kind = parse_start(start_line, spaces).ok_or(ParseError::NotSip)?;
     // A folded start line: that line would be a header to one reader and none to another.
     if matches!(bytes.get(first_end + 1), Some(b' ' | b'\t')) {

@@ -33,7 +33,7 @@ pub use method::{ALLOW, Method};
 pub use params::{Param, Params};
 pub use raw_header::{raw_call_id, raw_header_value};
 pub use rewrite::Rewrite;
-pub(crate) use scan::{early_position, quoted_end, write_number};
+pub(crate) use scan::{early_position, lossy, quoted_end, write_number};
 pub use scan::{eq_ignore_case, parse_number, trim};
 pub(crate) use uri::escape_at;
 pub use uri::{Scheme, Uri, UriError, escape_user, parse_ip, unescape};

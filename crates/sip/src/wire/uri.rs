@@ -107,7 +107,7 @@ impl<'a> Uri<'a> {
 
     /// The host in lower case.
     pub fn host_lower(&self) -> String {
-        String::from_utf8_lossy(self.host).to_ascii_lowercase()
+        String::from_utf8(self.host.to_ascii_lowercase()).expect("a host is ASCII, or the URI has none")
     }
 
     /// The host as an address, when it is one.

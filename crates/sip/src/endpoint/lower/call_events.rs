@@ -13,7 +13,7 @@ use crate::endpoint::environment::call_stamp::call_of_dead;
 use crate::endpoint::environment::{Environment, Keys};
 use crate::endpoint::{CallEvent, CallEventKind, Caller, EndpointEffect};
 use crate::proxy::FinalResponse;
-use crate::wire::{Message, Method};
+use crate::wire::{Message, Method, lossy};
 
 impl Keys {
     /// A call of this caller.
@@ -81,19 +81,23 @@ impl LowerView<'_> {
         if request.method() != Method::Bye {
             return;
         }
-        // Without a token of ours either side may have sent it: a name that no call has changes nothing.
         let from_caller = proxied.purpose().within.map(|proof| proof.from_caller);
-        let (from, to) = (request.from_tag(), request.to_tag());
-        let as_caller = (from_caller != Some(false)).then(|| self.env.name_of(request, from, to)).flatten();
-        let as_callee = (from_caller != Some(true)).then(|| self.env.name_of(request, to, from)).flatten();
         // It is `None` while the node is alone, and of most calls of a farm.
         let taken_over = from_caller.and_then(|from_caller| taken_over(self.env, request, from_caller));
-        for (call, leg) in as_caller.into_iter().chain(as_callee) {
+        let (from, to) = (request.from_tag(), request.to_tag());
+        for (is_of_caller, caller, callee) in [(true, from, to), (false, to, from)] {
+            if from_caller.is_some_and(|from_caller| from_caller != is_of_caller) {
+                continue;
+            }
+            let Some((call, leg)) = self.env.name_of(request, caller, callee) else { continue };
             if let Some(kind) = &taken_over {
                 self.out.push(EndpointEffect::Call(CallEvent { call, leg, kind: kind.clone() }));
             }
-            self.answered.remove(&(call ^ leg));
             self.out.push(EndpointEffect::Call(CallEvent { call, leg, kind: CallEventKind::Ended }));
+            // Without a token of ours either side may have sent it: a name that no call has changes nothing.
+            if self.answered.remove(&(call ^ leg)).is_some() {
+                break;
+            }
         }
     }
 
@@ -141,11 +145,10 @@ pub(crate) fn refused(
     callee: Option<Aor>,
     (status, reason): (u16, &str),
 ) -> CallEventKind {
-    let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into();
     CallEventKind::Refused {
-        call_id: text(request.call_id()),
-        from: text(request.from().map(|address| address.uri)),
-        to: text(Some(request.uri())),
+        call_id: lossy(request.call_id()),
+        from: lossy(request.from().map(|address| address.uri)),
+        to: lossy(Some(request.uri())),
         caller,
         callee,
         status,
@@ -156,13 +159,12 @@ pub(crate) fn refused(
 /// The call that a BYE ends, when the ledger that has it died with its node.
 fn taken_over(env: &Environment, request: &Message, from_caller: bool) -> Option<CallEventKind> {
     let stamp = call_of_dead(env, request, from_caller)?;
-    let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into();
     let [from, to] = [request.from(), request.to()].map(|address| address.map(|address| address.uri));
     let (caller, callee) = if from_caller { (from, to) } else { (to, from) };
     Some(CallEventKind::TakenOver {
-        call_id: text(request.call_id()),
-        from: text(caller),
-        to: text(callee),
+        call_id: lossy(request.call_id()),
+        from: lossy(caller),
+        to: lossy(callee),
         start: stamp.start,
         answer: stamp.answer.unwrap_or(stamp.start),
     })

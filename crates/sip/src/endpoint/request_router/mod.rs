@@ -23,7 +23,7 @@ use crate::limits;
 use crate::proxy::{Destination, ForwardingPurpose, TargetSearch};
 use crate::registrar::RETRY_AFTER;
 use crate::registrar::gruu::Instance;
-use crate::wire::{Header, Message, Method, Reply, Scheme};
+use crate::wire::{Header, Message, Method, Reply, Scheme, lossy};
 
 /// Option tags a proxy needs no code for: they pass through us (§16.3 step 5 asks about Proxy-Require only).
 const PROXY_REQUIRE_KNOWN: &[&str] = &["path", "outbound", "gruu", "sec-agree"];
@@ -489,13 +489,12 @@ fn is_for_notifier(lower: &LowerView<'_>, key: Key) -> bool {
 }
 
 fn started(context: &RequestContext) -> CallEventKind {
-    let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into();
     let request = &context.request;
     CallEventKind::Started {
-        call_id: text(request.call_id()),
-        from_tag: text(request.from_tag()),
-        from: text(request.from().map(|a| a.uri)),
-        to: text(Some(request.uri())),
+        call_id: lossy(request.call_id()),
+        from_tag: lossy(request.from_tag()),
+        from: lossy(request.from().map(|a| a.uri)),
+        to: lossy(Some(request.uri())),
         caller: context.caller.as_ref().and_then(Caller::account),
         callee: context.callee.clone(),
         listed: ListedUnder::default(),
