@@ -44,7 +44,7 @@ pub const MAX_FORWARDS: u8 = 70;
 /// Requests of one shard that wait for their final response, about 4 KB each. Over it: 503 with Retry-After.
 pub const CONTEXTS: usize = 200_000;
 
-/// Transactions of one shard, those that wait for their last timer included; 600 bytes each. Over it: 503
+/// Transactions of one shard, those that wait for their last timer included; 300 bytes each. Over it: 503
 /// with Retry-After.
 pub const TRANSACTIONS: usize = 2_000_000;
 

@@ -1,4 +1,4 @@
-//! A finished transaction costs at most 600 bytes until its last timer, everything included (ARCHITECTURE.md,
+//! A finished transaction costs at most 300 bytes until its last timer, everything included (ARCHITECTURE.md,
 //! "Invariants").
 
 #![expect(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
@@ -77,7 +77,7 @@ impl Shard {
 }
 
 #[test]
-fn a_lingering_transaction_costs_at_most_600_bytes() {
+fn a_lingering_transaction_costs_at_most_300_bytes() {
     let mut shard = Shard::new();
     // Memory that is allocated once: buffers, tables.
     shard.call(CALLS);
@@ -92,7 +92,7 @@ fn a_lingering_transaction_costs_at_most_600_bytes() {
     println!("{transactions} transactions linger, {contexts} requests wait, {each} bytes each");
     assert!(transactions as u64 > 3 * CALLS);
     assert_eq!(contexts, 0);
-    assert!(each <= 600, "{each} bytes a transaction");
+    assert!(each <= 300, "{each} bytes a transaction");
     for _ in 0..20 {
         shard.wait(Duration::from_secs(15));
     }

@@ -1,13 +1,13 @@
 //! The 200 to a REGISTER (RFC 3261 §10.3 step 8).
 
-use std::fmt::Write;
+use std::io::Write;
 
 use router::Binding;
 use stdx::Instant;
 
 use super::contacts::uses_outbound;
 use super::gruu::Gruus;
-use crate::wire::{Header, Message, Reply, write_date};
+use crate::wire::{Header, Message, Reply, write_date, write_number};
 
 /// The parts of a 200 besides the bindings.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ pub fn write_ok(
     let wants_gruu = request.lists(Header::Supported, "gruu");
     for binding in bindings.iter().filter(|binding| binding.expires_at > now) {
         let gruus = wants_gruu.then_some((settings.gruus, settings.aor));
-        reply.header("Contact", contact_value(binding, now, gruus).as_bytes());
+        reply.header("Contact", &contact_value(binding, now, gruus));
     }
     // RFC 3327 §5.3: the client sees the proxies on its path, if it supports Path.
     if request.lists(Header::Supported, "path") {
@@ -54,11 +54,15 @@ pub fn write_ok(
     reply.header("Date", &date);
 }
 
-fn contact_value(binding: &Binding, now: Instant, gruus: Option<(&Gruus, &str)>) -> String {
+fn contact_value(binding: &Binding, now: Instant, gruus: Option<(&Gruus, &str)>) -> Vec<u8> {
     let contact = &binding.contact;
     // Rounded up: a binding that lives has at least a second.
     let left = binding.expires_at.since(now).as_micros().div_ceil(1_000_000);
-    let mut out = format!("<{}>;expires={left}", contact.uri);
+    let mut out = Vec::with_capacity(contact.uri.len() + 24);
+    out.push(b'<');
+    out.extend_from_slice(contact.uri.as_bytes());
+    out.extend_from_slice(b">;expires=");
+    write_number(&mut out, usize::try_from(left).unwrap_or(usize::MAX));
     if contact.q != 1000 {
         let _ = write!(out, ";q=0.{:03}", contact.q);
     }

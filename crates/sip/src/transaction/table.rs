@@ -19,7 +19,7 @@ use crate::wire::{MAGIC_COOKIE, Message, Method, Via};
 pub struct Transaction<U> {
     /// Its state and timers.
     pub machine: TransactionMachine,
-    target: KeptTarget,
+    target: CompactTarget,
     /// The owner of the transaction, in the RFC's sense of a transaction user (RFC 3261 §5).
     pub user: U,
     /// The bytes that may be sent to an unproved source; `None`: anything.
@@ -38,12 +38,12 @@ impl<U> Transaction<U> {
 
 /// A [`Target`] in 16 bytes where it is an IPv4 address by UDP, as the most of those are whose transactions linger.
 #[derive(Debug)]
-enum KeptTarget {
+enum CompactTarget {
     UdpV4 { remote: SocketAddrV4, local: SocketAddrV4, reconnect: bool },
     Other(Box<Target>),
 }
 
-impl KeptTarget {
+impl CompactTarget {
     fn of(target: Target) -> Self {
         match target {
             Target {
@@ -53,14 +53,14 @@ impl KeptTarget {
                 flow: None,
                 tls_name: None,
                 reconnect,
-            } => KeptTarget::UdpV4 { remote, local, reconnect },
-            other => KeptTarget::Other(Box::new(other)),
+            } => CompactTarget::UdpV4 { remote, local, reconnect },
+            other => CompactTarget::Other(Box::new(other)),
         }
     }
 
     fn target(&self) -> Target {
         match self {
-            &KeptTarget::UdpV4 { remote, local, reconnect } => Target {
+            &CompactTarget::UdpV4 { remote, local, reconnect } => Target {
                 transport: Transport::Udp,
                 remote: remote.into(),
                 local: Some(local.into()),
@@ -68,7 +68,7 @@ impl KeptTarget {
                 tls_name: None,
                 reconnect,
             },
-            KeptTarget::Other(target) => (**target).clone(),
+            CompactTarget::Other(target) => (**target).clone(),
         }
     }
 }
@@ -145,7 +145,7 @@ impl<U> TransactionTable<U> {
     /// Inserts a transaction under the hash of its key.
     pub fn insert(&mut self, hash: u64, machine: TransactionMachine, target: Target, user: U) -> Key {
         let armed = Instant::FAR_FUTURE;
-        let target = KeptTarget::of(target);
+        let target = CompactTarget::of(target);
         let key = self.slab.insert(Transaction { machine, target, user, credit: None, hash, armed });
         let slab = &self.slab;
         self.index.insert_unique(hash, key, |&key| slab.get(key).map_or(0, |tx| tx.hash));

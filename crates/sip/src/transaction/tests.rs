@@ -1,8 +1,10 @@
 //! Transcripts of RFC 3261 §17 in virtual time: when each machine sends, tells and ends.
 
 use proptest::prelude::*;
+use router::{FlowId, Life, ShardAddress};
 
 use super::*;
+use crate::transport::{Target, Transport};
 use crate::wire::Message;
 
 const START: Instant = Instant::from_unix_seconds(1_700_000_000);
@@ -369,4 +371,51 @@ proptest! {
         }
         prop_assert!(machine.is_terminated(), "{machine:?}");
     }
+}
+
+/// A target takes 16 bytes or a box of its own, and is the same afterwards.
+#[test]
+fn a_transaction_has_the_target_that_it_was_given() {
+    let flow = FlowId { edge: ShardAddress { life: Life(3), shard: 1 }, number: 77 };
+    let udp = Target {
+        transport: Transport::Udp,
+        remote: "192.0.2.1:5070".parse().unwrap(),
+        flow: None,
+        local: Some("192.0.2.2:5060".parse().unwrap()),
+        tls_name: None,
+        reconnect: true,
+    };
+    let targets = [
+        Target { reconnect: false, ..udp.clone() },
+        Target { remote: "[2001:db8::1]:5060".parse().unwrap(), ..udp.clone() },
+        Target { local: None, ..udp.clone() },
+        Target { transport: Transport::Tls, tls_name: Some("a.test".into()), ..udp.clone() },
+        Target { transport: Transport::Ws, flow: Some(flow), ..udp.clone() },
+        udp,
+    ];
+    let mut table = TransactionTable::new([1; 16]);
+    for target in targets {
+        let machine = TransactionMachine::ServerOther(ServerOther::start(START, false));
+        let key = table.insert(1, machine, target.clone(), ());
+        assert_eq!(table.get(key).map(Transaction::target), Some(target));
+    }
+}
+
+/// RFC 3261 §17.1.3: branch and method name a client transaction.
+#[test]
+fn a_client_transaction_is_found_by_its_branch_and_method() {
+    let table = TransactionTable::<()>::new([1; 16]);
+    let branch = |unique: &str| format!("z9hG4bK{unique}bcdefghijklma");
+    let hash = |branch: &str, method: &str| table.client_hash(branch.as_bytes(), method.as_bytes());
+    let ours = branch("abcdefghijkla");
+    let hashes = [
+        hash(&ours, "INVITE"),
+        hash(&ours, "CANCEL"),
+        hash(&ours, "KEEPALIVE"),
+        hash(&branch("bbcdefghijkla"), "INVITE"),
+        hash("z9hG4bKforeign", "INVITE"),
+        hash("", "INVITE"),
+    ];
+    assert_eq!(hashes[0], hash(&ours, "INVITE"));
+    assert!((1..hashes.len()).all(|end| !hashes[..end].contains(&hashes[end])), "{hashes:?}");
 }
