@@ -371,11 +371,11 @@ impl PubSub {
         match write.0 {
             PendingWrite::Node(write) => self.handle_node_written(context, write, result, &mut effects),
             PendingWrite::Item(item) => {
-                item.handle_written(result.map_err(|failure| failure.error), &mut effects)
+                item.handle_written(result.map_err(|failure| failure.error), &mut effects);
             }
             PendingWrite::Removal(removal) => removal.handle_written(result, &mut effects),
             PendingWrite::Purged(failure) => {
-                *failure.borrow_mut() = result.err().map(|failure| failure.error)
+                *failure.borrow_mut() = result.err().map(|failure| failure.error);
             }
         }
         effects
