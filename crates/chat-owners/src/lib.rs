@@ -16,6 +16,7 @@
 
 mod followed_sessions;
 pub mod limits;
+mod message;
 mod moved_streams;
 mod restore_barrier;
 mod shard_queues;
@@ -23,8 +24,9 @@ mod shared_owners;
 mod unhandled;
 
 pub use followed_sessions::{BoundStep, ElementStep, FollowedSessions};
+pub use message::bucket_of;
 pub use moved_streams::MovedStreams;
 pub use restore_barrier::RestoreBarrier;
 pub use shard_queues::{MessageTarget, ShardQueues, Way};
-pub use shared_owners::{OwnerChange, SharedOwners, WaitingMessage, bucket_of};
+pub use shared_owners::{OwnerChange, SharedOwners, WaitingMessage};
 pub use unhandled::{SentMessage, UnhandledMessages};

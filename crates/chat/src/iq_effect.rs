@@ -16,7 +16,7 @@ use super::register::AccountRequest;
 use super::roster::RosterAction;
 use super::upload::UploadRequest;
 use super::vcard::AvatarEffect;
-use super::{Host, Outbox, archive, offline, private, push, register, roster, upload, vcard};
+use super::{Host, Outbox, archive, offline, private, pubsub, push, register, roster, upload, vcard};
 
 /// The effect of a request that is not answered at once.
 pub(super) enum IqEffect {
@@ -61,7 +61,7 @@ pub(super) fn perform(host: &mut Host, now: Instant, iq: &IqRequest<'_>, effect:
         IqEffect::ReadArchive => return archive::handle_query(host, &iq.to.bare(), iq.iq, out),
         IqEffect::Block(command) => blocking::change_blocked(host, now, iq, command, out),
         IqEffect::ViewNodes(then) => {
-            return host.view_nodes(now, (&iq.to.bare(), iq.from), then, out);
+            return pubsub::view_nodes(host, now, (&iq.to.bare(), iq.from), then, out);
         }
         IqEffect::RetrieveOffline => {
             let user = iq.to.bare();

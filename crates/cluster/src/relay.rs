@@ -214,7 +214,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever links are cut, and whatever they give back: no node has a message twice, and few have it.
+        /// No node has a message twice and few have it, whatever links are cut and whatever they give back.
         #[test]
         fn no_message_goes_round(
             nodes in 2_u32..12,

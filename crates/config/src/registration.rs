@@ -120,7 +120,7 @@ impl Registration {
     }
 }
 
-/// A word that is not known invites nobody.
+/// The users that may invite; with a word that is not known there are none.
 fn read_inviting(section: &mut Section<'_, '_>) -> Inviting {
     let inviting: Box<str> = section.key(
         "invitations",

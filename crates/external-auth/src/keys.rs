@@ -1,5 +1,5 @@
 //! The keys of an issuer of tokens: a set of JSON web keys (RFC 7517). The type of a key decides the algorithm that it
-//! verifies (RFC 8725 §3.1): the header of a token, which anybody can write, decides nothing.
+//! verifies (RFC 8725 §3.1): the header of a token, which a stranger can write, decides nothing.
 
 use aws_lc_rs::hmac;
 use aws_lc_rs::signature::{

@@ -11,6 +11,7 @@
 
 mod context;
 mod imported;
+mod interface;
 pub mod limits;
 mod node;
 mod notify;
@@ -30,6 +31,7 @@ use xmpp::{Element, ns};
 
 pub use context::{Entities, NodesView, PubSubContext};
 pub use imported::imported;
+pub use interface::{FeatureRequest, PubSubEffect, PubSubEvent};
 pub use node::Relation;
 use node::{Node, Nodes};
 pub use notify::Notification;
@@ -37,7 +39,7 @@ pub use page::{ItemPage, ItemQuery, ItemRow, NodePage};
 pub use publish::Publication;
 pub use request::PendingRequest;
 pub use service::ServiceRequest;
-pub use state::{FeatureRequest, PubSub, PubSubEffect, PubSubEvent, PubSubRead, PubSubWrite};
+pub use state::{PubSub, PubSubRead, PubSubWrite};
 pub use store::{NodeChange, NodeLoad, NodeReply, WriteFailure};
 pub use subscribe::Approval;
 

@@ -1,6 +1,5 @@
 //! A node: its configuration, affiliations and subscriptions (XEP-0060 §4 and §16.4).
-//! All here is pure: rights follow from the node and the requester's relation to the owner. Items are not held here.
-//! A configuration is stored as the form that owners submit, so each option has one spelling.
+//! All here is pure: rights follow from the node and the requester's relation to the owner. A configuration is stored as a form.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -285,8 +284,7 @@ impl NodeConfig {
     /// This configuration with the values of the form.
     ///
     /// # Errors
-    /// The form is not of that type, or has an impossible value. Unknown fields are an error only if
-    /// `strict`.
+    /// The form is not of that type, or has an impossible value. Unknown fields are an error only if `strict`.
     pub(crate) fn with_form(&self, form: &Element, of: &str, strict: bool) -> Result<NodeConfig, FormFault> {
         let mut config = self.clone();
         if form.attr("type") != Some("submit") {

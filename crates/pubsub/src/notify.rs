@@ -13,10 +13,11 @@ use stdx::cache::Cache;
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::context::PubSubContext;
+use super::interface::PubSubEffect;
 use super::node::{Node, NodeSubscription};
 use super::page::ItemQuery;
 use super::publish::event_item;
-use super::state::{PendingRead, PubSubEffect, PubSubRead};
+use super::state::{PendingRead, PubSubRead};
 use super::store::NodeLoad;
 use crate::limits;
 

@@ -11,11 +11,12 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::context::PubSubContext;
+use super::interface::PubSubEffect;
 use super::node::{FormFault, Node, NodeAffiliation, NodeSubscription, Nodes};
 use super::notify::{notify, send_event};
 use super::publish::{name_is_free, there_is_room};
 use super::request::{PendingRequest, PubSubResult};
-use super::state::{NodeGoal, NodeWrite, PendingWrite, PubSubEffect, PubSubWrite};
+use super::state::{NodeGoal, NodeWrite, PendingWrite, PubSubWrite};
 use super::store::NodeChange;
 use super::{fault, service};
 use crate::limits;

@@ -11,13 +11,12 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, ns};
 
 use super::context::PubSubContext;
+use super::interface::{FeatureRequest, PubSubEffect};
 use super::node::{FormFault, Node, NodeAffiliation, NodeConfig, Nodes};
 use super::notify::notify_item;
 use super::page::{ItemPage, ItemQuery};
 use super::request::{PendingRequest, PubSubResult};
-use super::state::{
-    FeatureRequest, NodeGoal, NodeWrite, PendingRead, PendingWrite, PubSubEffect, PubSubRead, PubSubWrite,
-};
+use super::state::{NodeGoal, NodeWrite, PendingRead, PendingWrite, PubSubRead, PubSubWrite};
 use super::store::{NodeChange, NodeLoad, WriteFailure, kept};
 use super::{fault, node_of, unsupported};
 use crate::limits;

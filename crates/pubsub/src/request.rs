@@ -11,8 +11,9 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, ns};
 
 use super::context::{PubSubContext, Requester};
+use super::interface::PubSubEffect;
 use super::node::{Node, NodeAffiliation, Nodes};
-use super::state::{NodeGoal, NodeWrite, PubSubEffect};
+use super::state::{NodeGoal, NodeWrite};
 use super::{fault, node_of, owner, publish, subscribe, unsupported};
 
 /// A request while the store is asked. Shared by its effects, the last of which answers it.

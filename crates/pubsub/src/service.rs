@@ -6,10 +6,11 @@ use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::context::{NodesView, PubSubContext};
+use super::interface::{PubSubEffect, PubSubEvent};
 use super::node::{AccessModel, Node, NodeAffiliation, NodeConfig, Nodes, SendLast};
 use super::page::{ItemPage, ItemQuery, ItemRow};
 use super::request::PendingRequest;
-use super::state::{PendingRead, PubSubEffect, PubSubEvent, PubSubRead};
+use super::state::{PendingRead, PubSubRead};
 use super::store::NodeLoad;
 use super::subscribe::Approval;
 use super::{FEATURES, node_of};

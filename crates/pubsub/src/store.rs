@@ -1,4 +1,4 @@
-//! What the machine asks of a store, and the answers. The host translates both to its own requests.
+//! The reads and changes that the machine wants of a store, and the answers. The host translates both to its own requests.
 
 use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};

@@ -11,11 +11,12 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::context::Requester;
+use super::interface::PubSubEffect;
 use super::node::{AccessModel, Node, NodeAffiliation, NodeSubscription, Nodes, SendLast};
 use super::notify::send_newest;
 use super::owner::tell_state;
 use super::request::{PendingRequest, PubSubResult};
-use super::state::{NodeGoal, NodeWrite, PubSubEffect};
+use super::state::{NodeGoal, NodeWrite};
 use super::{fault, node_of};
 use crate::limits;
 

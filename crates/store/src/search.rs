@@ -35,7 +35,7 @@ pub(crate) fn page<E>(
     }
 }
 
-/// What a search has found, and what it may still look at.
+/// A search under way: its finds, and the work that it may still do.
 struct Search {
     words: Vec<String>,
     found: ArchivePage,

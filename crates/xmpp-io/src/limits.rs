@@ -113,5 +113,5 @@ pub const XMPP_UNDECIDED_EACH: usize = 32;
 pub const INVITATION_TOKEN: usize = 128;
 
 /// Questions of one shard about invitations for pages that are under way: each is one read of the database by its key, which
-/// everybody may cause. More: 503.
+/// needs no sign-in. More: 503.
 pub const INVITATION_LOOKUPS: usize = 32;

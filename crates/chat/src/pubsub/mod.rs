@@ -2,14 +2,15 @@
 //! performs its effects here.
 //!
 //! An account has its nodes under its own address, a service (`pubsub.` before a domain) those of all its users. Other features of an
-//! account publish, retract and read by [`Host::publish_for`], [`Host::retract_for`] and [`Host::view_nodes`].
+//! account publish, retract and read by [`Host::publish_for`], [`Host::retract_for`] and [`view_nodes`].
 
 mod entities;
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use pubsub::{FeatureRequest, NodeChange, NodeLoad, NodePage, NodeReply, Notification, PubSubContext};
-use pubsub::{PubSubEffect, WriteFailure};
+use pubsub::{PendingRequest, PubSubEffect, WriteFailure};
 use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
@@ -153,10 +154,7 @@ impl Host {
                 }
                 PubSubEffect::Write(change, write) => {
                     self.store.change(change_of(change), out, move |host, now, result, out| {
-                        let result = result.map_err(|failure| WriteFailure {
-                            is_absent: matches!(failure, StoreFailure::NotFound),
-                            error: not_written(failure),
-                        });
+                        let result = result.map_err(failure_of);
                         let effects = host.with_pubsub(now, |pubsub, context| {
                             pubsub.handle_written(context, *write, result)
                         });
@@ -177,14 +175,8 @@ impl Host {
                     crate::vcard::perform(self, now, effects, out);
                 }
                 PubSubEffect::MirrorBookmarks { asked, node, payload, is_new, answer } => {
-                    // The other form of the bookmarks is written before the answer, as the client may read either form next.
-                    let owner = asked.owner().clone();
-                    // A copy that cannot be written now follows with the next change: the item itself is on disk.
-                    let done: WriteContinuation =
-                        Box::new(move |host, _, _, out| host.answer(asked.iq(), Ok(answer), out));
-                    let change = (payload.as_ref(), is_new);
-                    mirror_publication(&mut self.store, &owner, &node, change, out, done)
-                        .unwrap_or_else(|done| done(self, now, Ok(()), out));
+                    let answer = (asked, answer);
+                    mirror_bookmarks(self, now, answer, &node, (payload.as_ref(), is_new), out);
                 }
                 PubSubEffect::LoadAccount { user, client, ver } => {
                     // An account that is not in memory has no client here that could be notified.
@@ -237,18 +229,34 @@ impl Host {
         let then = self.feature_continuations.insert_write(Box::new(then));
         self.tell_pubsub(now, PubSubEvent::Retract { owner, node, ids, then }, out);
     }
+}
 
-    /// Reads the nodes of an owner as a requester may see them. `then` is called once.
-    pub(crate) fn view_nodes(
-        &mut self,
-        now: Instant,
-        (owner, from): (&Bare, &Jid),
-        then: ViewContinuation,
-        out: &mut Outbox,
-    ) {
-        let then = self.feature_continuations.insert_view(then);
-        self.tell_pubsub(now, PubSubEvent::View { owner, from, then }, out);
-    }
+/// Reads the nodes of an owner as a requester may see them. `then` is called once.
+pub(super) fn view_nodes(
+    host: &mut Host,
+    now: Instant,
+    (owner, from): (&Bare, &Jid),
+    then: ViewContinuation,
+    out: &mut Outbox,
+) {
+    let then = host.feature_continuations.insert_view(then);
+    host.tell_pubsub(now, PubSubEvent::View { owner, from, then }, out);
+}
+
+/// Writes the other form of bookmarks that were published, then answers the request: the client may read either form next.
+fn mirror_bookmarks(
+    host: &mut Host,
+    now: Instant,
+    (asked, answer): (Rc<PendingRequest>, Option<Element>),
+    node: &str,
+    change: (Option<&Element>, bool),
+    out: &mut Outbox,
+) {
+    let owner = asked.owner().clone();
+    // A copy that cannot be written now follows with the next change: the item itself is on disk.
+    let done: WriteContinuation = Box::new(move |host, _, _, out| host.answer(asked.iq(), Ok(answer), out));
+    mirror_publication(&mut host.store, &owner, node, change, out, done)
+        .unwrap_or_else(|done| done(host, now, Ok(()), out));
 }
 
 /// A read of nodes as a read of the store.
@@ -257,6 +265,11 @@ fn load_of(load: NodeLoad) -> Load {
         NodeLoad::Nodes { owner, after } => Load::Nodes { owner, after },
         NodeLoad::Items { owner, node, query } => Load::Items { owner, node, query },
     }
+}
+
+/// The reason why the store has not written, as [`PubSub`] reads it.
+fn failure_of(failure: StoreFailure) -> WriteFailure {
+    WriteFailure { is_absent: failure == StoreFailure::NotFound, error: not_written(failure) }
 }
 
 /// A change of nodes as a change of the store.

@@ -45,7 +45,7 @@ pub struct ShardStatus {
 pub struct StatusBoard {
     /// By the number of the shard; as old as half a second.
     shards: Mutex<Vec<ShardStatus>>,
-    /// Of the one shard that probes.
+    /// The targets of routes that are out, as the one shard that probes them has reported.
     down: Mutex<Vec<String>>,
     // Counters since the start, see `faults`.
     panics: AtomicU64,

@@ -35,7 +35,7 @@ pub struct SharedResponse {
     pub handling: ResponseHandling,
 }
 
-/// What a node has done with a response that it shares.
+/// The way in which a node has handled a response before it shares it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseHandling {
     /// Nothing: it has no transaction of that branch, and the response cannot be forwarded without state.

@@ -32,7 +32,7 @@ pub(crate) struct Transactions {
 /// A request that is written, and the key of its client transaction.
 pub(crate) struct ReadyRequest {
     bytes: Bytes,
-    /// Of the branch of its topmost Via and its method, by which responses find the transaction (RFC 3261 §17.1.3).
+    /// The hash of the branch of its topmost Via and of its method, by which responses find the transaction (RFC 3261 §17.1.3).
     hash: u64,
     is_invite: bool,
 }
