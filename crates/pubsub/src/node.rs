@@ -287,7 +287,7 @@ impl NodeConfig {
     /// The form is not of that type, or has an impossible value. Unknown fields are an error only if `strict`.
     pub(crate) fn with_form(&self, form: &Element, of: &str, strict: bool) -> Result<NodeConfig, FormFault> {
         let mut config = self.clone();
-        if form.attr("type") != Some("submit") {
+        if form.attr("type").is_some_and(|kind| kind != "submit") {
             return Err(FormFault::Malformed);
         }
         for field in form.elements().filter(|child| child.is("field", ns::DATA)) {

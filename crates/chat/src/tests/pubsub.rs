@@ -164,6 +164,14 @@ fn who_publishes_can_count_on_what_he_asks_for() {
     for other in [[("access_model", "open")], [("unheard_of", "1")], [("max_items", "0")]] {
         is_error(&publish(&mut world, &other), "conflict", "precondition-not-met");
     }
+    // As some clients have it: a form without a type counts as submitted, one of another type does not.
+    let typed = |world: &mut HostWorld, kind: &str| {
+        let form = form("publish-options", &[("access_model", "open")]).replace(" type='submit'", kind);
+        let item = "<publish node='secret'><item id='current'><s xmlns='urn:s'/></item></publish>";
+        set(world, alice, ALICE, &format!("{item}<publish-options>{form}</publish-options>"))
+    };
+    is_error(&typed(&mut world, ""), "conflict", "precondition-not-met");
+    is_error(&typed(&mut world, " type='form'"), "bad-request", "");
     let (mut fresh, ..) = self::world();
     is_error(&publish(&mut fresh, &[("unheard_of", "1")]), "conflict", "precondition-not-met");
     assert!(fresh.store.nodes.is_empty());
