@@ -35,7 +35,7 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> Vec<RtblSource> {
         section.mistake("block_lists", what, "each node of a service once");
     }
     if lists.len() > MOST {
-        section.mistake("block_lists", format!("{} lists", lists.len()), &format!("at most {MOST} lists"));
+        section.mistake("block_lists", format!("{} lists", lists.len()), format!("at most {MOST} lists"));
     }
     lists
 }

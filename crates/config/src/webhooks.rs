@@ -85,7 +85,7 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> Vec<Webhook> {
         Webhook::read,
     );
     if webhooks.len() > MOST {
-        section.mistake("webhooks", format!("{} URLs", webhooks.len()), &format!("at most {MOST}"));
+        section.mistake("webhooks", format!("{} URLs", webhooks.len()), format!("at most {MOST}"));
     }
     webhooks
 }
