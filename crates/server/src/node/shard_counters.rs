@@ -161,12 +161,7 @@ fn set_xmpp(figures: &mut ShardCounters, xmpp: &XmppCounts) {
     figures.xmpp_presence_fan_out = xmpp.fan_out;
     figures.xmpp_roster_bytes = xmpp.roster_bytes;
     figures.xmpp_rosters_dropped = xmpp.rosters_dropped;
-    figures.xmpp_rtbl_refused = xmpp.rtbl.refused;
-    figures.xmpp_rtbl_entries = xmpp.rtbl.entries;
-    figures.xmpp_rtbl_failing = xmpp.rtbl.failing;
-    figures.xmpp_webhooks_queued = xmpp.webhooks.queued;
-    figures.xmpp_webhooks_sent = xmpp.webhooks.sent;
-    figures.xmpp_webhooks_dropped = xmpp.webhooks.dropped;
+    set_services(figures, xmpp);
     figures.xmpp_rooms = xmpp.rooms;
     figures.xmpp_occupants = xmpp.occupants;
     figures.xmpp_kinds.clone_from(&xmpp.kinds);
@@ -185,6 +180,16 @@ fn set_xmpp(figures: &mut ShardCounters, xmpp: &XmppCounts) {
     figures.xmpp_servers_stanzas_out = servers.stanzas_out;
     figures.xmpp_servers_returned = servers.returned;
     figures.xmpp_servers_stream_errors = servers.faults;
+}
+
+/// Block lists and webhooks.
+fn set_services(figures: &mut ShardCounters, xmpp: &XmppCounts) {
+    figures.xmpp_rtbl_refused = xmpp.rtbl.refused;
+    figures.xmpp_rtbl_entries = xmpp.rtbl.entries;
+    figures.xmpp_rtbl_failing = xmpp.rtbl.failing;
+    figures.xmpp_webhooks_queued = xmpp.webhooks.queued;
+    figures.xmpp_webhooks_sent = xmpp.webhooks.sent;
+    figures.xmpp_webhooks_dropped = xmpp.webhooks.dropped;
 }
 
 /// Sets the counters of the call ledger.

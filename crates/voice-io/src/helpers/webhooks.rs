@@ -231,7 +231,6 @@ async fn deliver<F: Future<Output = PostOutcome>>(
 mod tests {
     use std::cell::RefCell;
     use std::collections::VecDeque;
-    use std::time::Duration;
 
     use super::*;
 
@@ -316,8 +315,7 @@ mod tests {
         let figures = webhooks.figures();
         assert!((9..=10).contains(&figures.dropped), "{figures:?}");
         assert!(figures.queued as usize >= limits::WEBHOOK_QUEUE - 1 && figures.sent == 0, "{figures:?}");
-        let began = std::time::Instant::now();
+        // It comes back: without the end of its patience it would try for ten minutes.
         drop(webhooks);
-        assert!(began.elapsed() < limits::WEBHOOK_LAST + Duration::from_secs(60));
     }
 }

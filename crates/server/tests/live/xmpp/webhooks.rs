@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use serde_json::Value;
 use sip::transport::Transport::{Tcp, Tls};
@@ -20,19 +20,20 @@ type Request = (String, String, String, String);
 fn application() -> (SocketAddr, Receiver<Request>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let (seen, requests) = channel();
+    let (seen, requests) = sync_channel(100);
     // Ends with the process: it owns nothing but its socket.
-    std::thread::spawn(move || {
+    let run = move || {
         let mut status = "503 Service Unavailable";
         for stream in listener.incoming().flatten() {
             serve(stream, &mut status, &seen);
         }
-    });
+    };
+    std::thread::Builder::new().spawn(run).unwrap();
     (address, requests)
 }
 
 /// One request on each connection.
-fn serve(mut stream: TcpStream, status: &mut &'static str, seen: &Sender<Request>) {
+fn serve(mut stream: TcpStream, status: &mut &'static str, seen: &SyncSender<Request>) {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut head = Vec::new();
