@@ -274,7 +274,7 @@ fn wait_for_talk(farm: &Farm, [one, other]: [&Phone; 2]) {
             let rooms = metrics.lines().filter(|line| line.starts_with("belfry_voice_"));
             rooms.filter(|line| !line.ends_with(" 0")).collect::<Vec<_>>().join("\n")
         };
-        let nodes: Vec<(Option<usize>, Option<usize>)> = vec![(node_of(farm, one), node_of(farm, other))];
+        let nodes = [one, other].map(|phone| node_of(farm, phone));
         let live: Vec<String> = live.map(|node| format!("{}\n{}", figures(node), node.tail())).collect();
         format!("{:?} {:?} at {nodes:?}\n{}", hears(one), hears(other), live.join("\n\n"))
     });
