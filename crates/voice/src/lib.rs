@@ -80,7 +80,7 @@ pub use helper_service::{
 pub use numbers::{CallerStanding, Numbers};
 pub use recording_files::{RecordingFile, RecordingFiles};
 pub use rooms::message as room_message;
-pub use rooms::{RoomHomes, RoomMessage};
+pub use rooms::{RoomHomes, RoomMessage, set_room_homes};
 pub use settings::{Common, ConfiguredNumber, NumberSettings, OwnsCallId, Settings, ShardPlace};
 pub use sockets::{MediaSender, MediaSockets, PortKind, PortPair};
 

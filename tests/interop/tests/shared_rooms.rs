@@ -217,19 +217,24 @@ fn node_of(farm: &Farm, phone: &Phone) -> Option<usize> {
     call["node"].as_str()?.strip_prefix('n')?.parse().ok()
 }
 
-/// Calls a number, each time through another node, until each of the three has such a call. The phones are silent.
+/// Calls a number through a node. Returns the phone, which is silent, and the node of its call.
+fn call(farm: &Farm, through: usize, to: &str) -> (Phone, usize) {
+    let phone = Phone::call(&farm.nodes[through], to);
+    let mut found = None;
+    let is_listed = || {
+        found = node_of(farm, &phone);
+        found.is_some()
+    };
+    wait_until("the node of a call", LIMIT, is_listed, || farm.nodes[0].tail());
+    (phone, found.expect("it was waited for"))
+}
+
+/// Calls a number, each time through another node, until each of the three has such a call.
 fn call_all_nodes(farm: &Farm, to: &str) -> Vec<(Phone, usize)> {
     let mut phones: Vec<(Phone, usize)> = Vec::new();
     while (0..3).any(|node| phones.iter().all(|(_, at)| *at != node)) {
         assert!(phones.len() < 40, "all went to {:?}", phones.iter().map(|(_, at)| at).collect::<Vec<_>>());
-        let phone = Phone::call(&farm.nodes[phones.len() % 3], to);
-        let mut found = None;
-        let is_listed = || {
-            found = node_of(farm, &phone);
-            found.is_some()
-        };
-        wait_until("the node of a call", LIMIT, is_listed, || farm.nodes[0].tail());
-        phones.push((phone, found.expect("it was waited for")));
+        phones.push(call(farm, phones.len() % 3, to));
         // The next one comes after it.
         let members = || farm.nodes.iter().map(|node| node.metric("belfry_voice_members")).sum::<u64>();
         wait_until("a member", LIMIT, || members() == phones.len() as u64, || farm.nodes[0].tail());
@@ -256,14 +261,22 @@ fn requests_with(requests: &Mutex<Vec<String>>, text: &str) -> usize {
 }
 
 /// Waits until the two hear each other, and neither hears itself.
+#[track_caller]
 fn wait_for_talk(farm: &Farm, [one, other]: [&Phone; 2]) {
     one.say(TONES[0]);
     other.say(TONES[1]);
     let hears = |phone: &Phone| TONES.map(|tone| phone.hears(tone));
     let is_so = || (hears(one), hears(other)) == ([false, true], [true, false]);
     wait_until("two that hear each other", LIMIT, is_so, || {
-        let log = farm.nodes.iter().filter(|node| node.id() != 0).map(Node::tail).collect::<String>();
-        format!("{:?} {:?}\n{log}", hears(one), hears(other))
+        let live = farm.nodes.iter().filter(|node| node.id() != 0);
+        let figures = |node: &Node| {
+            let metrics = node.metrics();
+            let rooms = metrics.lines().filter(|line| line.starts_with("belfry_voice_"));
+            rooms.filter(|line| !line.ends_with(" 0")).collect::<Vec<_>>().join("\n")
+        };
+        let nodes = [one, other].map(|phone| node_of(farm, phone));
+        let live: Vec<String> = live.map(|node| format!("{}\n{}", figures(node), node.tail())).collect();
+        format!("{:?} {:?} at {nodes:?}\n{}", hears(one), hears(other), live.join("\n\n"))
     });
 }
 
@@ -305,23 +318,35 @@ fn a_conference_has_callers_at_all_nodes_and_outlives_the_node_that_mixes_it() {
     }
     assert_eq!(requests_with(&requests, "StatusCallbackEvent=participant-mute"), 1);
     farm.nodes[home].kill();
+    let left = phones.iter().filter(|(_, node)| *node != home).count();
+    goes_on_without_its_home(&farm, (&others, [one, other]), &conference, (&requests, [phones.len(), left]));
+}
+
+/// Two callers of a conference hear each other again, and end it; of those that joined so many are `left`.
+fn goes_on_without_its_home(
+    farm: &Farm,
+    (others, [one, other]): (&[usize], [&Phone; 2]),
+    conference: &str,
+    (requests, [joined, left]): (&Mutex<Vec<String>>, [usize; 2]),
+) {
     // The sound of before is forgotten; then that of the next home is heard.
     let is_silent = || !one.hears(TONES[1]) && !other.hears(TONES[0]);
     [one, other].iter().for_each(|phone| phone.say(0));
     wait_until("silence", LIMIT, is_silent, || farm.nodes[others[0]].tail());
-    wait_for_talk(&farm, [one, other]);
+    wait_for_talk(farm, [one, other]);
     // The conference is the same, without the callers of the dead node, and nobody has come or gone by what the application was told.
-    let left = phones.iter().filter(|(_, node)| *node != home).count();
-    for node in &others {
-        assert_eq!(participants(&farm.nodes[*node]).len(), left, "{}", farm.nodes[*node].tail());
+    let list = format!("Conferences/{conference}/Participants.json");
+    for node in others {
+        let participants = listed(&farm.nodes[*node], &list, ("participants", "call_sid"));
+        assert_eq!(participants.len(), left, "{}", farm.nodes[*node].tail());
     }
-    let told = |event: &str| requests_with(&requests, &format!("StatusCallbackEvent={event}"));
+    let told = |event: &str| requests_with(requests, &format!("StatusCallbackEvent={event}"));
     let events = ["conference-start", "participant-join", "participant-leave", "conference-end"];
-    assert_eq!(events.map(told), [1, phones.len(), 0, 0]);
+    assert_eq!(events.map(told), [1, joined, 0, 0]);
     let conference = format!("Conferences/{conference}.json");
     let (status, body) = rest(&farm.nodes[others[1]], &conference, &[("Status", "completed")]);
     assert_eq!(status, "200", "{body}");
-    let is_over = || events.map(told) == [1, phones.len(), left, 1];
+    let is_over = || events.map(told) == [1, joined, left, 1];
     wait_until("the end of the conference", LIMIT, is_over, || format!("{:?}", events.map(told)));
     // The calls go on with the document.
     let seats = |node: &usize| farm.nodes[*node].metric("belfry_voice_seats");
@@ -344,7 +369,7 @@ fn an_agent_takes_the_first_of_a_queue_whatever_their_nodes() {
     let (agents, _) = application("<Response><Dial timeout='300'><Queue>help</Queue></Dial></Response>");
     let mut farm =
         start(&nats, &[("1234", format!("http://{callers}/")), ("1235", format!("http://{agents}/"))]);
-    let waiting = call_all_nodes(&farm, "1234");
+    let mut waiting = call_all_nodes(&farm, "1234");
     let list = listed(&farm.nodes[0], "Queues.json", ("queues", "sid"));
     assert_eq!(list.len(), 1, "{list:?}");
     let path = format!("Queues/{}/Members.json", list[0]);
@@ -355,18 +380,17 @@ fn an_agent_takes_the_first_of_a_queue_whatever_their_nodes() {
         assert_eq!(members(node), all, "in the order in which they came");
     }
     // Agents until one at another node than its caller has taken the next in line.
-    let mut taken = 0;
     let mut agents: Vec<(Phone, usize)> = Vec::new();
     let (caller, agent) = loop {
-        assert!(taken < waiting.len(), "each agent was at the node of its caller");
-        let agent = Phone::call(&farm.nodes[taken % 3], "1235");
-        taken += 1;
-        let is_taken = || members(&farm.nodes[0]) == all[taken..];
+        let taken = agents.len() + 1;
+        if taken > waiting.len() {
+            waiting.push(call(&farm, taken % 3, "1234"));
+        }
+        agents.push(call(&farm, taken % 3, "1235"));
+        let is_taken = || members(&farm.nodes[0]).len() == waiting.len() - taken;
         wait_until("the next in line", LIMIT, is_taken, || farm.nodes[0].tail());
-        let node = node_of(&farm, &agent).expect("its call is open");
-        agents.push((agent, node));
-        if node != waiting[taken - 1].1 {
-            break (&waiting[taken - 1], agents.last().expect("it was added"));
+        if agents[taken - 1].1 != waiting[taken - 1].1 {
+            break (&waiting[taken - 1], &agents[taken - 1]);
         }
     };
     wait_for_talk(&farm, [&caller.0, &agent.0]);

@@ -256,7 +256,7 @@ fn set_room_homes(shard: &mut Shard, now: Instant, view: &FarmView) {
     } else {
         RoomHomes::default()
     };
-    shard.with_voice(now, |voice, world| voice.set_room_homes(now, homes, world));
+    shard.with_voice(now, |voice, world| ::voice::set_room_homes(voice, now, homes, world));
 }
 
 /// The farm as it is when the shard starts.

@@ -157,7 +157,7 @@ impl Rooms {
         let (owner, call_sid) = (Arc::clone(&leg.owner), leg.sid.as_str().into());
         let of = if kind == Kind::Conference { "conference" } else { "queue" };
         let hash = hash(of, &owner.account, name);
-        let home = self.home_of(hash);
+        let home = self.homes.home_of(hash, self.own, self.shards);
         self.last += 1;
         let number = self.last;
         // A taker's leg hears its Dial until it is connected.
@@ -198,7 +198,9 @@ impl Rooms {
         let moves: Vec<(u64, ShardAddress)> = self
             .seats
             .iter()
-            .map(|(number, seated)| (*number, seated.home, self.home_of(seated.hash)))
+            .map(|(number, seated)| {
+                (*number, seated.home, self.homes.home_of(seated.hash, self.own, self.shards))
+            })
             .filter(|(_, home, next)| home != next)
             .map(|(number, _, next)| (number, next))
             .collect();
@@ -250,10 +252,9 @@ impl Rooms {
         // The conference's recording is made by one member; the home names another when that one leaves.
         if let Some(RecordingRequest { how, .. }) = seated.recording.take_if(is_due) {
             let how = Background { conference: Some(sid.clone()), ..how };
-            let is_recorded =
-                parts.recordings.begin_recording(now, leg, how, parts.calls, parts.world).is_some();
+            let begun = parts.recordings.begin_recording(now, leg, how, parts.calls, parts.world);
             if let Some(seated) = self.seats.get_mut(&number) {
-                seated.is_recorded = is_recorded;
+                seated.is_recorded = begun.is_some();
             }
         }
         self.show_line(now, number, parts.calls);
@@ -304,11 +305,6 @@ impl Rooms {
             Some(_) => self.post_event(home, RoomEvent::Moved { number }, parts),
             None => self.post_event(home, RoomEvent::Leave { number }, parts),
         }
-    }
-
-    /// True if that home has the word about the member: one that it has moved from has not.
-    pub(super) fn is_home_of(&self, number: u64, home: ShardAddress) -> bool {
-        self.seats.get(&number).is_some_and(|seated| seated.home == home)
     }
 
     /// Out of its room, by the room's word or because that is not heard of any more. The script is told, as

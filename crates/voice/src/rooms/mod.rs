@@ -61,6 +61,22 @@ pub struct RoomHomes {
     pub lives: BTreeSet<Life>,
 }
 
+impl RoomHomes {
+    /// The home of a room, for a shard of a node with so many of them. Every shard of the node computes the same, and every node of a farm that
+    /// has read the same map; so a name has one room.
+    fn home_of(&self, hash: u64, own: ShardAddress, shards: u16) -> ShardAddress {
+        let of = |count: usize| usize::try_from(hash % count.max(1) as u64).unwrap_or(0);
+        let shard = || u16::try_from(of(usize::from(shards))).unwrap_or(0);
+        let in_farm = self.homes.get(of(self.homes.len())).copied();
+        in_farm.unwrap_or_else(|| ShardAddress::new(own.life, shard()))
+    }
+
+    /// True if members of rooms may be at that node, besides this one.
+    fn has(&self, life: Life) -> bool {
+        self.lives.is_empty() || self.lives.contains(&life)
+    }
+}
+
 /// The source of a seated leg's sound while no prompt plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
@@ -124,15 +140,6 @@ impl Rooms {
             music_at: 0,
             next: Instant::default(),
         }
-    }
-
-    /// The home of a room. Every shard of the node computes the same, and every node of a farm that has read the same map; so a name has
-    /// one room.
-    fn home_of(&self, hash: u64) -> ShardAddress {
-        let of = |count: usize| usize::try_from(hash % count.max(1) as u64).unwrap_or(0);
-        let in_farm = self.homes.homes.get(of(self.homes.homes.len()));
-        let shard = || u16::try_from(of(usize::from(self.shards))).unwrap_or(0);
-        in_farm.copied().unwrap_or_else(|| ShardAddress::new(self.own.life, shard()))
     }
 
     /// Nothing that needs ticks: neither members here nor rooms with members of other shards.
@@ -218,20 +225,28 @@ impl Voice {
     /// A message between a conference or queue and its members, from another shard.
     pub fn handle_room_message(&mut self, now: Instant, message: RoomMessage, world: &mut World<'_>) {
         self.calls.start_ticks(now, &self.rooms);
-        self.with_rooms(now, world, |rooms, parts| rooms.handle_message(now, message, parts));
+        self.with_rooms(now, world, |rooms, parts| {
+            rooms.local.push_back((message.from, message.event));
+            rooms.settle_rooms(now, parts);
+        });
     }
+}
 
-    /// The farm's map or its nodes have changed: members of nodes that have ended leave their rooms, and members whose rooms have another
-    /// home go on there.
-    pub fn set_room_homes(&mut self, now: Instant, homes: RoomHomes, world: &mut World<'_>) {
-        if self.rooms.homes == homes {
-            return;
-        }
-        self.rooms.homes = homes;
-        if !self.rooms.is_idle() {
-            self.with_rooms(now, world, |rooms, parts| rooms.handle_homes_changed(now, parts));
-        }
+/// The farm's map or its nodes have changed: members of nodes that have ended leave their rooms, and members whose rooms have another
+/// home go on there.
+pub fn set_room_homes(voice: &mut Voice, now: Instant, homes: RoomHomes, world: &mut World<'_>) {
+    if voice.rooms.homes == homes {
+        return;
     }
+    voice.rooms.homes = homes;
+    if voice.rooms.is_idle() {
+        return;
+    }
+    voice.with_rooms(now, world, |rooms, parts| {
+        let (homes, own) = (&rooms.homes, rooms.own.life);
+        rooms.home.end_lives(now, |life| life == own || homes.has(life), &mut rooms.outs);
+        rooms.move_seats(now, parts);
+    });
 }
 
 impl Rooms {
@@ -244,20 +259,6 @@ impl Rooms {
             let message = RoomMessage { from: self.own, event };
             parts.world.outbox.push(VoiceEffect::Post { to, message });
         }
-    }
-
-    /// A message between a conference or queue and its members, from another shard.
-    fn handle_message(&mut self, now: Instant, message: RoomMessage, parts: &mut RoomParts<'_, '_>) {
-        self.local.push_back((message.from, message.event));
-        self.settle_rooms(now, parts);
-    }
-
-    /// The map has other homes, or nodes have ended.
-    fn handle_homes_changed(&mut self, now: Instant, parts: &mut RoomParts<'_, '_>) {
-        let (lives, own) = (&self.homes.lives, self.own.life);
-        let is_live = |life| life == own || lives.is_empty() || lives.contains(&life);
-        self.home.end_lives(now, is_live, &mut self.outs);
-        self.move_seats(now, parts);
     }
 
     /// Delivers events between rooms and members of this shard, in order, until none is left. A script that
@@ -283,6 +284,8 @@ impl Rooms {
         event: RoomEvent,
         parts: &mut RoomParts<'_, '_>,
     ) {
+        let has_home =
+            |rooms: &Rooms, number| rooms.seats.get(&number).is_some_and(|seated| seated.home == from);
         match event {
             RoomEvent::Known { standings } => {
                 for (number, standing) in standings {
@@ -290,17 +293,17 @@ impl Rooms {
                 }
             }
             RoomEvent::Standing { number, standing } => {
-                if self.is_home_of(number, from) {
+                if has_home(self, number) {
                     self.stands(now, number, *standing, parts);
                 }
             }
             RoomEvent::Gone { number, why } => {
-                if self.is_home_of(number, from) {
+                if has_home(self, number) {
                     self.is_out(now, number, why, parts);
                 }
             }
             RoomEvent::Announce { number, target } => {
-                if self.is_home_of(number, from) {
+                if has_home(self, number) {
                     self.announce(now, number, target, parts);
                 }
             }

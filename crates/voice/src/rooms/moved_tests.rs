@@ -10,7 +10,7 @@ use store::rest::RestWrite;
 
 use super::super::limits;
 use super::shard_tests::{CONFERENCE, ENQUEUE, LOST, Shards, TAKE};
-use super::{RoomHomes, Source};
+use super::{RoomHomes, Source, set_room_homes};
 
 const ENDS: &str =
     "<Response><Dial><Conference waitUrl='' endConferenceOnExit='true'>a</Conference></Dial></Response>";
@@ -40,7 +40,7 @@ impl Farm {
     fn set_home_at(&mut self, node: usize, home: usize) {
         let lives = self.shards.live().map(|node| self.shards.addresses[node].life).collect();
         let homes = RoomHomes { homes: vec![self.shards.addresses[home]], lives };
-        self.shards.act(node, |voice, now, world| voice.set_room_homes(now, homes, world));
+        self.shards.act(node, |voice, now, world| set_room_homes(voice, now, homes, world));
     }
 
     fn call(&mut self, node: usize, document: &str) -> Key {

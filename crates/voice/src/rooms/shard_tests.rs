@@ -19,7 +19,8 @@ use super::super::actor::{Actor, Part};
 use super::super::leg::Leg;
 use super::super::testing::{NoSockets, common, place};
 use super::super::{
-    Done, HelperResult, Owner, RoomMessage, ShardPlace, Ticket, Voice, VoiceCounts, VoiceEffect, World, limits,
+    Done, HelperResult, Owner, RoomMessage, ShardPlace, Ticket, Voice, VoiceCounts, VoiceEffect, World,
+    limits,
 };
 use super::Source;
 
