@@ -1,12 +1,12 @@
 //! Copies of messages for a capture server, by every transport and in both directions.
 
 use std::net::{IpAddr, UdpSocket};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use futures_util::{SinkExt, StreamExt};
 use hep::CaptureAgent;
-use net::CaptureSettings;
 use net::clock::Clock;
+use net::{CaptureSettings, MessageTap};
 use sip::transport::Transport::{Tcp, Tls, Udp, Ws};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -124,6 +124,48 @@ fn messages_of_streams_are_copied_with_the_addresses_of_the_connection() {
         assert_eq!(server.copy(), copy(6, remote, address, "one"));
         assert_eq!(server.copy(), copy(6, remote, address, "two"));
         assert_eq!(server.copy(), copy(6, address, remote, "answer"));
+    });
+}
+
+/// The messages that passed the sockets: received or sent, the other end, and the bytes.
+#[derive(Debug, Default)]
+struct Seen(Mutex<Vec<(bool, SocketAddr, Vec<u8>)>>);
+
+impl MessageTap for Seen {
+    fn received(&self, source: SocketAddr, message: &[u8]) {
+        self.0.lock().unwrap().push((true, source, message.into()));
+    }
+
+    fn sent(&self, destination: SocketAddr, message: &[u8]) {
+        self.0.lock().unwrap().push((false, destination, message.into()));
+    }
+}
+
+#[test]
+fn a_tap_sees_each_message_once_with_its_other_end_and_no_capture_server_is_needed() {
+    run(async {
+        let seen = Arc::new(Seen::default());
+        let tap: Arc<dyn MessageTap> = seen.clone();
+        let mut shard = Shard::new(NetSettings { tap: Some(tap), ..NetSettings::default() });
+        let (by_udp, by_tcp) =
+            (shard.bind(Udp, "127.0.0.1:0").address, shard.bind(Tcp, "127.0.0.1:0").address);
+        let phone = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let udp = phone.local_addr().unwrap();
+        phone.send_to(&call("one"), by_udp).await.unwrap();
+        shard.packet().await;
+        shard.send(Udp, udp, &call("two"), 1);
+        shard.io.flush();
+        let mut peer = TcpStream::connect(by_tcp).await.unwrap();
+        let tcp = peer.local_addr().unwrap();
+        peer.write_all(&call("three")).await.unwrap();
+        let source = shard.packets(1).await[0].source;
+        shard.io.send(on_flow(&source, &call("four"), 1));
+        let mut answer = vec![0; call("four").len()];
+        shard.during(peer.read_exact(&mut answer)).await.unwrap();
+        let expected = [(true, udp, "one"), (false, udp, "two"), (true, tcp, "three"), (false, tcp, "four")];
+        let expected = expected.map(|(is_received, other, name)| (is_received, other, call(name)));
+        assert_eq!(*seen.0.lock().unwrap(), expected);
+        assert_eq!(shard.io.counters().captures_sent, 0);
     });
 }
 

@@ -347,3 +347,23 @@ fn stanzas_of_a_traced_account_and_no_others_are_spans() {
     assert_eq!((&ping["kind"], value(ping, 1)), (&2.into(), "iq get ping".into()));
     process.kill();
 }
+
+#[test]
+fn call_records_are_posted_to_a_service_and_signed() {
+    let service = Collector::start();
+    let section = format!("[calls.export]\nhttp_url = \"{}/calls\"\nsigning_key = \"hush\"\n", service.url);
+    let place = Place::new(&section).with_accounts(&["alice"]);
+    let process = place.spawn();
+    let mut alice = place.udp("alice");
+    let invite = alice.invite("nobody@example.test");
+    assert_eq!(alice.outcome(&invite).status(), 404);
+    let head = service.asked.recv_timeout(PATIENCE).unwrap();
+    assert!(head.starts_with("post /calls?bodysha256="), "{head}");
+    assert!(head.contains("\r\nx-twilio-signature: ") && !head.contains("hush"), "{head}");
+    let line = format!("1 sent to {}/calls, none waits", service.url);
+    until("the record is sent", || {
+        let status = String::from_utf8(belfry(&place, &["status"]).output().unwrap().stdout).unwrap();
+        status.contains(&line).then_some(())
+    });
+    process.kill();
+}
