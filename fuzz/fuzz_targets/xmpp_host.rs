@@ -7,9 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chat::effect::{AccountData, MamPage};
-use chat::{
-    Effect, Host, HostSettings, ItemPage, Load, Outbox, RoomCreation, StanzaPage, StoreFailure, StoreReply,
-};
+use chat::{Effect, Host, HostSettings, ItemPage, Load, Outbox, StanzaPage, StoreFailure, StoreReply};
 use libfuzzer_sys::fuzz_target;
 use stdx::Instant;
 use xmpp::c2s::BindRequest;
@@ -62,7 +60,6 @@ fn settings() -> HostSettings {
         version: "1".into(),
         resume_for: Duration::from_secs(300),
         contacts: Vec::new(),
-        room_creation: RoomCreation::Anybody,
         uploads: None,
         services: Vec::new(),
         admins: Vec::new(),

@@ -235,8 +235,12 @@ mod tests {
     use super::*;
 
     fn event(number: u32) -> QueuedEvent {
-        let wire =
-            Wire { url: "https://a.test/".into(), body: Some(number.to_string()), signature: "s".into() };
+        let wire = Wire {
+            url: "https://a.test/".into(),
+            body: Some(number.to_string()),
+            signature: "s".into(),
+            call_id: None,
+        };
         QueuedEvent { wire, since: Instant::now() }
     }
 
@@ -306,8 +310,12 @@ mod tests {
     fn a_full_queue_drops_and_counts_and_an_end_does_not_wait_for_an_application_that_is_away() {
         let webhooks = Webhooks::start(vec!["nowhere".into()]).unwrap();
         // Port 0 takes no connection.
-        let wire =
-            Wire { url: "http://127.0.0.1:0/".into(), body: Some("{}".into()), signature: String::new() };
+        let wire = Wire {
+            url: "http://127.0.0.1:0/".into(),
+            body: Some("{}".into()),
+            signature: String::new(),
+            call_id: None,
+        };
         for _ in 0..limits::WEBHOOK_QUEUE + 10 {
             webhooks.send(0, wire.clone());
         }
