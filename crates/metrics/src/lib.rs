@@ -11,29 +11,15 @@
 mod call_export;
 mod certificate;
 mod farm;
+mod kind;
 mod kinds;
 mod telemetry;
 
 use std::fmt::Write as _;
 
 use control::{AdmissionStatus, NodeState, ShardCounters, Status};
+use kind::Kind;
 use kinds::KINDS;
-
-#[derive(Clone, Copy)]
-enum Kind {
-    /// Grows until the process ends.
-    Counter,
-    Gauge,
-}
-
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-        }
-    }
-}
 
 /// One number of each shard, and the place of it in the counters.
 struct ShardMetric {

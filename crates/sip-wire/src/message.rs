@@ -149,16 +149,12 @@ impl Message {
             to: None,
             cseq: None,
         };
-        message.drop_what_follows();
+        if let Some(Some(length)) = message.content_length() {
+            // A length beyond the received bytes is answered by `check_request`.
+            message.bytes.truncate((message.body as usize).saturating_add(length));
+        }
         message.find_places();
         Ok(message)
-    }
-
-    fn drop_what_follows(&mut self) {
-        if let Some(Some(length)) = self.content_length() {
-            // A length beyond the received bytes is answered by `check_request`.
-            self.bytes.truncate((self.body as usize).saturating_add(length));
-        }
     }
 
     /// Finds what nearly every layer asks for.

@@ -30,5 +30,6 @@ mod traces;
 pub use node::NodeQueries;
 pub use role::{Role, Roles};
 pub use state::{
-    Applications, AuditLine, Console, ConsoleLog, DocumentSource, FailedSignIn, Fetched, Invitations, Settings,
+    Applications, AuditLine, Console, ConsoleLog, DocumentSource, FailedSignIn, Fetched, Invitations,
+    Settings,
 };

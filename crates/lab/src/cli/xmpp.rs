@@ -169,9 +169,9 @@ fn check(told: &XmppFlags) -> Result<(), String> {
         (told.register || told.unregister, "no registration"),
     ];
     match known.iter().find(|(is_wrong, _)| *is_wrong && told.mechanism == SaslMechanism::Anonymous) {
-        Some((_, expected)) => {
-            Err(format!("--mechanism ANONYMOUS: expected {expected}: the users do not know each other's names"))
-        }
+        Some((_, expected)) => Err(format!(
+            "--mechanism ANONYMOUS: expected {expected}: the users do not know each other's names"
+        )),
         None => Ok(()),
     }
 }
