@@ -21,7 +21,7 @@ use crate::script::{
 /// The parts of a call that no document decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Behaviour {
-    /// What the caller enters at one Gather after another; an empty text, or none: nothing.
+    /// The caller's entries at one Gather after another; an empty text, or none: nothing.
     pub inputs: Vec<String>,
     /// The outcome of each Dial: completed, busy, no-answer or failed.
     pub dial: CallStatus,

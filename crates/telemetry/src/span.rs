@@ -67,7 +67,7 @@ pub struct Span {
     pub begin: Instant,
     /// The end.
     pub end: Instant,
-    /// What is known of it.
+    /// Facts about it.
     pub attributes: Attributes,
     /// Moments within it.
     pub events: Vec<SpanEvent>,

@@ -53,7 +53,7 @@ pub(crate) enum Operation {
     DrainFarmNode,
     Reload,
     OpenApi,
-    /// What concerns applications: see `application_routes`.
+    /// A request about applications: see `application_routes`.
     Application(ApplicationOperation),
 }
 

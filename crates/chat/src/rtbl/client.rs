@@ -81,7 +81,7 @@ enum Step {
     Reading { id: Box<str>, until: Instant, read: ReadItems },
 }
 
-/// What a round has read so far.
+/// The items that a round has read so far.
 #[derive(Debug, Default)]
 struct ReadItems {
     entries: HashSet<AddressHash>,

@@ -25,7 +25,7 @@ pub(super) const ROOM_SOUND: u16 = 71;
 
 // Fields of an event, besides those of the sender. Its kind says which are needed.
 const KIND: u64 = 1;
-/// Of a member; several are a list.
+/// The number of a member; several are a list.
 const NUMBER: u64 = 2;
 const JOIN: u64 = 3;
 /// The status of a member, with its number; several are a list.

@@ -24,7 +24,7 @@ use super::{Settings, limits};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 
-/// What has become of the events of all URLs since the start.
+/// Events of all URLs since the start, by their end.
 #[derive(Debug, Default)]
 struct Counts {
     sent: AtomicU64,

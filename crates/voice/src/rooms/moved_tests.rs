@@ -306,7 +306,7 @@ fn members_of_other_nodes_are_bounded() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
-    /// Whatever moves and is lost, after a while each member is where the map says, once, and nothing stays.
+    /// After any moves and losses, each member is once and where the map says, and nothing stays behind.
     #[test]
     fn whatever_moves_each_member_is_at_its_home_after_a_while(
         steps in prop::collection::vec((0..8u8, 0..3usize, any::<usize>(), prop::bool::weighted(0.2)), 0..40)
