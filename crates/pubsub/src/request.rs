@@ -70,7 +70,7 @@ impl PendingRequest {
     }
 
     /// Dispatches by the namespace (`#owner` or the other), by set or get, and by the name of the action.
-    /// What is not in the list is `bad-request`; the two optional parts that are known and missing here are
+    /// A request that is not in the list is `bad-request`; the two optional parts that are known and missing here are
     /// named in their error.
     pub(crate) fn perform(
         self: &Rc<Self>,

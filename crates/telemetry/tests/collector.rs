@@ -2,12 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::Builder;
 use std::time::Duration;
 
+use interop::HttpRequest;
 use serde_json::Value;
 use stdx::Instant;
 use telemetry::{CallMessage, Exporter, ExporterSettings, ExporterStatus};
@@ -22,16 +23,11 @@ fn collector(listener: TcpListener, statuses: &'static [u16]) -> Receiver<Value>
         let mut status = 0;
         while let Ok((stream, _)) = listener.accept() {
             let mut reader = BufReader::new(stream);
-            let mut head = String::new();
-            while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).is_ok_and(|read| read > 0) {}
-            assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{head}");
-            let head = head.to_ascii_lowercase();
-            assert!(head.contains("content-type: application/json\r\n"), "{head}");
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
-            let mut body = vec![0; length.unwrap_or_default()];
-            reader.read_exact(&mut body).unwrap();
+            let request = HttpRequest::read(&mut reader).unwrap();
+            assert_eq!((request.method.as_str(), request.target.as_str()), ("POST", "/v1/traces"));
+            assert_eq!(request.header("content-type"), "application/json");
             status = statuses.next().unwrap_or(status);
-            if send.send(serde_json::from_slice(&body).unwrap()).is_err() {
+            if send.send(serde_json::from_slice(&request.body).unwrap()).is_err() {
                 return;
             }
             let answer = format!("HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{{}}");

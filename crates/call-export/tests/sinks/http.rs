@@ -1,50 +1,32 @@
 //! A service of HTTP, played by a thread of the test.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::Builder;
 
 use call_export::{CallExport, Destination, HttpDestination, Line};
-use interop::Ports;
+use interop::{HttpRequest, Ports};
 
 use super::{record, until};
 
-/// A request that the service has read.
-struct Request {
-    target: String,
-    /// Header fields, in lower case.
-    head: String,
-    body: String,
-}
-
-impl Request {
-    fn calls(&self) -> Vec<String> {
-        let line = |text| serde_json::from_str::<Line>(text).unwrap().record.call_id.into();
-        self.body.lines().map(line).collect()
-    }
+/// The calls of a request, one in each line.
+fn calls_in(request: &HttpRequest) -> Vec<String> {
+    let line = |text| serde_json::from_str::<Line>(text).unwrap().record.call_id.into();
+    request.text().lines().map(line).collect()
 }
 
 /// Answers each request with the next status; requests whose status is 0 get no answer. The last one is repeated.
-fn service(listener: TcpListener, statuses: &'static [u16]) -> Receiver<Request> {
+fn service(listener: TcpListener, statuses: &'static [u16]) -> Receiver<HttpRequest> {
     let (send, requests) = sync_channel(1_000);
     let serve = move || {
         let mut statuses = statuses.iter().copied();
         let mut status = 0;
         while let Ok((stream, _)) = listener.accept() {
             let mut reader = BufReader::new(stream);
-            let mut head = String::new();
-            while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).is_ok_and(|read| read > 0) {}
-            let target = head.split(' ').nth(1).unwrap_or_default().to_owned();
-            let head = head.to_ascii_lowercase();
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
-            let mut body = vec![0; length.unwrap_or_default()];
-            if reader.read_exact(&mut body).is_err() {
-                continue;
-            }
+            let Some(request) = HttpRequest::read(&mut reader) else { continue };
             status = statuses.next().unwrap_or(status);
-            let body = String::from_utf8(body).unwrap();
-            if send.send(Request { target, head, body }).is_err() {
+            if send.send(request).is_err() {
                 return;
             }
             if status != 0 {
@@ -82,14 +64,13 @@ fn records_are_posted_as_json_lines_with_a_signature_of_url_and_body() {
     export.write(record("one"));
     until("it is sent", &export, |status| status.sent == 1 && status.waiting == 0);
     let request = requests.recv().unwrap();
-    assert_eq!(request.calls(), ["one"]);
-    assert!(request.head.starts_with("post ") && request.head.contains("content-type: application/x-ndjson"));
+    assert_eq!(calls_in(&request), ["one"]);
+    assert_eq!((request.method.as_str(), request.header("content-type")), ("POST", "application/x-ndjson"));
     let hash = request.target.strip_prefix("/calls?of=belfry&bodySHA256=").unwrap();
     assert_eq!(hash.len(), 64);
     let signature = ivr::signature::sign("12345", &format!("http://{address}{}", request.target), &[]);
-    let field = format!("x-twilio-signature: {}\r\n", signature.to_ascii_lowercase());
-    assert!(request.head.contains(&field), "{}", request.head);
-    let value: serde_json::Value = serde_json::from_str(&request.body).unwrap();
+    assert_eq!(request.header("x-twilio-signature"), signature);
+    let value: serde_json::Value = serde_json::from_slice(&request.body).unwrap();
     assert_eq!(value["started_at"], 1_800_000_000_123_456_u64);
     assert_eq!(value["callee"], serde_json::Value::Null);
 }
@@ -104,10 +85,10 @@ fn failures_of_the_service_lose_no_record_and_what_is_wrong_holds_up_none() {
     ["one", "two", "three"].into_iter().for_each(|call_id| export.write(record(call_id)));
     let status = until("all are sent", &export, |status| status.sent == 3 && status.waiting == 0);
     assert_eq!((status.failures, status.dropped, status.failure), (3, 0, None));
-    let first = requests.recv().unwrap().calls();
+    let first = calls_in(&requests.recv().unwrap());
     for _ in 0..3 {
         // Until a group is taken it stays the same, or grows.
-        assert_eq!(requests.recv().unwrap().calls()[..first.len()], first);
+        assert_eq!(calls_in(&requests.recv().unwrap())[..first.len()], first);
     }
 }
 
@@ -125,7 +106,7 @@ fn a_group_that_is_refused_for_its_content_is_sent_in_halves() {
     let requests = service(TcpListener::bind(address).unwrap(), &[413, 200, 413, 422, 200]);
     let status = until("all have their answers", &export, |status| status.waiting == 0);
     assert_eq!((status.sent, status.dropped), (3, 1));
-    let calls: Vec<String> = (0..5).map(|_| requests.recv().unwrap().calls().concat()).collect();
+    let calls: Vec<String> = (0..5).map(|_| calls_in(&requests.recv().unwrap()).concat()).collect();
     assert_eq!(calls, ["abcd", "ab", "cd", "c", "d"]);
 }
 
@@ -141,8 +122,11 @@ fn records_that_the_node_has_at_its_end_are_sent_or_kept() {
     let export = CallExport::start(folder.path(), destination(address, None)).unwrap();
     until("all are sent", &export, |status| status.waiting == 0);
     drop(export);
-    let mut calls: Vec<u32> =
-        requests.try_iter().flat_map(|request| request.calls()).map(|call| call.parse().unwrap()).collect();
+    let mut calls: Vec<u32> = requests
+        .try_iter()
+        .flat_map(|request| calls_in(&request))
+        .map(|call| call.parse().unwrap())
+        .collect();
     calls.sort_unstable();
     calls.dedup();
     assert_eq!(calls, (0..100).collect::<Vec<_>>());

@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 
+use interop::HttpRequest;
 use serde_json::Value;
 use sip::transport::Transport::Tcp;
 use store::CallRecord;
@@ -159,8 +160,8 @@ fn status_and_log_name_every_listener() {
 struct Collector {
     url: String,
     bodies: Receiver<Value>,
-    /// The heads of requests to the application.
-    asked: Receiver<String>,
+    /// Requests to the application.
+    asked: Receiver<HttpRequest>,
 }
 
 impl Collector {
@@ -172,20 +173,12 @@ impl Collector {
         let serve = move || {
             for stream in listener.incoming().flatten() {
                 let mut reader = BufReader::new(stream);
-                let mut head = String::new();
-                while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).is_ok_and(|read| read > 0) {}
-                let head = head.to_ascii_lowercase();
-                let length =
-                    head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
-                let mut body = vec![0; length.unwrap_or_default()];
-                if reader.read_exact(&mut body).is_err() {
-                    continue;
-                }
-                let answer = if head.starts_with("post /v1/traces ") {
-                    let _ = send.send(serde_json::from_slice(&body).unwrap());
+                let Some(request) = HttpRequest::read(&mut reader) else { continue };
+                let answer = if request.target == "/v1/traces" {
+                    let _ = send.send(serde_json::from_slice(&request.body).unwrap());
                     "{}"
                 } else {
-                    let _ = tell.send(head);
+                    let _ = tell.send(request);
                     "<Response><Reject/></Response>"
                 };
                 let length = answer.len();
@@ -318,8 +311,8 @@ fn a_request_to_an_application_is_in_the_trace_of_its_call_and_names_it() {
     let url = asked["attributes"][0]["value"]["stringValue"].as_str();
     assert_eq!(url, Some(&*format!("{}/menu", collector.url)));
     let (trace, span) = (asked["traceId"].as_str().unwrap(), asked["spanId"].as_str().unwrap());
-    let head = collector.asked.recv_timeout(PATIENCE).unwrap();
-    assert!(head.contains(&format!("traceparent: 00-{trace}-{span}-01\r\n")), "{head}");
+    let request = collector.asked.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(request.header("traceparent"), format!("00-{trace}-{span}-01"));
     process.kill();
 }
 
@@ -357,9 +350,11 @@ fn call_records_are_posted_to_a_service_and_signed() {
     let mut alice = place.udp("alice");
     let invite = alice.invite("nobody@example.test");
     assert_eq!(alice.outcome(&invite).status(), 404);
-    let head = service.asked.recv_timeout(PATIENCE).unwrap();
-    assert!(head.starts_with("post /calls?bodysha256="), "{head}");
-    assert!(head.contains("\r\nx-twilio-signature: ") && !head.contains("hush"), "{head}");
+    let request = service.asked.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(request.method, "POST");
+    assert!(request.target.starts_with("/calls?bodySHA256="), "{request:?}");
+    assert!(!request.header("x-twilio-signature").is_empty(), "{request:?}");
+    assert!(!format!("{request:?}").contains("hush"), "{request:?}");
     let line = format!("1 sent to {}/calls, none waits", service.url);
     until("the record is sent", || {
         let status = String::from_utf8(belfry(&place, &["status"]).output().unwrap().stdout).unwrap();

@@ -1,10 +1,12 @@
 //! An application that speaks HTTP, and remembers what it was asked.
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
+
+use interop::HttpRequest;
 
 use crate::PATIENCE;
 
@@ -41,10 +43,10 @@ impl App {
             let mut held = Vec::new();
             for mut stream in listener.incoming().flatten() {
                 stream.set_read_timeout(Some(PATIENCE)).unwrap();
-                let Some((path, body)) = request(&mut stream) else { continue };
-                let form = url::form_urlencoded::parse(&body).into_owned().collect();
-                let page = pages.iter().find(|(at, _)| *at == path).map(|(_, page)| page);
-                asked.lock().unwrap().push((path, form));
+                let Some(request) = HttpRequest::read(&mut BufReader::new(&stream)) else { continue };
+                let form = url::form_urlencoded::parse(&request.body).into_owned().collect();
+                let page = pages.iter().find(|(at, _)| *at == request.target).map(|(_, page)| page);
+                asked.lock().unwrap().push((request.target, form));
                 match page {
                     // The server may have lost interest.
                     Some(Some(page)) => drop(stream.write_all(page)),
@@ -83,9 +85,9 @@ pub(crate) fn section() -> String {
 
 fn serve(mut stream: TcpStream, documents: &[(&str, &str)], asked: &Mutex<Vec<(String, Form)>>) {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    if let Some((path, body)) = request(&mut stream) {
-        let (path, query) = path.split_once('?').unwrap_or((&path, ""));
-        let fields = [query.as_bytes(), &body]
+    if let Some(request) = HttpRequest::read(&mut BufReader::new(&stream)) {
+        let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
+        let fields = [query.as_bytes(), &request.body]
             .map(|part| url::form_urlencoded::parse(part).into_owned().collect::<Vec<_>>());
         let form = fields.into_iter().flatten().collect();
         let document = documents.iter().find(|(at, _)| *at == path).map(|(_, document)| *document);
@@ -97,24 +99,5 @@ fn serve(mut stream: TcpStream, documents: &[(&str, &str)], asked: &Mutex<Vec<(S
         );
         // The server may have lost interest.
         let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
-    }
-}
-
-fn request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
-    let mut bytes = Vec::new();
-    let mut piece = [0; 4096];
-    loop {
-        let count = stream.read(&mut piece).ok().filter(|count| *count > 0)?;
-        bytes.extend_from_slice(&piece[..count]);
-        let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
-        let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
-        let length = head
-            .to_lowercase()
-            .lines()
-            .find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
-        let body = &bytes[end + 4..];
-        if body.len() >= length.unwrap_or(0) {
-            return Some((head.split(' ').nth(1)?.to_owned(), body.to_vec()));
-        }
     }
 }

@@ -1,9 +1,10 @@
 //! Events of chat for applications: an application gets them in their order, signed, also if it was away.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use interop::HttpRequest;
 use serde_json::Value;
 use sip::transport::Transport::{Tcp, Tls};
 
@@ -13,11 +14,8 @@ use crate::place::Place;
 use crate::voice::sum;
 use crate::{PATIENCE, until};
 
-/// A request: the path with its query, the signature, the content type, and the body.
-type Request = (String, String, String, String);
-
 /// An application that answers its first request with 503 and all others with 204.
-fn application() -> (SocketAddr, Receiver<Request>) {
+fn application() -> (SocketAddr, Receiver<HttpRequest>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (seen, requests) = sync_channel(100);
@@ -33,32 +31,12 @@ fn application() -> (SocketAddr, Receiver<Request>) {
 }
 
 /// One request on each connection.
-fn serve(mut stream: TcpStream, status: &mut &'static str, seen: &SyncSender<Request>) {
+fn serve(mut stream: TcpStream, status: &mut &'static str, seen: &SyncSender<HttpRequest>) {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut reader = BufReader::new(stream.try_clone().unwrap());
-    let mut head = Vec::new();
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).unwrap_or(0) == 0 {
-            return;
-        }
-        match line.trim_end() {
-            "" => break,
-            line => head.push(line.to_owned()),
-        }
-    }
-    let header = |name: &str| {
-        let value = |line: &String| {
-            let (known, value) = line.split_once(':')?;
-            known.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
-        };
-        head.iter().find_map(value).unwrap_or_default()
-    };
-    let mut body = vec![0; header("content-length").parse().unwrap()];
-    reader.read_exact(&mut body).unwrap();
-    let path = head[0].strip_prefix("POST ").unwrap().split(' ').next().unwrap().to_owned();
-    let body = String::from_utf8(body).unwrap();
-    seen.send((path, header("x-twilio-signature"), header("content-type"), body)).unwrap();
+    let Some(request) = HttpRequest::read(&mut reader) else { return };
+    assert_eq!(request.method, "POST");
+    seen.send(request).unwrap();
     let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     stream.write_all(answer.as_bytes()).unwrap();
     *status = "204 No Content";
@@ -74,12 +52,13 @@ fn an_application_gets_signed_events_in_their_order_and_texts_only_if_told_so() 
     ));
     let mut node = place.start();
     let next = || {
-        let (path, signature, kind, body) = requests.recv_timeout(PATIENCE).expect("an event");
-        let url = format!("http://{address}{path}");
-        assert!(ivr::signature::verify("hush", &url, &[], &signature), "{url} {signature}");
-        assert!(kind.starts_with("application/json"), "{kind}");
-        let event: Value = serde_json::from_str(&body).unwrap();
-        (path.split("bodySHA256").next().unwrap().to_owned(), event)
+        let request = requests.recv_timeout(PATIENCE).expect("an event");
+        let url = format!("http://{address}{}", request.target);
+        let signature = request.header("x-twilio-signature");
+        assert!(ivr::signature::verify("hush", &url, &[], signature), "{url} {signature}");
+        assert!(request.header("content-type").starts_with("application/json"), "{request:?}");
+        let event: Value = serde_json::from_slice(&request.body).unwrap();
+        (request.target.split("bodySHA256").next().unwrap().to_owned(), event)
     };
     let mut alice = Client::sign_in(&place, Tls, "alice", "a");
     let (path, first) = next();
