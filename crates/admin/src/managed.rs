@@ -147,13 +147,6 @@ impl ManagedResources {
         Ok(self.0.control.recording_from(&recording.common.sid, &recording.node, from)?)
     }
 
-    /// An application and its account.
-    pub fn application(&self, sid: &str) -> Result<(Application, RestAccount), Fault> {
-        let application: Application = self.0.get(sid)?.ok_or_else(|| Fault::not_found(sid))?;
-        let account = self.account(&application.common.account)?;
-        Ok((application, account))
-    }
-
     /// A number, the application that it names where that is of the same account, and its account.
     pub fn number(&self, sid: &str) -> Result<(IncomingNumber, Option<Application>, RestAccount), Fault> {
         let number: IncomingNumber = self.0.get(sid)?.ok_or_else(|| Fault::not_found(sid))?;

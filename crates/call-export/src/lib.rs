@@ -15,6 +15,7 @@ mod spool;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
@@ -34,6 +35,8 @@ pub struct CallExport {
     writer: Option<JoinHandle<()>>,
     spool: Arc<Spool>,
     receiver: Box<str>,
+    /// Records that found no room between the shards and the thread that writes.
+    unqueued: AtomicU64,
 }
 
 /// The state of the way to one receiver.
@@ -77,19 +80,27 @@ impl CallExport {
         let sender = Sender::new(Arc::clone(&spool), destination)?;
         // It is not joined: a receiver that does not answer keeps no node from its end (`Spool::close`).
         Builder::new().name("call-export".into()).spawn(move || sender.run())?;
-        Ok(CallExport { queue: Some(queue), writer: Some(writer), spool, receiver })
+        Ok(CallExport {
+            queue: Some(queue),
+            writer: Some(writer),
+            spool,
+            receiver,
+            unqueued: AtomicU64::new(0),
+        })
     }
 
     /// Hands a record over. Never waits: a record that finds the queue full is counted and not sent.
     pub fn write(&self, record: CallRecord) {
         if self.queue.as_ref().is_none_or(|queue| queue.try_send(record).is_err()) {
-            self.spool.count_dropped(1);
+            // Not in the spool: its lock is held while the disk is written.
+            self.unqueued.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// The state now.
     pub fn status(&self) -> ExportStatus {
-        self.spool.status(&self.receiver)
+        let status = self.spool.status(&self.receiver);
+        ExportStatus { dropped: status.dropped + self.unqueued.load(Ordering::Relaxed), ..status }
     }
 }
 

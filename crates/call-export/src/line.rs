@@ -36,16 +36,7 @@ fn id_of(record: &CallRecord) -> Box<str> {
         hash.update(text.as_bytes());
     }
     hash.update(record.started_at.as_millis().to_be_bytes());
-    hex(&hash.finalize()[..16]).into()
-}
-
-/// Lower-case digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    stdx::hex::encode(&hash.finalize()[..16]).into()
 }
 
 #[cfg(test)]

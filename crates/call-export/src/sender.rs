@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, StatusCode};
-use sha2::{Digest as _, Sha256};
 use store::postgres::{CallRow, CallTable, CallTableFault};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::limits;
-use crate::line::{Line, hex};
+use crate::line::Line;
 use crate::spool::Spool;
 
 /// The receiver of records.
@@ -147,11 +146,9 @@ impl HttpDestination {
         let mut url = self.url.to_string();
         let mut signature = None;
         if let Some(key) = &self.signing_key {
-            // A body that is no form is signed by its hash in the URL, as Twilio's validators compute it.
-            url.push(if url.contains('?') { '&' } else { '?' });
-            url.push_str("bodySHA256=");
-            url.push_str(&hex(&Sha256::digest(&body)));
-            signature = Some(ivr::signature::sign(key, &url, &[]));
+            let signed = ivr::signature::sign_body(key, &url, &body);
+            url = signed.0;
+            signature = Some(signed.1);
         }
         let mut post = self.client.post(url).header(CONTENT_TYPE, "application/x-ndjson").body(body);
         if let Some(signature) = signature {

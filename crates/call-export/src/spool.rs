@@ -91,7 +91,10 @@ impl Spool {
             numbers.extend(number);
         }
         numbers.sort_unstable();
-        let mut state = State { next_number: numbers.last().map_or(0, |last| last + 1), ..State::default() };
+        // A new file is neither before nor within what `position` says is sent, also if all files are gone.
+        let after_sent = position + u64::from(sent_to > 0);
+        let next_number = numbers.last().map_or(0, |last| last + 1).max(after_sent);
+        let mut state = State { next_number, ..State::default() };
         for number in numbers {
             let path = path_of(folder, number);
             if number < position {

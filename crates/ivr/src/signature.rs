@@ -5,6 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
+use sha2::{Digest as _, Sha256};
 
 /// Name of the header that carries it. RestComm's applications know no signature and ignore it.
 pub const HEADER: &str = "X-Twilio-Signature";
@@ -23,6 +24,14 @@ pub fn sign(auth_token: &str, url: &str, form: &[(String, String)]) -> String {
         mac.update(value.as_bytes());
     }
     STANDARD.encode(mac.finalize().into_bytes())
+}
+
+/// A URL with the hash of a body that is no form as its last parameter, `bodySHA256`, and the header's value for it.
+pub fn sign_body(auth_token: &str, url: &str, body: &[u8]) -> (String, String) {
+    let joint = if url.contains('?') { '&' } else { '?' };
+    let url = format!("{url}{joint}bodySHA256={}", stdx::hex::encode(&Sha256::digest(body)));
+    let signature = sign(auth_token, &url, &[]);
+    (url, signature)
 }
 
 /// For requests that come in signed.

@@ -274,7 +274,11 @@ impl Conference {
     fn mix_own(&mut self, at: usize) {
         let member = &self.members[at];
         let mut whispers = self.whispers.iter().filter(|(_, to)| *to == member.id).peekable();
-        let own = |index: usize| if member.is_mixed { i32::from(member.frame[index]) } else { 0 };
+        // A frame from another node may be shorter than the mix.
+        let own = |index: usize| match member.frame.get(index) {
+            Some(sample) if member.is_mixed => i32::from(*sample),
+            _ => 0,
+        };
         self.own.clear();
         if whispers.peek().is_none() {
             let all = self.total.iter().zip(&member.frame);
@@ -412,6 +416,22 @@ mod tests {
         conference.whisper(members[2].0, None);
         let mixes = confer(&mut conference, &members, Codec::Pcma);
         assert!(level(&mixes[1], 8_000, TONES[2]) > 3_000.0);
+    }
+
+    /// Another node may send less than a whole frame.
+    #[test]
+    fn a_short_frame_of_a_member_that_is_coached_is_mixed() {
+        let mut conference = Conference::new(8_000);
+        let ids: Vec<_> = (0..3).map(|_| conference.join(8_000, false).unwrap()).collect();
+        conference.whisper(ids[2], Some(ids[0]));
+        conference.put(ids[0], &[30_000]);
+        conference.put(ids[1], &[1_000; 160]);
+        conference.put(ids[2], &[1_000; 160]);
+        conference.mix();
+        let FrameSource::Samples { samples, .. } = conference.frame(ids[0], Codec::Pcmu) else {
+            panic!("a frame of its own")
+        };
+        assert_eq!(samples.len(), 160);
     }
 
     #[test]

@@ -171,13 +171,13 @@ fn nanos(at: Instant) -> String {
 /// Hexadecimal, in JSON too, unlike other bytes of Protocol Buffers.
 impl fmt::Display for TraceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&stdx::hex::encode(&self.0))
     }
 }
 
 impl fmt::Display for SpanId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&stdx::hex::encode(&self.0))
     }
 }
 

@@ -210,7 +210,7 @@ fn redact(context: &Context<'_>) -> Result<Answer, Fault> {
         }
         None => return Err(Fault::invalid(20400, "Nothing to change is given: Body, which has to be empty")),
     }
-    if message.status == "queued" {
+    if matches!(&*message.status, "queued" | "sending") {
         return Err(Fault::new(409, 20009, "Cannot redact message because it's still in progress."));
     }
     message.body.clear();

@@ -47,6 +47,23 @@ fn files(folder: &Path) -> usize {
     names.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl")).count()
 }
 
+/// Two starts without a call between them: all files are gone, and the position is beyond the first number.
+#[test]
+fn records_after_a_start_with_an_empty_queue_are_sent_after_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || Spool::open(folder.path(), limits::QUEUE_BYTES).unwrap();
+    let spool = open();
+    append(&spool, 0..3).unwrap();
+    assert_eq!(send_all(&spool), [0, 1, 2]);
+    drop(spool);
+    let spool = open();
+    spool.lock().remove_sent(folder.path());
+    assert_eq!(files(folder.path()), 0);
+    drop(spool);
+    append(&open(), 3..5).unwrap();
+    assert_eq!(send_all(&open()), [3, 4]);
+}
+
 #[test]
 fn records_come_in_their_order_and_in_groups_also_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();

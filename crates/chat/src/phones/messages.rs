@@ -18,7 +18,7 @@ use super::super::offline::MessageOrigin;
 use super::super::user::{AccountState, is_waiting_full};
 use super::super::{Host, Outbox, ack};
 use super::body::MessageBody;
-use crate::{blocking, carbons, connection, limits, offline, route, token};
+use crate::{blocking, carbons, connection, limits, offline, route, token, webhooks};
 
 /// A MESSAGE for an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,6 +123,8 @@ pub(super) fn hear(host: &mut Host, now: Instant, heard: PhoneMessage, out: &mut
     if host.accounts.users.get(&to).is_none_or(|user| matches!(user.state, AccountState::Absent)) {
         return host.phones.heard.report(id, PhoneMessageOutcome::NoSession, out);
     }
+    // An account's message is reported by `handle_sent`.
+    let is_stranger = matches!(from, PhoneSender::Stranger(_));
     let (from, words) = match (from, words) {
         (PhoneSender::Account(account), words) => (account.into_jid(), words),
         // An unproved address must not be shown as a typing contact: a reader would believe it.
@@ -143,6 +145,9 @@ pub(super) fn hear(host: &mut Host, now: Instant, heard: PhoneMessage, out: &mut
         return host.phones.heard.report(id, PhoneMessageOutcome::Busy, out);
     }
     let mut message = message_of(&mut host.rng, &from, &to, &words);
+    if is_stranger {
+        webhooks::report_message(host, now, &message, None, out);
+    }
     ack::put_ack_token(&mut message, Some(format!("{MARK}{id}").into()));
     let hold = host.pending_acks.begin(&mut message);
     let outcome = hear_message(host, now, &to, id, (message, words, has_phones), out);
@@ -207,6 +212,7 @@ pub(super) fn handle_sent(
         }
         let message = message_of(&mut host.rng, from.as_jid(), &to, &words);
         let id = ArchiveWriter::of(host).record_sent(now, &from, &message, None, out);
+        webhooks::report_message(host, now, &message, id.as_deref(), out);
         carbons::copy_of_phone(&mut host.accounts, now, &from, &message, id, out);
         connection::perform_deliveries(host, now, out);
     });

@@ -225,13 +225,14 @@ impl RtblClient {
             }
             Step::Reading { mut read, .. } => match refused {
                 Some(condition) => fail(list, now, RtblFailure::Refused(condition), out),
-                None if read_page(&mut read, &list.source, answer) => {
-                    ask_page(list, now, read, &mut self.rng, out);
-                }
-                None => {
-                    finish(list, read, out);
-                    self.changed(now);
-                }
+                None => match read_page(&mut read, &list.source, answer) {
+                    None => fail(list, now, RtblFailure::Refused("no items of the list".into()), out),
+                    Some(true) => ask_page(list, now, read, &mut self.rng, out),
+                    Some(false) => {
+                        finish(list, read, out);
+                        self.changed(now);
+                    }
+                },
             },
             Step::Waiting { .. } => {}
         }
@@ -303,30 +304,31 @@ fn ask_page(
     list.step = Step::Reading { id, until: now + limits::RTBL_ANSWER, read };
 }
 
-/// Reads a page. True: there may be another one. A service that answers with the same page for ever is asked no further.
-fn read_page(read: &mut ReadItems, source: &RtblSource, answer: &Element) -> bool {
-    let Some(pubsub) = answer.get("pubsub", ns::PUBSUB) else { return false };
+/// Reads a page; `None`: the answer is none of the list. True: there may be another one. A service that answers with the same page for
+/// ever, or with items that are no entries, is asked no further after twice the entries of a list.
+fn read_page(read: &mut ReadItems, source: &RtblSource, answer: &Element) -> Option<bool> {
+    let pubsub = answer.get("pubsub", ns::PUBSUB)?;
     let items = pubsub
         .get("items", ns::PUBSUB)
-        .filter(|items| items.attr("node").is_none_or(|node| *node == *source.node));
-    let items = items.into_iter().flat_map(Element::elements).filter(|item| item.is("item", ns::PUBSUB));
-    let before = (read.items, read.entries.len());
-    for item in items {
+        .filter(|items| items.attr("node").is_none_or(|node| *node == *source.node))?;
+    let before = read.items;
+    for item in items.elements().filter(|item| item.is("item", ns::PUBSUB)) {
         read.items += 1;
         if let Some(entry) = entry_of(item) {
             insert_bounded(&mut read.entries, entry);
         }
     }
-    let Some(set) = pubsub.get("set", ns::RSM) else { return false };
+    let Some(set) = pubsub.get("set", ns::RSM) else { return Some(false) };
     let last = set.content_of("last", ns::RSM).map(|last| Box::from(&*last));
     let count = set.content_of("count", ns::RSM).and_then(|count| count.trim().parse::<usize>().ok());
     let is_new = last.is_some() && last != read.last;
     read.last = last;
-    is_new
-        && read.items > before.0
-        && read.entries.len() > before.1
+    let may_follow = is_new
+        && read.items > before
+        && read.items < 2 * limits::RTBL_ENTRIES
         && read.entries.len() < limits::RTBL_ENTRIES
-        && count.is_none_or(|count| read.items < count)
+        && count.is_none_or(|count| read.items < count);
+    Some(may_follow)
 }
 
 /// The hash that an item or a retraction names.

@@ -73,9 +73,14 @@ fn hash_of(address: &str) -> AddressHash {
     Sha256::digest(address.as_bytes()).into()
 }
 
-/// True for a stanza that ends something or answers: a listed occupant may leave a room, and an answer must find its question.
+/// True for a stanza that ends something or answers: a listed occupant may leave a room, and an answer must find its question. A message of
+/// an unknown type is a normal one (RFC 6121 §5.2.2), whatever the type means for other stanzas.
 fn is_harmless(stanza: &Element) -> bool {
-    matches!(stanza.attr("type"), Some("unavailable" | "error" | "result" | "unsubscribe" | "unsubscribed"))
+    match (stanza::kind_of(stanza), stanza.attr("type")) {
+        (Some(StanzaKind::Message), kind) => kind == Some("error"),
+        (Some(StanzaKind::Iq), kind) => matches!(kind, Some("result" | "error")),
+        (_, kind) => matches!(kind, Some("unavailable" | "error" | "unsubscribe" | "unsubscribed")),
+    }
 }
 
 /// Gives a host the content of the lists.

@@ -301,6 +301,12 @@ fn a_listed_stranger_reaches_no_account_and_a_listed_contact_does() {
     let answers = world.sent_abroad();
     assert!(answers.len() == 2 && answers.iter().all(|answer| answer.contains("<forbidden")), "{answers:?}");
     assert_eq!(refused(&world.host), 2);
+    // RFC 6121 §5.2.2: a message of a type that is none is a normal one.
+    for kind in ["unavailable", "result", "unsubscribed"] {
+        world.arrive(&message("spam@y.org").replace("type='chat'", &format!("type='{kind}'")));
+        assert!(world.hear(alice).is_empty(), "{kind}");
+    }
+    assert_eq!(refused(&world.host), 5);
     for known in ["friend@y.org", "other@y.org", "bob@example.org"] {
         world.arrive(&message(known));
         assert_eq!(world.hear(alice).len(), 1, "{known}");
@@ -309,7 +315,7 @@ fn a_listed_stranger_reaches_no_account_and_a_listed_contact_does() {
     world.arrive(
         "<message type='error' from='spam@y.org/1' to='alice@example.org/desk'><body>x</body></message>",
     );
-    assert_eq!(refused(&world.host), 2);
+    assert_eq!(refused(&world.host), 5);
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub(super) fn dial(
     node: Node<'_, '_>,
     entry: &'static ElementEntry,
     fields: &Fields,
-    notes: &mut Notes,
+    notes: &mut Notes<'_>,
 ) -> Option<Dial> {
     let to = dialed(node, entry, notes)?;
     Some(Dial {
@@ -48,7 +48,7 @@ fn recording(fields: &Fields) -> Option<BridgeRecording> {
 }
 
 /// The nouns inside a Dial, or its text; at most [`DIAL_TARGETS`] parties.
-fn dialed(node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes) -> Option<Dialed> {
+fn dialed(node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes<'_>) -> Option<Dialed> {
     let place = notes.place_at(node.range().start);
     let text = body(node);
     let mut parties: Vec<DialTarget> = Vec::new();
@@ -122,7 +122,7 @@ fn party(
     node: Node<'_, '_>,
     entry: &'static ElementEntry,
     fields: &Fields,
-    notes: &mut Notes,
+    notes: &mut Notes<'_>,
 ) -> Option<DialTarget> {
     let address = match entry.name {
         "Number" => Address::Number {
@@ -146,7 +146,7 @@ fn party(
 fn without_effect<'a, 'input>(
     node: Node<'a, 'input>,
     entry: &'static ElementEntry,
-    notes: &mut Notes,
+    notes: &mut Notes<'_>,
 ) -> Vec<(Node<'a, 'input>, &'static ElementEntry)> {
     let inner = children(node, entry, notes);
     for (child, kind) in &inner {
@@ -156,7 +156,7 @@ fn without_effect<'a, 'input>(
 }
 
 /// The name of the account in a `<Client>`: its `<Identity>`, or its text.
-fn client(node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes) -> Option<String> {
+fn client(node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes<'_>) -> Option<String> {
     let identity = without_effect(node, entry, notes).into_iter().find(|(_, kind)| kind.name == "Identity");
     match identity.map(|(child, _)| body(child)).filter(|name| !name.is_empty()) {
         Some(name) => Some(name),
@@ -183,7 +183,7 @@ fn conference(
     node: Node<'_, '_>,
     entry: &'static ElementEntry,
     fields: &Fields,
-    notes: &mut Notes,
+    notes: &mut Notes<'_>,
 ) -> Option<Conference> {
     without_effect(node, entry, notes);
     // Given and empty is silence; not given is music.

@@ -26,7 +26,7 @@ pub(super) struct Fields {
 
 impl Fields {
     /// Reads the attributes of an element and notes those that the table does not have.
-    pub(super) fn read(node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes) -> Fields {
+    pub(super) fn read(node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes<'_>) -> Fields {
         let mut given = Vec::new();
         for attribute in node.attributes() {
             let name = match attribute.namespace() {
@@ -213,7 +213,7 @@ pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> S
 }
 
 /// A required attribute, or an error that passes the verb over.
-pub(super) fn required(fields: &Fields, name: &str, place: Place, notes: &mut Notes) -> Option<String> {
+pub(super) fn required(fields: &Fields, name: &str, place: Place, notes: &mut Notes<'_>) -> Option<String> {
     let value = fields.filled(name);
     if value.is_none() {
         notes.error(place, code::INVALID, format!("<{}> without {name}: passed over", fields.entry.name));

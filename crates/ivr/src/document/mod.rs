@@ -146,20 +146,20 @@ struct Place {
 }
 
 /// Notes as they arise, and where in the text they do.
-struct Notes {
+struct Notes<'t> {
     /// At most [`limits::DOCUMENT_NOTES`].
     list: Vec<Note>,
     /// Byte offset at which each line begins.
     lines: Vec<usize>,
     /// The document.
-    text: Box<str>,
+    text: &'t str,
 }
 
-impl Notes {
+impl<'t> Notes<'t> {
     /// Finds the beginnings of lines once, for all notes.
-    fn new(text: &str) -> Notes {
+    fn new(text: &'t str) -> Notes<'t> {
         let ends = text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n').map(|(at, _)| at + 1);
-        Notes { list: Vec::new(), lines: std::iter::once(0).chain(ends).collect(), text: text.into() }
+        Notes { list: Vec::new(), lines: std::iter::once(0).chain(ends).collect(), text }
     }
 
     /// The place of a byte.

@@ -48,7 +48,7 @@ pub(super) fn document(tree: &roxmltree::Document<'_>) -> Result<Document, Note>
 pub(super) fn children<'a, 'input>(
     node: Node<'a, 'input>,
     entry: &'static ElementEntry,
-    notes: &mut Notes,
+    notes: &mut Notes<'_>,
 ) -> Vec<(Node<'a, 'input>, &'static ElementEntry)> {
     let elements = node.children().filter(Node::is_element);
     elements
@@ -61,7 +61,7 @@ fn known(
     node: Node<'_, '_>,
     parent: &str,
     allowed: impl Iterator<Item = &'static str> + Clone,
-    notes: &mut Notes,
+    notes: &mut Notes<'_>,
 ) -> Option<&'static ElementEntry> {
     let name = node.tag_name().name();
     if allowed.clone().any(|known| known == name) {
@@ -80,7 +80,7 @@ fn known(
 }
 
 /// Text where elements belong.
-fn stray_text(node: Node<'_, '_>, name: &str, notes: &mut Notes) {
+fn stray_text(node: Node<'_, '_>, name: &str, notes: &mut Notes<'_>) {
     let stray =
         node.children().find(|child| child.is_text() && !child.text().unwrap_or_default().trim().is_empty());
     if let Some(stray) = stray {
@@ -103,13 +103,13 @@ fn lines(node: Node<'_, '_>) -> String {
 }
 
 /// As [`body`], or an error that passes the verb over.
-pub(super) fn needed_body(node: Node<'_, '_>, entry: &ElementEntry, notes: &mut Notes) -> Option<String> {
+pub(super) fn needed_body(node: Node<'_, '_>, entry: &ElementEntry, notes: &mut Notes<'_>) -> Option<String> {
     let text = body(node);
     needed(node, entry, text, notes)
 }
 
 /// A text without which the verb means nothing: an empty one is noted and the verb passed over.
-fn needed(node: Node<'_, '_>, entry: &ElementEntry, text: String, notes: &mut Notes) -> Option<String> {
+fn needed(node: Node<'_, '_>, entry: &ElementEntry, text: String, notes: &mut Notes<'_>) -> Option<String> {
     if text.is_empty() {
         let place = notes.place_at(node.range().start);
         notes.error(place, code::INVALID, format!("<{}> without {}: passed over", entry.name, entry.body));
@@ -119,7 +119,7 @@ fn needed(node: Node<'_, '_>, entry: &ElementEntry, text: String, notes: &mut No
 }
 
 /// Reads one verb. `None` if it is passed over.
-fn verb(node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes) -> Option<Verb> {
+fn verb(node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes<'_>) -> Option<Verb> {
     let fields = Fields::read(node, entry, notes);
     let place = notes.place_at(node.range().start);
     if entry.body.is_empty() {
@@ -160,7 +160,7 @@ fn say(
     node: Node<'_, '_>,
     entry: &'static ElementEntry,
     fields: &Fields,
-    notes: &mut Notes,
+    notes: &mut Notes<'_>,
 ) -> Option<Piece> {
     let voice = if fields.text("voice") == Some("man") { Voice::Man } else { Voice::Woman };
     let language = fields.filled("language").unwrap_or_else(|| "en".to_owned());
@@ -173,7 +173,7 @@ fn say(
 }
 
 /// The URL or the `digits` of a Play.
-fn play(node: Node<'_, '_>, entry: &ElementEntry, fields: &Fields, notes: &mut Notes) -> Option<Piece> {
+fn play(node: Node<'_, '_>, entry: &ElementEntry, fields: &Fields, notes: &mut Notes<'_>) -> Option<Piece> {
     let items = match fields.filled("digits") {
         Some(digits) => tones(&digits),
         None => vec![Item::Audio { url: needed_body(node, entry, notes)? }],
@@ -205,7 +205,12 @@ pub fn tones(text: &str) -> Vec<Item> {
 }
 
 /// A Gather with its nested prompts.
-fn gather(node: Node<'_, '_>, entry: &'static ElementEntry, fields: &Fields, notes: &mut Notes) -> Gather {
+fn gather(
+    node: Node<'_, '_>,
+    entry: &'static ElementEntry,
+    fields: &Fields,
+    notes: &mut Notes<'_>,
+) -> Gather {
     let mut prompt = Vec::new();
     for (child, kind) in children(node, entry, notes) {
         let nested = Fields::read(child, kind, notes);
@@ -256,7 +261,12 @@ fn record(fields: &Fields) -> Record {
 }
 
 /// An Enqueue; the text is the name of the queue.
-fn enqueue(node: Node<'_, '_>, entry: &ElementEntry, fields: &Fields, notes: &mut Notes) -> Option<Enqueue> {
+fn enqueue(
+    node: Node<'_, '_>,
+    entry: &ElementEntry,
+    fields: &Fields,
+    notes: &mut Notes<'_>,
+) -> Option<Enqueue> {
     Some(Enqueue {
         name: needed_body(node, entry, notes)?,
         action: fields.target("action", "method"),
@@ -266,7 +276,12 @@ fn enqueue(node: Node<'_, '_>, entry: &ElementEntry, fields: &Fields, notes: &mu
 }
 
 /// An Sms; the text, or a nested `<Body>`, is the message.
-fn sms(node: Node<'_, '_>, entry: &'static ElementEntry, fields: &Fields, notes: &mut Notes) -> Option<Sms> {
+fn sms(
+    node: Node<'_, '_>,
+    entry: &'static ElementEntry,
+    fields: &Fields,
+    notes: &mut Notes<'_>,
+) -> Option<Sms> {
     let inner = children(node, entry, notes).into_iter().find(|(_, kind)| kind.name == "Body");
     let text = inner.map(|(child, _)| plain(child).trim().to_owned()).filter(|text| !text.is_empty());
     Some(Sms {
@@ -287,7 +302,7 @@ fn email(
     entry: &ElementEntry,
     fields: &Fields,
     place: Place,
-    notes: &mut Notes,
+    notes: &mut Notes<'_>,
 ) -> Option<Email> {
     let addresses = |text: Option<String>| -> Vec<String> {
         let text = text.unwrap_or_default();
@@ -311,7 +326,7 @@ fn refer(
     node: Node<'_, '_>,
     entry: &'static ElementEntry,
     fields: &Fields,
-    notes: &mut Notes,
+    notes: &mut Notes<'_>,
 ) -> Option<Refer> {
     let action = fields.target("action", "method");
     let Some((child, kind)) = children(node, entry, notes).into_iter().next() else {
@@ -327,7 +342,7 @@ fn refer(
 fn stream(
     node: Node<'_, '_>,
     entry: &'static ElementEntry,
-    notes: &mut Notes,
+    notes: &mut Notes<'_>,
 ) -> Option<(Option<Stream>, Option<String>)> {
     let place = notes.place_at(node.range().start);
     let Some((child, kind)) = children(node, entry, notes).into_iter().next() else {

@@ -24,7 +24,7 @@ pub(super) fn spoken(
     entry: &'static ElementEntry,
     voice: Voice,
     language: &str,
-    notes: &mut Notes,
+    notes: &mut Notes<'_>,
 ) -> Vec<Item> {
     let mut out = Spoken {
         items: Vec::new(),
@@ -64,7 +64,7 @@ struct Spoken {
 
 impl Spoken {
     /// Texts and elements in their order.
-    fn walk(&mut self, node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes) {
+    fn walk(&mut self, node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes<'_>) {
         for child in node.children().filter(Node::is_text) {
             // Elements are met in `children` below only when there are any; a text alone is the common case.
             if node.first_element_child().is_none() {
@@ -89,7 +89,7 @@ impl Spoken {
     }
 
     /// One element of SSML: a pause, another language, or only its text.
-    fn element(&mut self, node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes) {
+    fn element(&mut self, node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes<'_>) {
         let fields = Fields::read(node, entry, notes);
         match entry.name {
             "break" => {
@@ -181,7 +181,7 @@ fn one_by_one(text: &str) -> String {
 }
 
 /// The length of a `<break>`, from `time` or `strength`, at most [`SPEECH_BREAK`].
-fn pause(fields: &Fields, place: Place, notes: &mut Notes) -> Duration {
+fn pause(fields: &Fields, place: Place, notes: &mut Notes<'_>) -> Duration {
     if let Some(written) = fields.given("time") {
         match time(written) {
             Some(pause) => return pause.min(SPEECH_BREAK),

@@ -317,7 +317,7 @@ impl Node {
             // A panic there has been printed.
             let _ = thread.join();
         }
-        // Writes what waits: no shard has these any more.
+        // Writes what waits: no shard has them any more. Spans are sent when the helpers and the reader of traces have ended, too.
         self.record_sinks = RecordSinks::default();
         self.call_traces = CallTraces::default();
     }

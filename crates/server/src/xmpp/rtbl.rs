@@ -141,7 +141,11 @@ pub(super) fn share_notification(
     outbox: &mut Vec<XmppEffect>,
 ) {
     let sources = &xmpp.host.get().settings().rtbl;
-    if sources.is_empty() {
+    // The cheap and rare first: every stanza comes by here.
+    if sources.is_empty()
+        || message.name() != "message"
+        || message.get("event", xmpp::ns::PUBSUB_EVENT).is_none()
+    {
         return;
     }
     let (Ok(Some(from)), Ok(Some(to))) = (stanza::from(message), stanza::to(message)) else { return };

@@ -8,9 +8,8 @@ use anyhow::Result;
 use chat::webhooks::{WebhookEvent, WebhookSettings};
 use config::Webhook;
 use ivr::request::Wire;
-use ivr::signature::sign;
+use ivr::signature::sign_body;
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 use voice_io::helpers::{WebhookFigures, Webhooks};
 use xmpp::sasl::Secret;
 
@@ -62,8 +61,10 @@ impl ChatWebhooks {
         let id = stdx::hex::encode(&id);
         for (number, target) in self.targets.iter().enumerate() {
             if target.settings.events.contains(&event.kind) {
-                let body = body_of(event, &id, target.settings.bodies);
-                self.queues.send(number, signed(&target.settings.url, body, &target.secret));
+                let wire = || {
+                    signed(&target.settings.url, body_of(event, &id, target.settings.bodies), &target.secret)
+                };
+                self.queues.send(number, wire);
             }
         }
     }
@@ -112,9 +113,7 @@ fn body_of(event: &WebhookEvent, id: &str, bodies: bool) -> String {
 
 /// The request, with its signature.
 fn signed(url: &str, body: String, secret: &Secret) -> Wire {
-    let separator = if url.contains('?') { '&' } else { '?' };
-    let url = format!("{url}{separator}bodySHA256={}", stdx::hex::encode(&Sha256::digest(&body)));
-    let signature = sign(&secret.0, &url, &[]);
+    let (url, signature) = sign_body(&secret.0, url, body.as_bytes());
     Wire { url, body: Some(body), signature, call_id: None }
 }
 

@@ -119,6 +119,9 @@ fn read_frame(kind: u64, bytes: &[u8], sound: &mut Sound) -> Result<(), Corrupt>
     if members.is_empty() || (encoded.is_empty() && (rate == 0 || members.len() > 1)) {
         return Err(absent("a frame of sound names no members, or too many"));
     }
+    if rate == 0 && kind == SAID {
+        return Err(absent("a frame that a member says has no rate"));
+    }
     if rate == 0 {
         sound.insert(SoundPart::Payload { codec, payload: encoded }, &members);
         return Ok(());

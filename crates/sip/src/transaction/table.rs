@@ -10,9 +10,8 @@ use stdx::slab::{Key, Slab};
 
 use super::{ServerInvite, TransactionMachine};
 use crate::endpoint::SourceCredit;
-use crate::token;
 use crate::transport::{Target, Transport};
-use crate::wire::{MAGIC_COOKIE, Message, Method, Via};
+use crate::wire::{Message, Method, Via};
 
 /// One transaction: its machine, its target, and its user.
 #[derive(Debug)]
@@ -121,14 +120,10 @@ impl<U> TransactionTable<U> {
         }
     }
 
-    /// The client transaction key of a response, or of a request we send (§17.1.3). The first token of a branch of ours is a
-    /// check value already: peers cannot make others, so it needs no hash under a key.
+    /// The client transaction key of a response, or of a request we send (§17.1.3). Of the whole branch: our own requests to
+    /// several contacts, or in several dialogs, may differ in its second token alone.
     pub fn client_hash(&self, branch: &[u8], method: &[u8]) -> u64 {
-        let token = branch.get(MAGIC_COOKIE.len()..).and_then(|tokens| tokens.get(..token::LENGTH));
-        match (token.and_then(token::parse), Method::from_bytes(method)) {
-            (Some(unique), known) if known != Method::Other => unique ^ known as u64,
-            _ => self.keyed.hash_parts(&[b"c", branch, method]),
-        }
+        self.keyed.hash_parts(&[b"c", branch, method])
     }
 
     /// The transaction with this hash of its key.

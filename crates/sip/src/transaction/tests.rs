@@ -413,6 +413,8 @@ fn a_client_transaction_is_found_by_its_branch_and_method() {
         hash(&ours, "CANCEL"),
         hash(&ours, "KEEPALIVE"),
         hash(&branch("bbcdefghijkla"), "INVITE"),
+        // As of a MESSAGE to two contacts: only the second token differs.
+        hash("z9hG4bKabcdefghijklabcdefghijklmb", "INVITE"),
         hash("z9hG4bKforeign", "INVITE"),
         hash("", "INVITE"),
     ];

@@ -106,6 +106,18 @@ impl Http {
         })
     }
 
+    /// Posts once, and follows no redirect: only the status counts.
+    pub(super) async fn post(&self, ask: Ask) -> Result<StatusCode, EffectFailure> {
+        let sent = timeout(self.timeout, self.send(&ask)).await.unwrap_or_else(|_| {
+            let seconds = self.timeout.as_secs_f32();
+            fail(code::UNREACHABLE, format!("no answer from {} in {seconds} s", ask.url))
+        })?;
+        let status = sent.status();
+        // A short answer is read, so that the connection can be used again.
+        let _ = timeout(self.timeout, read(sent, &ask)).await;
+        Ok(status)
+    }
+
     /// Follows redirects up to the limit.
     async fn follow(&self, mut ask: Ask) -> Result<Reply, EffectFailure> {
         let first = ask.url.clone();

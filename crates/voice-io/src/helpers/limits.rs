@@ -125,8 +125,11 @@ pub(super) const TRANSCRIBERS: usize = 2;
 /// For one recording to be transcribed. Longer: the recogniser is killed, and the transcription failed.
 pub(super) const TRANSCRIPTION_WAIT: Duration = Duration::from_mins(10);
 
-/// Events of chat that wait for one application: a minute of 160 a second, about a kilobyte each. More are dropped and counted.
+/// Events of chat that wait for one application: a minute of 160 a second. More are dropped and counted.
 pub(super) const WEBHOOK_QUEUE: usize = 10_000;
+
+/// Bytes of these events: so many of the usual size, about a kilobyte, have room. More are dropped and counted.
+pub(super) const WEBHOOK_QUEUE_BYTES: usize = 16 << 20;
 
 /// The pause before an event is tried again. It doubles with each failure.
 pub(super) const WEBHOOK_RETRY: Duration = Duration::from_secs(1);
@@ -137,7 +140,7 @@ pub(super) const WEBHOOK_RETRY_MOST: Duration = Duration::from_secs(30);
 /// The age up to which an event is tried again: a restart of an application, and of its machine. Older: dropped and counted.
 pub(super) const WEBHOOK_PATIENCE: Duration = Duration::from_mins(10);
 
-/// Bytes of an application's answer to an event. It is not used; a longer one counts as a failure.
+/// Bytes of an application's answer to an event. It is not used; a longer one is not read to its end.
 pub(super) const WEBHOOK_ANSWER: usize = 64 * 1_024;
 
 /// The time that events which wait have when the node ends.

@@ -8,7 +8,7 @@
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use anyhow::Context;
@@ -47,11 +47,40 @@ pub struct WebhookFigures {
 struct QueuedEvent {
     wire: Wire,
     since: Instant,
+    _share: QueueShare,
+}
+
+/// The bytes of an event in the sum of its queue, until it is delivered or dropped.
+#[derive(Debug)]
+struct QueueShare {
+    sum: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl QueueShare {
+    /// `None`: the queue has too many bytes.
+    fn take(sum: &Arc<AtomicUsize>, wire: &Wire) -> Option<QueueShare> {
+        let bytes = wire.url.len() + wire.body.as_ref().map_or(0, String::len);
+        let share = QueueShare { sum: Arc::clone(sum), bytes };
+        (sum.fetch_add(bytes, Ordering::Relaxed) + bytes <= limits::WEBHOOK_QUEUE_BYTES).then_some(share)
+    }
+}
+
+impl Drop for QueueShare {
+    fn drop(&mut self) {
+        self.sum.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// The queue of one URL.
+struct WebhookQueue {
+    events: mpsc::Sender<QueuedEvent>,
+    bytes: Arc<AtomicUsize>,
 }
 
 /// The queues of all URLs, and their thread. When it is dropped, events that wait get [`limits::WEBHOOK_LAST`] to be taken.
 pub struct Webhooks {
-    queues: Vec<mpsc::Sender<QueuedEvent>>,
+    queues: Vec<WebhookQueue>,
     counts: Arc<Counts>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -68,8 +97,11 @@ impl Webhooks {
         // The operator has named the URLs in the configuration: they may be of this machine.
         let http = Http::new(&Settings { allow_private: true, ..Settings::default() }, None)?;
         let counts = Arc::new(Counts::default());
-        let (queues, waiting): (Vec<_>, Vec<_>) =
-            names.iter().map(|_| mpsc::channel(limits::WEBHOOK_QUEUE)).unzip();
+        let queue = |_| {
+            let (events, waiting) = mpsc::channel(limits::WEBHOOK_QUEUE);
+            (WebhookQueue { events, bytes: Arc::default() }, waiting)
+        };
+        let (queues, waiting): (Vec<_>, Vec<_>) = names.iter().map(queue).unzip();
         let (stop, stopped) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -100,17 +132,23 @@ impl Webhooks {
         Ok(Webhooks { queues, counts, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Queues an event for the URL of this number, in the order of [`Webhooks::start`].
-    pub fn send(&self, number: usize, wire: Wire) {
+    /// Queues an event for the URL of this number, in the order of [`Webhooks::start`]. A full queue does not ask for the request.
+    pub fn send(&self, number: usize, wire: impl FnOnce() -> Wire) {
         let Some(queue) = self.queues.get(number) else { return };
-        if queue.try_send(QueuedEvent { wire, since: Instant::now() }).is_err() {
+        let queued = queue.events.try_reserve().ok().and_then(|place| {
+            let wire = wire();
+            let share = QueueShare::take(&queue.bytes, &wire)?;
+            place.send(QueuedEvent { wire, since: Instant::now(), _share: share });
+            Some(())
+        });
+        if queued.is_none() {
             self.counts.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// The figures of now.
     pub fn figures(&self) -> WebhookFigures {
-        let queued = |queue: &mpsc::Sender<QueuedEvent>| (queue.max_capacity() - queue.capacity()) as u64;
+        let queued = |queue: &WebhookQueue| (queue.events.max_capacity() - queue.events.capacity()) as u64;
         WebhookFigures {
             queued: self.queues.iter().map(queued).sum(),
             sent: self.counts.sent.load(Ordering::Relaxed),
@@ -150,9 +188,9 @@ async fn post(http: &Http, wire: Wire) -> PostOutcome {
     let url = wire.url.clone();
     let ask =
         Ask { url: wire.url, body: wire.body, headers, most: limits::WEBHOOK_ANSWER, wants_sound: false };
-    match http.ask(ask).await {
-        Ok(reply) if reply.status.is_success() => PostOutcome::Taken,
-        Ok(reply) => outcome_of(reply.status),
+    match http.post(ask).await {
+        Ok(status) if status.is_success() => PostOutcome::Taken,
+        Ok(status) => outcome_of(status),
         Err(failure) => PostOutcome::Failed(failure.text.replace(&url, "the URL")),
     }
 }
@@ -241,7 +279,8 @@ mod tests {
             signature: "s".into(),
             call_id: None,
         };
-        QueuedEvent { wire, since: Instant::now() }
+        let share = QueueShare::take(&Arc::default(), &wire).unwrap();
+        QueuedEvent { wire, since: Instant::now(), _share: share }
     }
 
     /// Delivers these events to an application that answers so, and then takes all. Returns the bodies that it got, with the seconds, and
@@ -317,7 +356,7 @@ mod tests {
             call_id: None,
         };
         for _ in 0..limits::WEBHOOK_QUEUE + 10 {
-            webhooks.send(0, wire.clone());
+            webhooks.send(0, || wire.clone());
         }
         // One may be under way.
         let figures = webhooks.figures();
@@ -325,5 +364,55 @@ mod tests {
         assert!(figures.queued as usize >= limits::WEBHOOK_QUEUE - 1 && figures.sent == 0, "{figures:?}");
         // It comes back: without the end of its patience it would try for ten minutes.
         drop(webhooks);
+    }
+
+    #[test]
+    fn a_queue_has_so_many_bytes_at_most_whatever_the_size_of_its_events() {
+        let webhooks = Webhooks::start(vec!["nowhere".into()]).unwrap();
+        let wire = || Wire {
+            url: "http://127.0.0.1:0/".into(),
+            body: Some("x".repeat(limits::WEBHOOK_QUEUE_BYTES / 4)),
+            signature: String::new(),
+            call_id: None,
+        };
+        (0..10).for_each(|_| webhooks.send(0, wire));
+        assert_eq!(webhooks.figures().dropped, 7, "three and their URLs have room");
+    }
+
+    /// A redirect is refused: what it names is no URL of the operator, and a GET would have no event.
+    #[test]
+    fn a_redirect_is_not_followed_and_the_answer_is_not_read_to_its_end() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let answers = [
+            format!(
+                "HTTP/1.1 307 X\r\nLocation: http://{address}/else\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            ),
+            format!(
+                "HTTP/1.1 200 X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                10 * limits::WEBHOOK_ANSWER
+            ),
+        ];
+        let serve = move || {
+            for (answer, mut stream) in answers.iter().zip(listener.incoming().flatten()) {
+                use std::io::{Read as _, Write as _};
+                let mut piece = [0; 4096];
+                let _ = stream.read(&mut piece);
+                let _ = stream.write_all(answer.as_bytes());
+            }
+        };
+        let server = std::thread::Builder::new().spawn(serve).unwrap();
+        let settings = Settings { allow_private: true, ..Settings::default() };
+        let http = Http::new(&settings, None).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let wire = Wire {
+            url: format!("http://{address}/hook"),
+            body: Some("{}".into()),
+            signature: "s".into(),
+            call_id: None,
+        };
+        let outcomes = [(); 2].map(|()| runtime.block_on(post(&http, wire.clone())));
+        assert_eq!(outcomes, [PostOutcome::Refused("status 307".into()), PostOutcome::Taken]);
+        server.join().unwrap();
     }
 }

@@ -26,6 +26,7 @@ use super::super::limits;
 use super::callbacks;
 use super::frames::{self, Sound};
 use super::message::{Join, LeaveReason, MemberStatus, Name, RoomEvent, RoomTarget};
+use super::moved::conference_of;
 use super::queue::Queue;
 use super::room::Room;
 
@@ -232,7 +233,7 @@ impl RoomHome {
             None => {
                 let (number, random) = (self.number(), self.random());
                 let room = match &join.again {
-                    Some(again) => Room::moved(again, join, conference),
+                    Some(again) => conference_of(again, join, conference),
                     None => {
                         let sid = ivr::sid::new(ivr::sid::CONFERENCE, random).into();
                         Room::conference(now, join, sid, conference, out)

@@ -42,16 +42,15 @@ impl Member {
     }
 }
 
-impl Room {
-    /// A conference of another home, without members: the first one is about to join it.
-    pub(super) fn moved(again: &MemberStatus, join: &Join, conference: &Conference) -> Room {
-        let (sid, name) = (Arc::clone(&again.sid), conference.name.as_str().into());
-        let mut teller =
-            ConferenceNotifier::new(Arc::clone(&join.owner), sid, name, conference.status.clone());
-        teller.sequence = again.sequence;
-        Room::new(again.created_at, teller, Kind::Conference)
-    }
+/// A conference of another home, without members: the first one is about to join it.
+pub(super) fn conference_of(again: &MemberStatus, join: &Join, conference: &Conference) -> Room {
+    let (sid, name) = (Arc::clone(&again.sid), conference.name.as_str().into());
+    let mut teller = ConferenceNotifier::new(Arc::clone(&join.owner), sid, name, conference.status.clone());
+    teller.sequence = again.sequence;
+    Room::new(again.created_at, teller, Kind::Conference)
+}
 
+impl Room {
     /// Takes a member of the home before.
     pub(super) fn rejoin(
         &mut self,
@@ -61,7 +60,7 @@ impl Room {
         conference: &Conference,
         out: &mut Outbox,
     ) {
-        let name = member.name;
+        let (name, call) = (member.name, Arc::clone(&member.call_sid));
         let moving = self.moving.get_or_insert_with(|| Moving::new(now));
         moving.until = now + limits::ROOM_LOST;
         if member.records && !again.records {
@@ -79,7 +78,9 @@ impl Room {
         // It had started there.
         let starts = !self.is_started && again.hears != MemberAudio::Wait;
         self.is_started |= starts;
-        if starts || is_other {
+        // One that waited there alone may find another here.
+        if self.start_if_due(now, &call, out) {
+        } else if starts || is_other {
             self.tell_all(out);
         } else if let Some(member) = self.members.iter().find(|member| member.name == name) {
             out.push(self.standing_of(member));
@@ -105,6 +106,23 @@ impl Room {
         let reason = Some(("last-participant-left", ""));
         out.extend(callbacks::conference_row(&ended, (since, now), "completed", reason).map(Out::Write));
         is_older
+    }
+
+    /// The waiting caller of a queue and its taker, which hear each other at once.
+    pub(super) fn pair(
+        now: Instant,
+        sid: Arc<str>,
+        waited: &(Name, Join),
+        took: &(Name, Join),
+        out: &mut Outbox,
+    ) -> Room {
+        let teller = ConferenceNotifier::new(Arc::clone(&took.1.owner), sid, "".into(), None);
+        let mut room = Room::new(now, teller, Kind::Pair);
+        room.is_started = true;
+        room.members = [waited, took].map(|(name, join)| Member::new(now, *name, join, None)).into();
+        room.index();
+        room.tell_all(out);
+        room
     }
 
     /// One of the two of a queue's connection that has come from the home before; `None`: its status names no other.
@@ -145,7 +163,12 @@ impl Room {
 
     /// The member goes on at another home.
     pub(super) fn let_go(&mut self, now: Instant, name: Name) {
+        let was_recorder = self.recorder() == Some(name);
         let Some(left) = self.remove(name) else { return };
+        if was_recorder {
+            // The recording goes on at the next home; a member that has not left yet begins no second one.
+            self.members.iter_mut().for_each(|member| member.records = false);
+        }
         match self.kind {
             Kind::Conference => self.aim(),
             // The other one follows, or it is alone.

@@ -15,6 +15,8 @@ use super::{RoomHomes, Source, set_room_homes};
 const ENDS: &str =
     "<Response><Dial><Conference waitUrl='' endConferenceOnExit='true'>a</Conference></Dial></Response>";
 
+const FOR_TWO: &str = "<Response><Dial><Conference waitUrl='' maxParticipants='2'>a</Conference></Dial><Pause length='600'/></Response>";
+
 /// A farm of nodes with a shard each, which know the map.
 struct Farm {
     shards: Shards,
@@ -114,6 +116,33 @@ fn a_conference_has_members_at_all_nodes_and_one_home() {
     farm.pass(LOST);
     assert_eq!(farm.shards.in_rooms(), [0; 4]);
     assert_eq!(farm.rows().last(), Some(&(sid, "completed".to_owned())));
+}
+
+/// A call comes to the next home before the one that waited alone at the home before.
+#[test]
+fn one_that_waited_alone_at_the_home_before_starts_the_conference_with_another() {
+    let mut farm = Farm::new(3);
+    farm.call(1, CONFERENCE);
+    farm.kill(0);
+    farm.set_home_at(2, 2);
+    farm.call(2, CONFERENCE);
+    farm.set_home_at(1, 2);
+    farm.shards.deliver(false);
+    assert_eq!(farm.shards.sources(), [(Source::Room, false); 2]);
+}
+
+/// Two talk, which is all that may; a third is quicker at the next home.
+#[test]
+fn members_of_the_home_before_are_not_refused_because_a_new_one_was_quicker() {
+    let mut farm = Farm::new(3);
+    (0..2).for_each(|_| _ = farm.call(1, FOR_TWO));
+    assert_eq!(farm.shards.sources(), [(Source::Room, false); 2]);
+    farm.kill(0);
+    farm.set_home_at(2, 2);
+    farm.call(2, FOR_TWO);
+    farm.set_home_at(1, 2);
+    farm.shards.deliver(false);
+    assert_eq!(farm.shards.sources(), [(Source::Room, false); 3]);
 }
 
 #[test]

@@ -147,23 +147,6 @@ impl Room {
         Room::new(now, teller, Kind::Conference)
     }
 
-    /// The waiting caller of a queue and its taker, which hear each other at once.
-    pub(super) fn pair(
-        now: Instant,
-        sid: Arc<str>,
-        waited: &(Name, Join),
-        took: &(Name, Join),
-        out: &mut Outbox,
-    ) -> Room {
-        let teller = ConferenceNotifier::new(Arc::clone(&took.1.owner), sid, "".into(), None);
-        let mut room = Room::new(now, teller, Kind::Pair);
-        room.is_started = true;
-        room.members = [waited, took].map(|(name, join)| Member::new(now, *name, join, None)).into();
-        room.index();
-        room.tell_all(out);
-        room
-    }
-
     /// A room without members.
     pub(super) fn new(now: Instant, teller: ConferenceNotifier, kind: Kind) -> Room {
         Room {
@@ -204,7 +187,9 @@ impl Room {
         conference: &Conference,
         out: &mut Outbox,
     ) -> Result<(), String> {
-        let limit = usize::try_from(conference.max_participants).unwrap_or(usize::MAX);
+        let asked = usize::try_from(conference.max_participants).unwrap_or(usize::MAX);
+        // A member of the home before has its place already.
+        let limit = if join.again.is_some() { usize::MAX } else { asked };
         let limit = limit.min(media::limits::CONFERENCE_MEMBERS);
         if self.members.len() >= limit {
             let name = &conference.name;
@@ -225,20 +210,28 @@ impl Room {
         if self.teller.callback.is_none() {
             self.teller.callback.clone_from(&conference.status);
         }
-        let begins = !self.is_started
-            && self.members.len() > 1
-            && self.members.iter().any(|member| member.start_on_enter);
         self.tell(now, callbacks::JOIN, Some(&call), Vec::new(), out);
-        if begins {
-            self.is_started = true;
-            self.tell(now, callbacks::START, Some(&call), Vec::new(), out);
-            let times = (self.created_at, now);
-            out.extend(callbacks::conference_row(&self.teller, times, "in-progress", None).map(Out::Write));
-            self.tell_all(out);
-        } else if let Some(member) = self.members.last() {
+        if !self.start_if_due(now, &call, out)
+            && let Some(member) = self.members.last()
+        {
             out.push(self.standing_of(member));
         }
         Ok(())
+    }
+
+    /// Starts the conference once it has two members of which one starts it; `call` is of the last that came. Returns whether it did.
+    pub(super) fn start_if_due(&mut self, now: Instant, call: &str, out: &mut Outbox) -> bool {
+        let is_due = !self.is_started
+            && self.members.len() > 1
+            && self.members.iter().any(|member| member.start_on_enter);
+        if is_due {
+            self.is_started = true;
+            self.tell(now, callbacks::START, Some(call), Vec::new(), out);
+            let times = (self.created_at, now);
+            out.extend(callbacks::conference_row(&self.teller, times, "in-progress", None).map(Out::Write));
+            self.tell_all(out);
+        }
+        is_due
     }
 
     /// A member went, or is put out.
@@ -310,7 +303,7 @@ impl Room {
     }
 
     /// The member from whose leg the conference is recorded: there is one recording, of the whole mix.
-    fn recorder(&self) -> Option<Name> {
+    pub(super) fn recorder(&self) -> Option<Name> {
         self.members.iter().find(|member| member.records).map(|member| member.name)
     }
 
