@@ -37,7 +37,7 @@ fn processes_share_calls_and_phones_and_one_that_is_killed_comes_back() {
     let users: Vec<Account> = (0..USERS).map(|user| Account::new(&format!("user{user}"), "secret")).collect();
     let call_all = || {
         let phone = Sipp::answering("answer.xml", u32::try_from(USERS).expect("a test has few users"));
-        Sipp::for_accounts("register.xml", port, &users, phone.port, 20).succeeds();
+        Sipp::for_accounts("register-in-farm.xml", port, &users, phone.port, 20).succeeds();
         (0..USERS)
             .for_each(|user| Sipp::calling("dialog.xml", port, &format!("user{user}"), 1, 1).succeeds());
         phone.succeeds();

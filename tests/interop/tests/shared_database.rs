@@ -30,7 +30,7 @@ fn accounts(users: impl Iterator<Item = usize>) -> Vec<Account> {
 fn register(farm: &Farm, nodes: &[usize], phone: u16) {
     for (place, node) in nodes.iter().enumerate() {
         let own = accounts((0..USERS).filter(|user| user % nodes.len() == place));
-        Sipp::for_accounts("register.xml", farm.nodes[*node].port, &own, phone, 20).succeeds();
+        Sipp::for_accounts("register-in-farm.xml", farm.nodes[*node].port, &own, phone, 20).succeeds();
     }
 }
 
