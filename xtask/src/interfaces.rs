@@ -73,7 +73,7 @@ mod tests {
     use crate::workspace;
 
     const REST: &str = "\
-Below `/2010-04-01` as Twilio's, and below `/restcomm/2012-04-24` as RestComm's, at the address of `[rest] listen`. One signs in with an account's sid and token (HTTP Basic). Paths with `.json` answer in JSON, those without
+Below `/2010-04-01` as Twilio's, and below `/restcomm/2012-04-24` as RestComm's, at the address of `[rest] listen`. One signs in with an account's sid and token, or with an API key's sid and secret (HTTP Basic). Paths with `.json` answer in JSON, those without
 in XML; chat, below `/v1`, in JSON. A parameter in bold has to be given. [openapi.json](../openapi.json) has the form of each parameter and answer; [applications](../applications.md#the-rest-interface) begins with
 examples.";
 

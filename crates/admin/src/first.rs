@@ -120,7 +120,7 @@ pub(crate) fn new_account(
 }
 
 /// 16 random bytes, new for each verifier.
-fn salt(source: &dyn Source) -> [u8; 16] {
+pub(crate) fn salt(source: &dyn Source) -> [u8; 16] {
     let mut salt = [0; 16];
     source.fill_random(&mut salt);
     salt

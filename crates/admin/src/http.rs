@@ -17,7 +17,6 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use stdx::attempts::retry_after;
-use store::rest::types::RestAccount;
 use tokio::sync::Semaphore;
 
 use crate::control::Audio;
@@ -26,7 +25,7 @@ use crate::landing;
 use crate::limits;
 use crate::request::{Base, Format, Request};
 use crate::service::State;
-use crate::sign_in::{self, SignInError};
+use crate::sign_in::{self, SignInError, Signer};
 use crate::table::{Answer, Context, Found, find};
 
 /// The state of the router, cloned for each request.
@@ -163,17 +162,19 @@ fn perform(state: &State, request: &Request, from: IpAddr, authorization: &str) 
             return Err(Refusal { fault, header: Some((ALLOW, methods.join(", "))) });
         }
     };
+    signer.check(route)?;
     let account = match variables.first() {
-        Some(name) if request.base != Base::Belfry => sign_in::target(state, &signer, name)?,
-        _ => signer.clone(),
+        Some(name) if request.base != Base::Belfry => signer.target(state, name)?,
+        _ => signer.account.clone(),
     };
     route.check(request)?;
-    let context = Context { state, request, route, variables, account, signer };
+    let Signer { account: signer, is_by_key } = signer;
+    let context = Context { state, request, route, variables, account, signer, is_by_key };
     Ok((route.handler)(&context)?)
 }
 
 /// The account that asks, unless too many tokens were wrong before.
-fn sign_in(state: &State, from: IpAddr, authorization: &str) -> Result<RestAccount, Refusal> {
+fn sign_in(state: &State, from: IpAddr, authorization: &str) -> Result<Signer, Refusal> {
     let name = sign_in::claimed(authorization);
     if let Some(wait) = state.wait(from, &name) {
         // RFC 6585 §4: a 429 may say how long to wait.
@@ -181,9 +182,9 @@ fn sign_in(state: &State, from: IpAddr, authorization: &str) -> Result<RestAccou
         return Err(Refusal { fault: Fault::busy(), header });
     }
     match sign_in::signer(state, authorization) {
-        Ok(account) => {
+        Ok(signer) => {
             state.succeeded(from, &name);
-            Ok(account)
+            Ok(signer)
         }
         Err(SignInError::Failed(cause)) => {
             // No header at all is how browsers and some libraries begin: no guess was made.

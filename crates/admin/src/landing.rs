@@ -25,7 +25,7 @@ const HTML: &str = r#"<!DOCTYPE html>
 <p>Accounts, numbers, calls and what comes of them, as RestComm and Twilio have it.</p>
 <ul>
 <li><a href="/openapi.json">openapi.json</a>: every resource, parameter and answer (OpenAPI 3.1)</li>
-<li><a href="/2010-04-01/Accounts.json">/2010-04-01/Accounts</a>: as Twilio's; sign in with an account's sid and token</li>
+<li><a href="/2010-04-01/Accounts.json">/2010-04-01/Accounts</a>: as Twilio's; sign in with an account's sid and token, or with an API key's sid and secret</li>
 <li><a href="/restcomm/2012-04-24/Accounts.json">/restcomm/2012-04-24/Accounts</a>: the same as RestComm's</li>
 <li><a href="/v1/xmpp/sessions">/v1/xmpp</a>: chat</li>
 </ul>

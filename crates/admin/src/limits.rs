@@ -43,6 +43,11 @@ pub const MAX_QUEUE: u32 = 5_000;
 /// Waiting calls of a queue whose size was not given (Twilio's default).
 pub const QUEUE_SIZE: u32 = 100;
 
+/// API keys of an account: one for each program that signs in. 400.
+pub const MAX_KEYS: u64 = 100;
+/// Characters of a key's name (Twilio's figure). 400.
+pub const KEY_NAME: usize = 64;
+
 /// Characters of a key that signs requests to applications: as unguessable as a token, in a line. 400.
 pub const SIGNING_KEY: std::ops::RangeInclusive<usize> = 16..=256;
 

@@ -216,7 +216,9 @@ impl ManagedResources {
         };
         route.check(&request)?;
         let signer = self.signer(&account)?;
-        let context = Context { state: &self.0, request: &request, route, variables, account, signer };
+        let is_by_key = false;
+        let context =
+            Context { state: &self.0, request: &request, route, variables, account, signer, is_by_key };
         match (route.handler)(&context)? {
             Answer::Item(_, _, value) => Ok(json(value)),
             // The operations on one resource have no other answers.

@@ -48,7 +48,7 @@ fn value() -> serde_json::Value {
         Base::Twilio.version(),
         quoted(
             "Numbers, calls and what comes of them, as RestComm and Twilio have it. Every path also answers in \
-             XML: without its suffix, or with .xml. Chat (/v1/xmpp) answers in JSON. The name is the account's sid, the password its token."
+             XML: without its suffix, or with .xml. Chat (/v1/xmpp) answers in JSON. The name is the account's sid, the password its token; or the sid and the secret of an API key of the account."
         ),
         Base::Twilio.prefix(),
         Base::Restcomm.prefix(),
@@ -74,6 +74,7 @@ fn object(fields: impl IntoIterator<Item = (String, String)>) -> String {
 fn item_name(key: &str) -> String {
     match key {
         "outgoing_caller_ids" => "OutgoingCallerId".into(),
+        "countries" => "Country".into(),
         _ => camel(key.strip_suffix('s').unwrap_or(key)),
     }
 }

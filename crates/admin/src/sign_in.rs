@@ -1,17 +1,19 @@
-//! Authenticates requests: Basic authentication with sid (or e-mail address) and token.
+//! Authenticates requests: Basic authentication with sid (or e-mail address) and token of an account, or with sid and secret of an API key.
 //!
-//! [`signer`] is the account whose token was shown; [`target`] is the account that the path names, which must be the same or below it.
+//! [`signer`] is the account whose token or key was shown; [`target`] is the account that the path names, which must be the same or below it.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use stdx::attempts::Cause;
 use store::rest::Kind;
+use store::rest::key::ApiKey;
 use store::rest::token::TokenVerifier;
 use store::rest::types::RestAccount;
 
 use crate::fault::Fault;
 use crate::limits;
 use crate::service::State;
+use crate::table::Route;
 
 /// Takes name and token out of an `Authorization` header (RFC 7617).
 fn basic(header: &str) -> Option<(String, String)> {
@@ -45,16 +47,51 @@ impl From<Fault> for SignInError {
     }
 }
 
-/// The account whose token was shown. An unknown name costs as much time as a wrong token.
-pub(crate) fn signer(state: &State, authorization: &str) -> Result<RestAccount, SignInError> {
+/// The account that has signed in, and by what.
+pub(crate) struct Signer {
+    /// The account.
+    pub(crate) account: RestAccount,
+    /// By an API key, which reaches its own account only, and neither accounts nor keys.
+    pub(crate) is_by_key: bool,
+}
+
+impl Signer {
+    /// Twilio's error 20003: its standard keys reach neither `/Accounts` nor `/Keys`. A lost key cannot make others, and is withdrawn for good.
+    pub(crate) fn check(&self, route: &Route) -> Result<(), Fault> {
+        if self.is_by_key && route.is_for_tokens() {
+            let message = "Authenticate: an API key manages neither accounts nor keys, sign in with the account's token";
+            return Err(Fault::new(401, 20003, message));
+        }
+        Ok(())
+    }
+
+    /// The account of the path: the signer's own, or for its token one below it.
+    pub(crate) fn target(&self, state: &State, name: &str) -> Result<RestAccount, Fault> {
+        target(state, (&self.account, self.is_by_key), name)
+    }
+}
+
+/// The account whose token, or the secret of whose key, was shown. An unknown name costs as much time as a wrong token.
+pub(crate) fn signer(state: &State, authorization: &str) -> Result<Signer, SignInError> {
     let (name, token) = basic(authorization).ok_or(SignInError::Failed(Cause::Malformed))?;
-    let account = state.account(&name)?;
-    let verifier = account.as_ref().map_or_else(TokenVerifier::of_nobody, |account| account.token.clone());
+    // E-mail addresses of accounts may begin with any letters.
+    let is_by_key = name.starts_with("SK") && !name.contains('@');
+    let key: Option<ApiKey> = if is_by_key { state.get(&name)? } else { None };
+    let account = match &key {
+        Some(key) => state.get(&key.common.account)?,
+        None if is_by_key => None,
+        None => state.account(&name)?,
+    };
+    let verifier = match (&key, &account) {
+        (Some(key), _) => key.secret.clone(),
+        (None, Some(account)) => account.token.clone(),
+        (None, None) => TokenVerifier::of_nobody(),
+    };
     let is_right = verifier.is_of(&token);
     match account {
         Some(account) if is_right => {
             active(state, &account)?;
-            Ok(account)
+            Ok(Signer { account, is_by_key })
         }
         Some(_) => Err(SignInError::Failed(Cause::WrongPassword)),
         // The client gets the same answer as for a wrong token; the log tells them apart.
@@ -78,13 +115,20 @@ fn active(state: &State, account: &RestAccount) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The account of the path: the signer's own, or one below it. Others do not exist for the signer.
-pub(crate) fn target(state: &State, signer: &RestAccount, name: &str) -> Result<RestAccount, Fault> {
+/// The account of the path: the signer's own, or one below it. Others do not exist for the signer, and neither do those below it for a key.
+pub(crate) fn target(
+    state: &State,
+    (signer, is_by_key): (&RestAccount, bool),
+    name: &str,
+) -> Result<RestAccount, Fault> {
     if name == signer.common.sid || (!name.is_empty() && name == signer.email) {
         return Ok(signer.clone());
     }
     // 404 and not 403: an answer must not tell which sids exist.
     let missing = || Fault::not_found(name);
+    if is_by_key {
+        return Err(missing());
+    }
     let account = state.account(name)?.ok_or_else(missing)?;
     let mut above = account.parent.clone();
     for _ in 0..limits::MAX_DEPTH {

@@ -119,6 +119,8 @@ pub(crate) struct Context<'a> {
     pub(crate) account: RestAccount,
     /// The account that has signed in.
     pub(crate) signer: RestAccount,
+    /// By an API key, not by its token.
+    pub(crate) is_by_key: bool,
 }
 
 impl<'a> Context<'a> {
@@ -176,6 +178,12 @@ impl Route {
     /// True if the route has the parameter.
     fn knows(&self, name: &str) -> bool {
         self.parameters.iter().copied().flatten().any(|parameter| parameter.name == name)
+    }
+
+    /// True if an account's token is needed: accounts and keys are not managed with a key.
+    pub(crate) fn is_for_tokens(&self) -> bool {
+        let below = self.path.strip_prefix("/Accounts").map(|rest| rest.trim_start_matches("/{AccountSid}"));
+        below.is_some_and(|below| matches!(below.split('/').nth(1), None | Some("Keys" | "SigningKeys")))
     }
 
     /// The variables of a path that is this route's.
@@ -326,6 +334,24 @@ mod tests {
             assert!(route.path.starts_with("/xmpp/"), "{}", route.path);
         }
         assert!(seen.len() > 70);
+    }
+
+    #[test]
+    fn accounts_and_keys_need_a_token_and_nothing_else_does() {
+        let needing: std::collections::BTreeSet<_> = routes()
+            .chain(own_routes())
+            .filter(|route| route.is_for_tokens())
+            .map(|route| route.path)
+            .collect();
+        let expected = [
+            "/Accounts",
+            "/Accounts/{AccountSid}",
+            "/Accounts/{AccountSid}/Keys",
+            "/Accounts/{AccountSid}/Keys/{Sid}",
+            "/Accounts/{AccountSid}/SigningKeys",
+            "/Accounts/{AccountSid}/SigningKeys/{Sid}",
+        ];
+        assert_eq!(Vec::from_iter(needing), expected);
     }
 
     /// The parameters that Twilio's API reference has of the operations that place, change and send something, as of its

@@ -51,6 +51,9 @@ def applications(client):
     number = client.incoming_phone_numbers.create(phone_number="+4322", voice_application_sid=application.sid)
     assert number.voice_application_sid == application.sid, number
     assert client.applications(application.sid).fetch().friendly_name == "menu"
+    unknown = lambda: client.incoming_phone_numbers(number.sid).update(voice_application_sid="AP" + "0" * 32)
+    assert refused(400, unknown).code == 21218
+    assert client.available_phone_numbers.list() == [] and client.available_phone_numbers("US").local.list() == []
 
 
 def calls(client, live):
@@ -59,6 +62,10 @@ def calls(client, live):
     assert call.start_time.tzinfo is not None and call.duration is None, call.__dict__
     assert [one.sid for one in client.calls.list(status="in-progress")] == [live]
     assert client.calls.list(status="busy") == []
+    assert refused(400, lambda: client.calls.list(status="bogus")).code == 20400
+    assert client.calls(live).events.list() == []
+    nowhere = "AP" + "0" * 32
+    assert refused(400, lambda: client.calls.create(to="1", from_="2", application_sid=nowhere)).code == 21218
     refused(404, client.calls("CA" + "0" * 32).fetch)
     assert refused(400, lambda: client.calls.create(to="1", from_="2")).code == 21205
     assert client.calls(live).update(twiml="<Response><Say>hello</Say><Pause length='60'/></Response>").sid == live
@@ -143,7 +150,23 @@ def messages(client):
     assert [one.sid for one in client.messages.list(to="nobody")] == [lost.sid]
 
 
+def keys(base, client, sid):
+    """A key signs in until it is deleted, and manages neither accounts nor keys."""
+    made = client.new_keys.create(friendly_name="billing")
+    assert made.sid[:2] == "SK" and made.secret, made.__dict__
+    assert [one.friendly_name for one in client.keys.list()] == ["billing"]
+    assert [one.sid for one in client.signing_keys.list()] == [made.sid]
+    assert client.keys(made.sid).update(friendly_name="invoices").friendly_name == "invoices"
+    by_key = Client(made.sid, made.secret, account_sid=sid, http_client=Here(base))
+    assert by_key.balance.fetch().balance == "0.00" and by_key.usage.records.list()
+    assert refused(401, lambda: by_key.new_keys.create()).code == 20003
+    assert refused(401, by_key.api.accounts(sid).fetch).code == 20003
+    assert client.keys(made.sid).delete() and client.keys.list() == []
+    assert refused(401, by_key.balance.fetch).code == 20003
+
+
 def the_rest(client):
+    assert client.usage.triggers.list() == []
     totals = {record.category: record for record in client.usage.records.list()}
     assert int(totals["calls"].count) >= 4 and int(totals["sms"].count) == 2, totals
     queue = client.queues.create(friendly_name="support", max_size=5)
@@ -189,6 +212,7 @@ def main(base, sid, token, live):
     outbound(client)
     conference(client)
     messages(client)
+    keys(base, client, sid)
     the_rest(client)
     signatures(base, sid, token)
     wrong = Client(sid, "wrong", http_client=Here(base))

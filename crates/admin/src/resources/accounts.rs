@@ -197,18 +197,21 @@ fn item(context: &Context<'_>, status: u16, account: &RestAccount, token: Option
 }
 
 /// The fields of `subresource_uris` and the names of their collections.
-const BELOW: [(&str, &str); 12] = [
+const BELOW: [(&str, &str); 15] = [
     ("applications", "Applications"),
     ("available_phone_numbers", "AvailablePhoneNumbers"),
+    ("balance", "Balance"),
     ("calls", "Calls"),
     ("clients", "Clients"),
     ("conferences", "Conferences"),
     ("incoming_phone_numbers", "IncomingPhoneNumbers"),
+    ("keys", "Keys"),
     ("messages", "Messages"),
     ("notifications", "Notifications"),
     ("outgoing_caller_ids", "OutgoingCallerIds"),
     ("queues", "Queues"),
     ("recordings", "Recordings"),
+    ("signing_keys", "SigningKeys"),
     ("transcriptions", "Transcriptions"),
 ];
 

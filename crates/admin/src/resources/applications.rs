@@ -93,14 +93,14 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     // Twilio accepts an application without a name.
     let mut application =
         Application { common, friendly_name: "Application".into(), ..Application::default() };
-    change(context, &mut application);
+    change(context, &mut application)?;
     context.state.insert(&application)?;
     Ok(item(context, 201, &application))
 }
 
 fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     let mut application: Application = own(context, last(context))?;
-    change(context, &mut application);
+    change(context, &mut application)?;
     application.common.updated_at = context.state.now();
     context.state.replace(&application)?;
     Ok(item(context, 200, &application))
@@ -113,11 +113,12 @@ fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
 }
 
 /// Sets the fields whose parameters are given; an empty value clears one.
-fn change(context: &Context<'_>, application: &mut Application) {
+fn change(context: &Context<'_>, application: &mut Application) -> Result<(), Fault> {
     context.set("FriendlyName", &mut application.friendly_name);
-    set_hook(context, "Voice", &mut application.voice);
-    set_hook(context, "Sms", &mut application.sms);
-    set_hook(context, "Ussd", &mut application.ussd);
+    let owner = &application.common.account;
+    set_hook(context, "Voice", &mut application.voice, owner)?;
+    set_hook(context, "Sms", &mut application.sms, owner)?;
+    set_hook(context, "Ussd", &mut application.ussd, owner)?;
     if let Some(lookup) = context.flag("VoiceCallerIdLookup") {
         application.voice_caller_id_lookup = lookup;
     }
@@ -127,6 +128,7 @@ fn change(context: &Context<'_>, application: &mut Application) {
     context.set("MessageStatusCallback", &mut application.message_status_callback);
     context.set("RcmlUrl", &mut application.rcml_url);
     context.set("Kind", &mut application.application_kind);
+    Ok(())
 }
 
 /// The answer of all operations on one application.

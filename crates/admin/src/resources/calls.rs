@@ -3,7 +3,7 @@
 //! A call has a row that the node keeps up to date; `place` makes it and hands the call to the node. A change of a live call goes to the node, and
 //! the answer is the row afterwards. `participants` places its calls with the same functions.
 
-use store::rest::types::{Application, RestCall};
+use store::rest::types::RestCall;
 use store::rest::{Kind, RestFilter};
 
 use crate::control::{
@@ -80,10 +80,22 @@ const ASYNC_DETECTION: &[Parameter] = &[
 ];
 const UPDATE: &[Parameter] =
     &[choice("Status", &["canceled", "completed", "cancelled"]), flag("Mute"), flag("MoveConnectedCallLeg")];
+/// Twilio's words, and `initiated`, which this node has between `queued` and `ringing`.
+const STATUS: &[&str] = &[
+    "queued",
+    "initiated",
+    "ringing",
+    "in-progress",
+    "canceled",
+    "completed",
+    "failed",
+    "busy",
+    "no-answer",
+];
 const LIST: &[Parameter] = &[
     text("To"),
     text("From"),
-    text("Status"),
+    choice("Status", STATUS),
     text("ParentCallSid"),
     day("StartTime"),
     day("StartTime<"),
@@ -163,8 +175,7 @@ fn list(context: &Context<'_>) -> Result<Answer, Fault> {
 fn document(context: &Context<'_>) -> Result<Option<Document>, Fault> {
     // Twilio: with an application, `Url` and `Twiml` are ignored.
     if let Some(sid) = context.text("ApplicationSid") {
-        let missing = |_| Fault::invalid(21218, format!("ApplicationSid {sid:?} is invalid"));
-        own::<Application>(context, sid).map_err(missing)?;
+        super::check_application(context, "ApplicationSid", sid, &context.account.common.sid)?;
         return Ok(Some(Document::Application(sid.to_owned())));
     }
     // Twilio's Call resource: `Twiml` is ignored where `Url` is given, too (its warning 32019).
@@ -387,7 +398,11 @@ fn render(context: Option<&Context<'_>>, call: &RestCall) -> Value {
         uri(context, &path),
         (
             "subresource_uris",
-            subresources(&path, context, &[("notifications", "Notifications"), ("recordings", "Recordings")]),
+            subresources(
+                &path,
+                context,
+                &[("events", "Events"), ("notifications", "Notifications"), ("recordings", "Recordings")],
+            ),
         ),
     ])
 }

@@ -120,7 +120,7 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
         status: "1".into(),
         ..Client::default()
     };
-    change(context, &mut client);
+    change(context, &mut client)?;
     let account = NewAccount {
         display_name: client.friendly_name.as_str().into(),
         ..with_password(context, &client, password)?
@@ -146,19 +146,19 @@ fn with_password(context: &Context<'_>, client: &Client, password: &str) -> Resu
 }
 
 /// Sets the fields of the client's own row whose parameters are given.
-fn change(context: &Context<'_>, client: &mut Client) {
+fn change(context: &Context<'_>, client: &mut Client) -> Result<(), Fault> {
     context.set("FriendlyName", &mut client.friendly_name);
     if let Some(status) = context.text("Status") {
         status.clone_into(&mut client.status);
     }
-    set_hook(context, "Voice", &mut client.voice);
+    set_hook(context, "Voice", &mut client.voice, &client.common.account)
 }
 
 /// The SIP account is written before the client's row: if its write is refused, the row still shows what is in force.
 fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     let mut client: Client = own(context, last(context))?;
     let before = client.clone();
-    change(context, &mut client);
+    change(context, &mut client)?;
     if let Some(password) = context.text("Password") {
         let NewAccount { address: account, verifiers, .. } = with_password(context, &client, password)?;
         write(context, Write::SetVerifiers { account, verifiers })?;

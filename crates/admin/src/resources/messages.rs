@@ -12,8 +12,8 @@ use crate::table::{Answer, Context, Kind as Of, Parameter, Route, Shape};
 use crate::value::Value;
 
 use super::{
-    NONE, created, date_value, day, last, own, price, subresources, text, unsupported, unsupported_flag,
-    updated, uri, url, version,
+    NONE, choice, created, date_value, day, last, own, price, subresources, text, unsupported,
+    unsupported_flag, updated, uri, url, version,
 };
 
 const CREATE: &[Parameter] = &[text("To"), text("From"), text("Body"), url("StatusCallback")];
@@ -42,8 +42,30 @@ const UNSUPPORTED: &[Parameter] = &[
 ];
 /// `Status` cancels a message that waits for its time at Twilio; none does here.
 const REDACT: &[Parameter] = &[text("Body"), unsupported("Status")];
-const LIST: &[Parameter] =
-    &[text("To"), text("From"), text("Status"), day("DateSent"), day("DateSent<"), day("DateSent>")];
+/// Twilio's words.
+const STATUS: &[&str] = &[
+    "accepted",
+    "scheduled",
+    "canceled",
+    "queued",
+    "sending",
+    "sent",
+    "failed",
+    "delivered",
+    "undelivered",
+    "receiving",
+    "received",
+    "read",
+    "partially_delivered",
+];
+const LIST: &[Parameter] = &[
+    text("To"),
+    text("From"),
+    choice("Status", STATUS),
+    day("DateSent"),
+    day("DateSent<"),
+    day("DateSent>"),
+];
 
 // Each operation has two paths: Twilio's, and `SMS/Messages` of RestComm and of Twilio's older libraries.
 const fn list_route(path: &'static str) -> Route {

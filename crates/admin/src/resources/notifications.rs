@@ -10,11 +10,11 @@ use crate::paging::{self, PAGING};
 use crate::table::{Answer, Context, Parameter, Route, Shape};
 use crate::value::Value;
 
-use super::{NONE, created, date_value, day, last, own, text, updated, uri, version};
+use super::{NONE, created, date_value, day, last, own, updated, uri, version};
 
 const LIST: &[Parameter] = &[
     super::int("Log", 0, 1),
-    text("ErrorCode"),
+    super::int("ErrorCode", 0, 99_999),
     day("MessageDate"),
     day("MessageDate<"),
     day("MessageDate>"),

@@ -123,10 +123,25 @@ const fn available(path: &'static str) -> Route {
     }
 }
 
+/// Twilio's kinds of numbers. No country has any, so that none is listed and none is found by its code.
 pub(crate) const AVAILABLE: &[Route] = &[
+    Route {
+        method: "GET",
+        path: "/Accounts/{AccountSid}/AvailablePhoneNumbers",
+        summary: "Countries with numbers for sale: an empty list, for no carrier is asked",
+        parameters: PAGE,
+        answer: Shape::List("countries", || Value::Object(Vec::new())),
+        handler: |context| {
+            Ok(paging::slice(context, &[], ("countries", "Country"), |_, (): &()| Value::Null))
+        },
+    },
     available("/Accounts/{AccountSid}/AvailablePhoneNumbers/{Country}/Local"),
     available("/Accounts/{AccountSid}/AvailablePhoneNumbers/{Country}/TollFree"),
     available("/Accounts/{AccountSid}/AvailablePhoneNumbers/{Country}/Mobile"),
+    available("/Accounts/{AccountSid}/AvailablePhoneNumbers/{Country}/National"),
+    available("/Accounts/{AccountSid}/AvailablePhoneNumbers/{Country}/SharedCost"),
+    available("/Accounts/{AccountSid}/AvailablePhoneNumbers/{Country}/Voip"),
+    available("/Accounts/{AccountSid}/AvailablePhoneNumbers/{Country}/MachineToMachine"),
 ];
 
 /// `Local`, `TollFree` or `Mobile`, when the path ends so.
@@ -225,16 +240,18 @@ fn taken(number: &IncomingNumber, done: Result<(), Fault>) -> Result<(), Fault> 
 fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     let mut number: IncomingNumber = own(context, last(context))?;
     let (before, was_pattern) = (number.phone_number.clone(), number.is_pattern);
+    if let Some(owner) = context.text("AccountSid") {
+        // As at Twilio: an account gives its numbers to those below it, and takes them back. Applications that are given beside it are the
+        // new owner's.
+        let signer = (&context.signer, context.is_by_key);
+        number.common.account = sign_in::target(context.state, signer, owner)?.common.sid;
+    }
     change(context, &mut number)?;
     if number.phone_number != before {
         super::check_operator(context, NOT_GIVEN)?;
     }
     if number.is_pattern && !was_pattern {
         check_patterns(context)?;
-    }
-    if let Some(owner) = context.text("AccountSid") {
-        // As at Twilio: an account gives its numbers to those below it, and takes them back.
-        number.common.account = sign_in::target(context.state, &context.signer, owner)?.common.sid;
     }
     number.common.updated_at = context.state.now();
     taken(&number, context.state.replace(&number))?;
@@ -258,10 +275,11 @@ fn change(context: &Context<'_>, number: &mut IncomingNumber) -> Result<(), Faul
         };
     }
     context.set("FriendlyName", &mut number.friendly_name);
-    set_hook(context, "Voice", &mut number.voice);
-    set_hook(context, "Sms", &mut number.sms);
-    set_hook(context, "Ussd", &mut number.ussd);
-    set_hook(context, "Refer", &mut number.refer);
+    let owner = &number.common.account;
+    set_hook(context, "Voice", &mut number.voice, owner)?;
+    set_hook(context, "Sms", &mut number.sms, owner)?;
+    set_hook(context, "Ussd", &mut number.ussd, owner)?;
+    set_hook(context, "Refer", &mut number.refer, owner)?;
     if let Some(lookup) = context.flag("VoiceCallerIdLookup") {
         number.voice_caller_id_lookup = lookup;
     }

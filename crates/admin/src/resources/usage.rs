@@ -9,7 +9,7 @@ use crate::paging::{self, PAGING};
 use crate::table::{Answer, Context, Parameter, Route, Shape};
 use crate::value::Value;
 
-use super::{choice, date_value, day, version};
+use super::{PAGE, choice, date_value, day, version};
 
 /// Category, its row's kind and direction (all when empty), what is counted, and what is added up.
 struct Category {
@@ -88,6 +88,17 @@ pub(crate) const ROUTES: &[Route] = &[
     route("/Accounts/{AccountSid}/Usage/Records/Yesterday", "Usage of yesterday (UTC)"),
     route("/Accounts/{AccountSid}/Usage/Records/ThisMonth", "Usage of this month (UTC)"),
     route("/Accounts/{AccountSid}/Usage/Records/LastMonth", "Usage of last month (UTC)"),
+    Route {
+        method: "GET",
+        path: "/Accounts/{AccountSid}/Usage/Triggers",
+        summary: "Triggers of usage: an empty list, for none can be made",
+        parameters: PAGE,
+        answer: Shape::List("usage_triggers", || Value::Object(Vec::new())),
+        handler: |context| {
+            let names = ("usage_triggers", "UsageTrigger");
+            Ok(paging::slice(context, &[], names, |_, (): &()| Value::Null))
+        },
+    },
 ];
 
 /// First and last day, as days since 1970; and how they are cut.

@@ -69,3 +69,23 @@ fn calls_are_filtered_by_every_field() {
     assert_eq!(total("StartTime=2026-11-22"), Some(1));
     assert_eq!(total("EndTime=2026-11-21"), Some(1));
 }
+
+/// Twilio's lists refuse a status that a resource never has, in Twilio's form of an error.
+#[test]
+fn a_filter_by_a_status_that_there_is_not_is_refused() {
+    let world = World::new();
+    for wrong in [
+        "/Calls.json?Status=bogus",
+        "/Calls.json?Status=Completed",
+        "/Messages.json?Status=bogus",
+        "/Conferences.json?Status=bogus",
+        "/Notifications.json?ErrorCode=bogus",
+    ] {
+        let answer = world.get(wrong);
+        assert_eq!(answer.fault(), (400, 20400), "{wrong}");
+        let fields: Vec<String> = answer.json().as_object().unwrap().keys().cloned().collect();
+        assert_eq!(fields, ["code", "message", "more_info", "status"], "{wrong}");
+    }
+    // An empty filter is none.
+    assert_eq!(world.get("/Calls.json?Status=").status, 200);
+}

@@ -214,12 +214,17 @@ fn the_text_of_a_message_is_removed_when_it_is_over() {
     let queued = world.make("/Messages.json", form);
     let path = format!("/Messages/{}.json", queued["sid"].as_str().unwrap());
     assert_eq!(world.post(&path, remove).fault(), (409, 20009));
-    world.insert(&TextMessage {
-        common: world.common("SM1", 0),
+    let message = |sid: &str, status: &str| TextMessage {
+        common: world.common(sid, 0),
         body: "hello".into(),
-        status: "sent".into(),
+        status: status.into(),
         ..TextMessage::default()
-    });
+    };
+    // The node has it and will write its row again, with the text.
+    world.insert(&message("SM0", "sending"));
+    assert_eq!(world.post("/Messages/SM0.json", remove).fault(), (409, 20009));
+    assert_eq!(world.get("/Messages/SM0.json").json()["body"], "hello");
+    world.insert(&message("SM1", "sent"));
     assert_eq!(world.post("/Messages/SM1.json", "Body=other").fault(), (400, 20400));
     assert_eq!(world.post("/Messages/SM1.json", "").fault(), (400, 20400));
     let removed = world.post("/Messages/SM1.json", remove).json();
@@ -546,4 +551,91 @@ fn usage_is_counted_by_category_and_period() {
         world.get("/Usage/Records.json?StartDate=2027-01-01&EndDate=2026-01-01").fault(),
         (400, 20400)
     );
+}
+
+/// Twilio's error 21218: the ApplicationSid is of no application of the account.
+#[test]
+fn an_application_that_the_account_has_not_is_refused_wherever_it_is_named() {
+    let world = World::new();
+    let own = world.make("/Applications.json", "VoiceUrl=http://a/");
+    let own = own["sid"].as_str().unwrap();
+    let below = world.ask("POST", "/2010-04-01/Accounts.json", "").json();
+    let below = below["sid"].as_str().unwrap();
+    let path = format!("/2010-04-01/Accounts/{below}/Applications.json");
+    let theirs = world.ask("POST", &path, "VoiceUrl=http://a/").json();
+    let theirs = theirs["sid"].as_str().unwrap();
+    for unknown in ["AP00000000000000000000000000000000", "bogus", theirs, &*world.me.sid] {
+        for (collection, form) in [
+            ("/IncomingPhoneNumbers", "PhoneNumber=1&VoiceApplicationSid"),
+            ("/IncomingPhoneNumbers", "PhoneNumber=1&SmsApplicationSid"),
+            ("/IncomingPhoneNumbers", "PhoneNumber=1&ReferApplicationSid"),
+            ("/Clients", "Login=bob&Password=x&VoiceApplicationSid"),
+            ("/Applications", "VoiceApplicationSid"),
+            ("/Calls", "To=1&From=2&ApplicationSid"),
+        ] {
+            let answer = world.post(&format!("{collection}.json"), &format!("{form}={unknown}"));
+            assert_eq!(answer.fault(), (400, 21218), "{collection} {form}={unknown}");
+        }
+    }
+    let number =
+        world.make("/IncomingPhoneNumbers.json", &format!("PhoneNumber=1&VoiceApplicationSid={own}"));
+    assert_eq!(number["voice_application_sid"], own);
+    let number = format!("/IncomingPhoneNumbers/{}.json", number["sid"].as_str().unwrap());
+    assert_eq!(world.post(&number, "VoiceApplicationSid=bogus").fault(), (400, 21218));
+    assert_eq!(world.get(&number).json()["voice_application_sid"], own);
+    // An application that was deleted since hinders no other change, and is not named anew.
+    assert_eq!(world.delete(&format!("/Applications/{own}.json")).status, 204);
+    let renamed = world.post(&number, &format!("FriendlyName=menu&VoiceApplicationSid={own}"));
+    assert_eq!((renamed.status, &renamed.json()["friendly_name"]), (200, &Value::from("menu")));
+    assert_eq!(world.post(&number, "VoiceApplicationSid=").json()["voice_application_sid"], Value::Null);
+    assert_eq!(world.post(&number, &format!("VoiceApplicationSid={own}")).fault(), (400, 21218));
+    // A number that is given away names the new owner's application.
+    let given = world.post(&number, &format!("AccountSid={below}&VoiceApplicationSid={theirs}"));
+    assert_eq!(given.json()["voice_application_sid"], theirs);
+}
+
+/// Resources that Twilio's libraries ask for, and of which there is nothing.
+#[test]
+fn there_is_no_price_no_number_for_sale_and_no_trigger() {
+    let world = World::new();
+    let balance = world.get("/Balance.json").json();
+    let expected = serde_json::json!({ "account_sid": world.me.sid, "balance": "0.00", "currency": "USD" });
+    assert_eq!(balance, expected);
+    let kinds = ["Local", "TollFree", "Mobile", "National", "SharedCost", "Voip", "MachineToMachine"];
+    let of_kinds = kinds.map(|kind| (format!("/AvailablePhoneNumbers/DE/{kind}"), "available_phone_numbers"));
+    for (path, key) in of_kinds.into_iter().chain([
+        ("/AvailablePhoneNumbers".to_owned(), "countries"),
+        ("/Usage/Triggers".to_owned(), "usage_triggers"),
+    ]) {
+        let list = world.get(&format!("{path}.json")).json();
+        assert_eq!((&list["total"], &list[key]), (&Value::from(0), &serde_json::json!([])), "{path}");
+    }
+    // No country is in the list, and none is found.
+    assert_eq!(world.get("/AvailablePhoneNumbers/DE.json").fault(), (404, 20404));
+    assert_eq!(world.post("/Usage/Triggers.json", "").fault(), (405, 20405));
+}
+
+/// Twilio's Call Events: `request` and `response` of each request to the application.
+#[test]
+fn events_of_a_call_are_the_requests_that_are_kept() {
+    let world = World::new();
+    world.insert(&world.call("CA1", 0, "completed"));
+    world.insert(&world.call("CA2", 0, "completed"));
+    for (sid, call, url) in [("NO1", "CA1", "http://a/1"), ("NO2", "CA1", ""), ("NO3", "CA2", "http://a/3")] {
+        world.insert(&Notification {
+            common: world.common(sid, 1),
+            call_sid: call.into(),
+            request_url: url.into(),
+            request_method: "POST".into(),
+            request_variables: "CallSid=CA1".into(),
+            response_body: "<html/>".into(),
+            ..Notification::default()
+        });
+    }
+    let events = world.get("/Calls/CA1/Events.json").json();
+    assert_eq!(events["total"], 1, "{events}");
+    let event = &events["events"][0];
+    let request = serde_json::json!({ "method": "POST", "url": "http://a/1", "parameters": "CallSid=CA1" });
+    assert_eq!((&event["request"], event["response"]["response_body"].as_str()), (&request, Some("<html/>")));
+    assert_eq!(world.get("/Calls/CA9/Events.json").fault(), (404, 20404));
 }

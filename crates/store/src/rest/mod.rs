@@ -1,5 +1,6 @@
 //! The resources of the REST interface as rows: typed resources, their searchable columns, filters and sums.
 
+pub mod key;
 pub mod token;
 pub mod types;
 
@@ -41,12 +42,14 @@ pub enum Kind {
     Transcription = 11,
     /// [`types::UploadedFile`]: `UP`.
     Upload = 12,
+    /// [`key::ApiKey`]: `SK`.
+    ApiKey = 13,
 }
 
 impl Kind {
     /// `None`: a kind of a later version.
     pub(crate) fn from_number(number: u8) -> Option<Kind> {
-        const KINDS: [Kind; 13] = [
+        const KINDS: [Kind; 14] = [
             Kind::Account,
             Kind::Application,
             Kind::IncomingNumber,
@@ -60,6 +63,7 @@ impl Kind {
             Kind::CallerId,
             Kind::Transcription,
             Kind::Upload,
+            Kind::ApiKey,
         ];
         KINDS.get(usize::from(number)).copied()
     }

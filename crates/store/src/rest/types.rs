@@ -29,7 +29,8 @@ pub struct Common {
 }
 
 impl Common {
-    fn row(&self, kind: Kind) -> Row {
+    /// A row with these fields.
+    pub(super) fn row(&self, kind: Kind) -> Row {
         Row::new(kind, &self.sid, &self.account, self.created_at, self.updated_at)
     }
 }
