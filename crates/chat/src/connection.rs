@@ -13,7 +13,7 @@ use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
 use xmpp::{Bare, ConnectionId, Element, Jid, ns};
 
 use super::account_memory::AccountMemory;
-use super::effect::Effect;
+use super::effect::{Effect, StreamFault};
 use super::resume::{self, ResumeRequest};
 use super::session::{BacklogProgress, DeliveryEffect, Session};
 use super::user::AccountState;
@@ -217,7 +217,7 @@ fn handle_sm(host: &mut Host, now: Instant, key: Key, element: &Element, out: &m
                     // More may have waited than could be sent at once.
                     send_backlog(host, now, key, out);
                 }
-                Err(condition) => close_session(host, now, key, condition, out),
+                Err(fault) => close_session(host, now, key, fault, out),
             };
         }
         // Stanzas sent before are not counted.
@@ -345,13 +345,13 @@ fn undelivered(host: &mut Host, now: Instant, at: Instant, of: &Jid, stanza: Ele
     }
 }
 
-/// Ends a session that its client has not ended, with a stream error of this condition: another session has its address now, an administrator
+/// Ends a session that its client has not ended, with a stream error: another session has its address now, an administrator
 /// ends it, or its account has another host.
 pub(super) fn close_session(
     host: &mut Host,
     now: Instant,
     key: Key,
-    condition: &'static str,
+    fault: impl Into<StreamFault>,
     out: &mut Outbox,
 ) {
     if let Some(session) = host.accounts.sessions.get(key)
@@ -361,7 +361,7 @@ pub(super) fn close_session(
         let element = session.sm.as_ref().map(|sm| sm.acknowledgement());
         out.extend(element.map(|element| Effect::Deliver { edge, element }));
         host.accounts.by_edge.remove(&edge);
-        out.push(Effect::Close { edge, condition });
+        out.push(fault.into().close(edge));
     }
     end_session(host, now, key, out);
 }

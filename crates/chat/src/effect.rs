@@ -4,6 +4,7 @@
 //! request (`store_requests`).
 
 mod operate;
+mod stream_fault;
 
 use stdx::Instant;
 use xmpp::c2s::Bound;
@@ -17,6 +18,7 @@ pub use operate::{
     AccountList, AccountRefusal, Accounts, HostAction, HostActionResult, OnlineFilter, RoomState,
     SessionState,
 };
+pub(crate) use stream_fault::StreamFault;
 
 /// The number under which an answer of the store finds its question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,6 +52,8 @@ pub enum Effect {
         edge: ConnectionId,
         /// The condition of the stream error (RFC 6120 §4.9.3).
         condition: &'static str,
+        /// The application-specific condition beside it (RFC 6120 §4.9.4).
+        detail: Option<Box<Element>>,
     },
     /// Into `handle_routed` of the host that owns `to`, this one perhaps, or to another server.
     Route(Box<Element>),

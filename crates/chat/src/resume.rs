@@ -11,7 +11,7 @@ use xmpp::{ConnectionId, Jid};
 
 use super::account_memory::AccountMemory;
 use super::connection::{perform_session, send_backlog};
-use super::effect::Effect;
+use super::effect::{Effect, StreamFault};
 use super::session::Session;
 use super::{Host, Outbox};
 use crate::limits;
@@ -100,13 +100,14 @@ fn resume(host: &mut Host, now: Instant, request: &ResumeRequest, out: &mut Outb
     };
     let (old, resumed) = match session.resume(edge, (id, *seen)) {
         Ok(resumed) => resumed,
-        Err(failed) => return out.push(Effect::Bound { edge, bound: Bound::NotResumed { failed } }),
+        // XEP-0198 §6: the new stream ends. The session waits for a client that knows what it has had.
+        Err(fault) => return out.push(fault.close(edge)),
     };
     let jid = session.jid.clone();
     // The client knows better whether its old connection is dead.
     if let Some(old) = old {
         host.accounts.by_edge.remove(&old);
-        out.push(Effect::Close { edge: old, condition: "conflict" });
+        out.push(StreamFault::from("conflict").close(old));
     }
     out.push(Effect::Bound { edge, bound: Bound::Resumed { jid, resumed } });
     host.accounts.by_edge.insert(edge, key);

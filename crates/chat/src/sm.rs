@@ -14,6 +14,7 @@ use xmpp::xml::Node;
 use xmpp::{Bare, Element, Level, Specification, ns};
 
 use super::announce::AnnouncedSession;
+use super::effect::StreamFault;
 use super::feature::Feature;
 use super::session::Session;
 use crate::limits;
@@ -168,16 +169,15 @@ impl Sm {
     /// The client answers with `<a/>`. A question to it may follow.
     ///
     /// # Errors
-    /// The condition of the stream error.
+    /// The stream error.
     pub(super) fn handle_answer(
         &mut self,
         now: Instant,
         answer: &Element,
-    ) -> Result<Option<Element>, &'static str> {
+    ) -> Result<Option<Element>, StreamFault> {
         let h = answer.attr("h").and_then(|h| h.parse().ok()).ok_or("bad-format")?;
         let waited = self.queue.len();
-        // XEP-0198 §4: handled-count-too-high.
-        self.acknowledge(h).map_err(|HandledTooHigh| "undefined-condition")?;
+        self.acknowledge(h)?;
         self.is_asking = false;
         if self.queue.len() < waited {
             self.heard = now;
@@ -208,11 +208,9 @@ impl Sm {
     /// The client comes back and has had `seen` stanzas (XEP-0198 §5). Returns the answer.
     ///
     /// # Errors
-    /// The answer, if there were not so many stanzas.
-    pub(super) fn resume(&mut self, id: &str, seen: u32) -> Result<Element, Element> {
-        if self.acknowledge(seen).is_err() {
-            return Err(failed(Condition::BadRequest).with("h", self.h()));
-        }
+    /// The stream error, if there were not so many stanzas. The session stays as it was.
+    pub(super) fn resume(&mut self, id: &str, seen: u32) -> Result<Element, StreamFault> {
+        self.acknowledge(seen)?;
         self.asked_at = None;
         // Stanzas that are still on their way, after `limits::SM_RESUME_PATIENCE`, are not counted: they may be lost with this process, and
         // the client sends them again, with the same numbers. Better twice than never.
@@ -271,11 +269,11 @@ impl Sm {
     }
 
     /// The client has had that many.
-    fn acknowledge(&mut self, h: u32) -> Result<(), HandledTooHigh> {
+    fn acknowledge(&mut self, h: u32) -> Result<(), StreamFault> {
         let before = self.sent - self.queue.len() as u64;
         let fresh = h.wrapping_sub(wrapped(before)) as usize;
         if fresh > self.queue.len() {
-            return Err(HandledTooHigh);
+            return Err(self.wrong_count(h));
         }
         for (_, stanza) in self.queue.drain(..fresh) {
             self.bytes -= weight(&stanza);
@@ -285,6 +283,18 @@ impl Sm {
             self.queue = VecDeque::new();
         }
         Ok(())
+    }
+
+    /// The stream error for a count that acknowledges stanzas which were not sent (XEP-0198 §6), or takes an acknowledgement back.
+    fn wrong_count(&self, h: u32) -> StreamFault {
+        let sent = wrapped(self.sent);
+        // Counts wrap: the greater half of the distances is behind `sent`.
+        let is_too_high = h.wrapping_sub(sent) <= u32::MAX / 2;
+        let detail = is_too_high.then(|| {
+            let detail = Element::new("handled-count-too-high", ns::SM).with("h", h.to_string());
+            Box::new(detail.with("send-count", sent.to_string()))
+        });
+        StreamFault { condition: "undefined-condition", detail }
     }
 
     /// A message is worth a question, and so are many others.
@@ -301,9 +311,6 @@ impl Sm {
 
 /// More messages of a client are unhandled than the limit.
 pub(super) struct TooManyUnhandled;
-
-/// The client says that it has had more than there was.
-struct HandledTooHigh;
 
 /// Ended sessions: how many of their stanzas were handled, for clients that come too late (XEP-0198 §5).
 #[derive(Default)]

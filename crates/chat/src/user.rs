@@ -12,7 +12,7 @@ use xmpp::{Bare, Element, ns};
 use super::account_memory::AccountMemory;
 use super::ack::AckGuard;
 use super::archive::Archive;
-use super::effect::{AccountData, Effect, Load, StoreReply};
+use super::effect::{AccountData, Load, StoreReply, StreamFault};
 use super::phones::Phones;
 use super::push::Push;
 use super::{Host, Outbox, presence};
@@ -216,7 +216,7 @@ fn account_unavailable(
             for key in user.sessions {
                 if let Some(edge) = accounts.sessions.remove(key).and_then(|session| session.edge) {
                     accounts.by_edge.remove(&edge);
-                    out.push(Effect::Close { edge, condition: "internal-server-error" });
+                    out.push(StreamFault::from("internal-server-error").close(edge));
                 }
             }
             user.state

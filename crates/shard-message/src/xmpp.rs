@@ -110,6 +110,8 @@ pub enum XmppShardMessage {
         edge: ConnectionId,
         /// The condition of the stream error.
         condition: StreamCondition,
+        /// The application-specific condition beside it (RFC 6120 §4.9.4).
+        detail: Option<Box<Element>>,
     },
 
     /// To the host of the invited user: the two are contacts from now on.

@@ -17,7 +17,7 @@ use self::flow::Flow;
 pub(super) use self::flow::{BacklogProgress, DeliveryEffect, TooManyQuestions};
 use super::announce::AnnouncedSession;
 use super::csi::ClientState;
-use super::effect::Effect;
+use super::effect::{Effect, StreamFault};
 use super::sm::{Sm, TooManyUnhandled};
 use super::{Outbox, ack, sm};
 use crate::limits;
@@ -223,13 +223,14 @@ impl Session {
     /// Comes back on a new connection (XEP-0198 §5), with the connection that it had before and the answer.
     ///
     /// # Errors
-    /// The answer to a client that says that it has had more stanzas than there were.
+    /// The stream error for a client that says that it has had more stanzas than there were.
     pub(super) fn resume(
         &mut self,
         edge: ConnectionId,
         (id, seen): (&str, u32),
-    ) -> Result<(Option<ConnectionId>, Element), Element> {
-        let Some(sm) = &mut self.sm else { return Err(sm::failed(Condition::ItemNotFound)) };
+    ) -> Result<(Option<ConnectionId>, Element), StreamFault> {
+        // `resume::find` finds sessions with stream management only.
+        let Some(sm) = &mut self.sm else { return Err("undefined-condition".into()) };
         let resumed = sm.resume(id, seen)?;
         self.sleeps_until = None;
         Ok((self.edge.replace(edge), resumed))

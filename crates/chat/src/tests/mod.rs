@@ -90,6 +90,8 @@ pub(super) struct HostWorld {
     pub(super) got: HashMap<u64, Vec<Element>>,
     /// Connections that the host closed, and why.
     pub(super) closed: Vec<(u64, &'static str)>,
+    /// The application-specific conditions among the causes.
+    pub(super) details: Vec<String>,
     /// Stanzas to addresses that are not ours.
     pub(super) abroad: Vec<Element>,
     pub(super) bound: HashMap<u64, Bound>,
@@ -285,6 +287,7 @@ impl HostWorld {
             store,
             got: HashMap::new(),
             closed: Vec::new(),
+            details: Vec::new(),
             abroad: Vec::new(),
             bound: HashMap::new(),
             phones: phones::Phones::default(),
@@ -321,7 +324,10 @@ impl HostWorld {
                     self.unflushed.push(edge.connection);
                 }
                 Effect::Flush { edge } => self.host.handle_drained(self.now, edge, &mut out),
-                Effect::Close { edge, condition } => self.closed.push((edge.connection, condition)),
+                Effect::Close { edge, condition, detail } => {
+                    self.closed.push((edge.connection, condition));
+                    self.details.extend(detail.map(|detail| detail.to_string()));
+                }
                 Effect::Event(event) => self.events.push(*event),
                 Effect::Route(stanza) => {
                     let to = Jid::parse(stanza.attr("to").unwrap()).unwrap();

@@ -334,7 +334,44 @@ fn who_acknowledges_more_than_there_was_is_cut_off() {
         world.say(alice, &format!("<a xmlns='urn:xmpp:sm:3' {ack}/>"));
         assert_eq!(world.closed, [(alice, condition)]);
         assert_eq!(world.host.accounts().session_count(), 0);
+        // XEP-0198 §6: the stream error includes the number that is too high, and the number of stanzas that were sent.
+        let details: &[&str] = match condition {
+            "undefined-condition" => {
+                &["<handled-count-too-high xmlns='urn:xmpp:sm:3' h='4' send-count='2'/>"]
+            }
+            _ => &[],
+        };
+        assert_eq!(world.details, details);
     }
+}
+
+/// A count that is less than the one before acknowledges nothing that was not sent.
+#[test]
+fn an_acknowledgement_that_is_taken_back_is_not_too_high() {
+    let mut world = world();
+    let (alice, _) = managed(&mut world, ALICE);
+    ack(&mut world, alice, 1);
+    ack(&mut world, alice, 0);
+    assert_eq!(world.closed, [(alice, "undefined-condition")]);
+    assert!(world.details.is_empty());
+}
+
+/// XEP-0198 §6 speaks of any `h`, that of `<resume/>` too. The session waits for a client that counts rightly.
+#[test]
+fn a_resumption_with_more_than_there_was_ends_the_new_stream() {
+    let mut world = world();
+    let (alice, id) = managed(&mut world, ALICE);
+    from_abroad(&mut world, ALICE, "1");
+    world.hear(alice);
+    world.lose(alice);
+    let wrong = world.resume("alice@example.org", &id, 3);
+    assert_eq!(world.closed, [(wrong, "undefined-condition")]);
+    assert_eq!(world.details, ["<handled-count-too-high xmlns='urn:xmpp:sm:3' h='3' send-count='2'/>"]);
+    assert!(!world.bound.contains_key(&wrong));
+    world.lose(wrong);
+    let right = world.resume("alice@example.org", &id, 1);
+    assert!(matches!(world.bound[&right], Bound::Resumed { .. }));
+    assert_eq!(bodies(&world.hear(right)), ["1"]);
 }
 
 #[test]
@@ -462,12 +499,10 @@ fn a_dead_connection_is_taken_over() {
 fn nobody_resumes_somebody_elses_session() {
     let mut world = world();
     let (alice, id) = managed(&mut world, ALICE);
-    for (user, id, seen) in
-        [("bob@example.org", &*id, 0), ("alice@example.org", "x", 0), ("alice@example.org", &*id, 2)]
-    {
-        let thief = world.resume(user, id, seen);
+    for (user, id) in [("bob@example.org", &*id), ("alice@example.org", "x")] {
+        let thief = world.resume(user, id, 0);
         let Bound::NotResumed { failed } = &world.bound[&thief] else { panic!("{user}") };
-        assert!(failed.attr("h").is_none() || seen == 2);
+        assert_eq!(failed.attr("h"), None);
     }
     assert!(world.closed.is_empty());
     from_abroad(&mut world, ALICE, "1");

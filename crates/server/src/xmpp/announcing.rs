@@ -93,9 +93,9 @@ pub(super) fn handle_message(
             shared.barrier().handle_announced(edge, &buckets);
             farm::begin_open(xmpp, now, outbox);
         }
-        XmppShardMessage::Close { edge, condition } => {
+        XmppShardMessage::Close { edge, condition, detail } => {
             xmpp.followed.remove(edge.connection);
-            xmpp.streams.fail(edge.connection, condition.name());
+            xmpp.streams.fail_with(edge.connection, condition.name(), detail.map(|detail| *detail));
         }
         XmppShardMessage::Deliver { edge, element } if xmpp.followed.is_hosted(edge.connection) => {
             xmpp.streams.deliver(edge.connection, &element);

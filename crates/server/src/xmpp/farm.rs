@@ -297,7 +297,7 @@ fn lose_connection(
     xmpp.tell_host(now, outbox, |host, out| host.handle_gone(now, edge, false, out));
     if is_alive {
         let condition = StreamCondition::named("resource-constraint");
-        wait(xmpp, now, edge.shard.into(), XmppShardMessage::Close { edge, condition }, outbox);
+        wait(xmpp, now, edge.shard.into(), XmppShardMessage::Close { edge, condition, detail: None }, outbox);
     }
 }
 

@@ -300,9 +300,9 @@ impl Xmpp {
             }
             // After all elements of one input, so that the stream writes them to its socket at once.
             Effect::Flush { edge } => self.send(now, edge.shard, XmppShardMessage::Flush { edge }, outbox),
-            Effect::Close { edge, condition } => {
+            Effect::Close { edge, condition, detail } => {
                 let condition = StreamCondition::named(condition);
-                self.send(now, edge.shard, XmppShardMessage::Close { edge, condition }, outbox);
+                self.send(now, edge.shard, XmppShardMessage::Close { edge, condition, detail }, outbox);
             }
             Effect::Route(element) => {
                 self.counted.fan_out += u64::from(element.name() == "presence");
@@ -434,12 +434,22 @@ impl Xmpp {
                 }
                 XmppShardMessage::Restore { edge, .. } => {
                     let condition = StreamCondition::named(farm::MOVED);
-                    self.send(now, edge.shard, XmppShardMessage::Close { edge, condition }, outbox);
+                    self.send(
+                        now,
+                        edge.shard,
+                        XmppShardMessage::Close { edge, condition, detail: None },
+                        outbox,
+                    );
                 }
                 // The host has not counted it (XEP-0198): the stream of another node's client ends.
                 XmppShardMessage::Stanza { edge, .. } if edge.shard.life != self.queues.own().life => {
                     let condition = StreamCondition::named("resource-constraint");
-                    self.send(now, edge.shard, XmppShardMessage::Close { edge, condition }, outbox);
+                    self.send(
+                        now,
+                        edge.shard,
+                        XmppShardMessage::Close { edge, condition, detail: None },
+                        outbox,
+                    );
                 }
                 XmppShardMessage::Stanza { element, .. } => self.refuse_busy(now, &element, outbox),
                 XmppShardMessage::Routed(element) | XmppShardMessage::ToComponent { element, .. } => {

@@ -212,9 +212,12 @@ fn put_of_host(out: &mut Vec<u8>, message: &XmppShardMessage) {
             put_element(out, element);
         }
         XmppShardMessage::Flush { edge } => put_of_edge(out, FLUSH, *edge),
-        XmppShardMessage::Close { edge, condition } => {
+        XmppShardMessage::Close { edge, condition, detail } => {
             put_of_edge(out, CLOSE, *edge);
             put_bytes(out, STREAM_CONDITION, condition.name().as_bytes());
+            if let Some(detail) = detail {
+                put_element(out, detail);
+            }
         }
         XmppShardMessage::Invited { invited, inviter } => put_pair(out, INVITED, invited, inviter),
         XmppShardMessage::Befriend { user, contact } => put_pair(out, BEFRIEND, user, contact),
@@ -424,7 +427,8 @@ impl ChatFields {
             FLUSH => XmppShardMessage::Flush { edge },
             CLOSE => {
                 let name = required(self.stream_condition, "the end of a stream has no condition")?;
-                XmppShardMessage::Close { edge, condition: StreamCondition::named(&name) }
+                let detail = self.elements.pop().map(Box::new);
+                XmppShardMessage::Close { edge, condition: StreamCondition::named(&name), detail }
             }
             INVITED => {
                 let (invited, inviter) = self.pair()?;

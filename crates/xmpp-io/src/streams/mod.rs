@@ -187,7 +187,12 @@ impl Streams {
 
     /// Ends a stream with this error.
     pub fn fail(&mut self, number: u64, condition: &'static str) {
-        self.tell(number, |c2s, out| c2s.fail(condition, out));
+        self.fail_with(number, condition, None);
+    }
+
+    /// Ends a stream with this error and its application-specific condition (RFC 6120 §4.9.4).
+    pub fn fail_with(&mut self, number: u64, condition: &'static str, detail: Option<Element>) {
+        self.tell(number, |c2s, out| c2s.fail_with(condition, detail, out));
     }
 
     /// The connections of this user's sessions, or of all.

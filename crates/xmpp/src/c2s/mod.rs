@@ -546,15 +546,21 @@ impl C2s {
 
     /// A stream error (RFC 6120 §4.9.3), and the end.
     pub fn fail(&mut self, condition: &'static str, out: &mut Outbox) {
-        self.fail_as(Element::new(condition, ns::STREAM_ERRORS), None, out);
+        self.fail_with(condition, None, out);
     }
 
-    fn fail_as(&mut self, condition: Element, text: Option<Element>, out: &mut Outbox) {
+    /// A stream error with an application-specific condition (RFC 6120 §4.9.4), and the end.
+    pub fn fail_with(&mut self, condition: &'static str, detail: Option<Element>, out: &mut Outbox) {
+        self.fail_as(Element::new(condition, ns::STREAM_ERRORS), detail, out);
+    }
+
+    /// `more`: the text (§4.9.2) or the application-specific condition.
+    fn fail_as(&mut self, condition: Element, more: Option<Element>, out: &mut Outbox) {
         if self.is_closed() {
             return;
         }
         let caller = self.sign_in.as_ref().and_then(|sign_in| sign_in.caller.as_deref());
-        self.writer.write_error(condition, text, caller, out);
+        self.writer.write_error(condition, more, caller, out);
         self.close(out);
     }
 }

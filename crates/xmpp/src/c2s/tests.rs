@@ -302,6 +302,21 @@ fn a_session_is_taken_up_again() {
     assert!(world.stream.is_bound());
 }
 
+/// RFC 6120 §4.9.4: the application-specific condition stands behind the defined one, in its own namespace.
+#[test]
+fn a_stream_error_has_the_condition_of_an_extension() {
+    let mut world = ClientStreamWorld::new(settings(), secure());
+    world.say(HEADER);
+    let detail = Element::new("handled-count-too-high", ns::SM).with("h", "10").with("send-count", "8");
+    let answer = world.tell(|stream, out| stream.fail_with("undefined-condition", Some(detail), out));
+    assert_eq!(
+        answer,
+        "<stream:error><undefined-condition xmlns='urn:ietf:params:xml:ns:xmpp-streams'/>\
+         <handled-count-too-high xmlns='urn:xmpp:sm:3' h='10' send-count='8'/></stream:error></stream:stream>"
+    );
+    assert_eq!(world.effects, [Effect::Close]);
+}
+
 #[test]
 fn over_websocket_each_message_is_a_document() {
     let mut stream = C2s::new(Arc::new(settings()), Framing::Messages, secure(), 1, "n".into());

@@ -71,7 +71,7 @@ impl StreamWriter {
     pub(super) fn write_error(
         &mut self,
         condition: Element,
-        text: Option<Element>,
+        more: Option<Element>,
         caller: Option<&str>,
         out: &mut Outbox,
     ) {
@@ -79,7 +79,7 @@ impl StreamWriter {
             self.write_header(caller, out);
         }
         self.trace.error = Some(condition.name().into());
-        let error = Element::new("error", ns::STREAM).child(condition).children(text);
+        let error = Element::new("error", ns::STREAM).child(condition).children(more);
         self.write(&error, out);
     }
 

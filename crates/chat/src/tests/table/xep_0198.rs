@@ -69,6 +69,18 @@ fn acknowledging() {
     ]);
 }
 
+/// §6: a party that is told of more stanzas than it sent SHOULD end the stream with `undefined-condition` and
+/// `<handled-count-too-high/>`.
+#[test]
+fn a_count_that_is_too_high_ends_the_stream() {
+    let mut world = stage();
+    world.say(1, ENABLE);
+    world.say(1, PING);
+    world.say(1, "<a xmlns='urn:xmpp:sm:3' h='10'/>");
+    assert_eq!(world.closed, [(1, "undefined-condition")]);
+    assert_eq!(world.details, ["<handled-count-too-high xmlns='urn:xmpp:sm:3' h='10' send-count='1'/>"]);
+}
+
 /// §4: a party that closes a stream SHOULD send an `<a/>` first.
 #[test]
 fn the_last_acknowledgement_comes_before_the_end() {

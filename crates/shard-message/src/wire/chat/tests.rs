@@ -56,6 +56,10 @@ pub(in super::super) fn examples() -> Vec<(&'static str, XmppShardMessage)> {
         inline: vec![enable.clone(), Element::new("enable", ns::CARBONS)],
     };
     let bound = |bound| XmppShardMessage::Bound { edge: edge(), bound: Box::new(bound) };
+    let close = |condition, detail| {
+        let condition = StreamCondition::named(condition);
+        XmppShardMessage::Close { edge: edge(), condition, detail }
+    };
     let (alice, bob) = (bare("alice@example.net"), bare("bob@example.net"));
     let buckets = [1, 4_095].into_iter().filter_map(Bucket::with_number).collect();
     let said = |words| XmppShardMessage::Said { from: alice.clone(), to: bob.clone(), words };
@@ -84,7 +88,8 @@ pub(in super::super) fn examples() -> Vec<(&'static str, XmppShardMessage)> {
         ("see-other-host", bound(Bound::SeeOtherHost("b.example.net".into()))),
         ("deliver", XmppShardMessage::Deliver { edge: edge(), element: stanza() }),
         ("flush", XmppShardMessage::Flush { edge: edge() }),
-        ("close", XmppShardMessage::Close { edge: edge(), condition: StreamCondition::named("conflict") }),
+        ("close", close("conflict", None)),
+        ("close-detail", close("undefined-condition", Some(Box::new(Element::new("detail", "urn:example"))))),
         ("invited", XmppShardMessage::Invited { invited: alice.clone(), inviter: bob.clone() }),
         ("befriend", XmppShardMessage::Befriend { user: alice.clone(), contact: bob.clone() }),
         ("routed", XmppShardMessage::Routed(Box::new(stanza()))),
