@@ -156,8 +156,8 @@ const SHARD: &[ShardMetric] = &[
     counter("belfry_messages_kept_total", "Messages kept for users who were not reachable", |s| {
         s.messages_kept
     }),
-    counter("belfry_letters_lost_total", "Messages between shards that found an inbox full", |s| {
-        s.letters_lost
+    counter("belfry_shard_messages_lost_total", "Messages between shards that found an inbox full", |s| {
+        s.shard_messages_lost
     }),
     counter(
         "belfry_records_lost_total",

@@ -100,7 +100,10 @@ fn totals(sample: &Sample<'_>) -> Totals {
         sum(|shard| shard.datagrams_in + shard.stream_messages_in),
         sum(|shard| shard.datagrams_out + shard.stream_messages_out),
         sum(|shard| {
-            shard.kernel_drops + shard.queue_overflows + shard.letters_lost + shard.media_packets_unsent
+            shard.kernel_drops
+                + shard.queue_overflows
+                + shard.shard_messages_lost
+                + shard.media_packets_unsent
         }),
     ];
     Totals { at: sample.at, cpu: sample.cpu, counts }

@@ -140,7 +140,9 @@ pub struct ShardCounters {
     /// Panics that the shard survived; each is in the log.
     pub panics: u64,
     /// Messages between shards that a full inbox refused.
-    pub letters_lost: u64,
+    // Its name in version 1, which other nodes of a farm may have.
+    #[serde(alias = "letters_lost")]
+    pub shard_messages_lost: u64,
     /// Call records that a full queue of the store refused.
     pub records_lost: u64,
     /// UDP datagrams that were received.

@@ -375,13 +375,13 @@ impl Control for Operator {
         let config = &node.shared.config;
         let (writes, reads) = node.store.waiting();
         let down = node.board.down();
-        let (panics, lost_letters, lost_records) = node.board.faults();
+        let (panics, lost_messages, lost_records) = node.board.faults();
         let mut shards: Vec<_> =
             (0..).zip(node.board.shards()).map(|(shard, now)| shard_counters::of(shard, &now)).collect();
         // Counted for the whole process; told with the first shard.
         if let Some(first) = shards.first_mut() {
             first.panics = panics;
-            first.letters_lost = lost_letters;
+            first.shard_messages_lost = lost_messages;
             first.records_lost = lost_records;
         }
         let probed = node.shared.plan.probed().into_iter().map(|peer| peer.to_string());

@@ -49,7 +49,7 @@ pub struct StatusBoard {
     down: Mutex<Vec<String>>,
     // Counters since the start, see `faults`.
     panics: AtomicU64,
-    lost_letters: AtomicU64,
+    lost_messages: AtomicU64,
     lost_records: AtomicU64,
 }
 
@@ -73,7 +73,7 @@ impl StatusBoard {
     /// store's queue full or were not written to files. All three are 0 on a healthy node.
     pub fn faults(&self) -> (u64, u64, u64) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        (read(&self.panics), read(&self.lost_letters), read(&self.lost_records))
+        (read(&self.panics), read(&self.lost_messages), read(&self.lost_records))
     }
 
     pub(super) fn count_panic(&self) {
@@ -81,7 +81,7 @@ impl StatusBoard {
     }
 
     pub(super) fn count_lost_messages(&self, count: usize) {
-        self.lost_letters.fetch_add(count as u64, Ordering::Relaxed);
+        self.lost_messages.fetch_add(count as u64, Ordering::Relaxed);
     }
 
     pub(crate) fn count_lost_records(&self, count: usize) {
