@@ -25,7 +25,6 @@ use tokio::time::timeout;
 
 use super::flow::Shared;
 use super::settings::{NetEvent, NetSettings};
-use crate::clock::Clock;
 use crate::limits;
 
 /// The answer to `Io::lookup` with the same id. Never an empty list.
@@ -51,9 +50,9 @@ impl Questions {
     }
 
     /// The answer comes as an event.
-    pub(super) fn ask(&mut self, shared: &Rc<Shared>, id: u64, query: &DnsQuery) {
+    pub(super) fn ask(&mut self, now: Instant, shared: &Rc<Shared>, id: u64, query: &DnsQuery) {
         // The answer is an event in this case, too: the core that asks is not ready for it within the call.
-        if let Some(result) = self.hosts.current().and_then(|hosts| answer_of(hosts, query)) {
+        if let Some(result) = self.hosts.current(now).and_then(|hosts| answer_of(hosts, query)) {
             return shared.event(NetEvent::Dns(DnsAnswer { id, result }));
         }
         match self.prepare(shared, query) {
@@ -104,7 +103,6 @@ impl Questions {
 
 /// `/etc/hosts`, read again when it has changed.
 struct HostsFile {
-    clock: Clock,
     /// The time of the last look at the file.
     looked: Option<Instant>,
     modified: Option<SystemTime>,
@@ -113,12 +111,12 @@ struct HostsFile {
 
 impl HostsFile {
     fn new() -> HostsFile {
-        HostsFile { clock: Clock::new(), looked: None, modified: None, hosts: None }
+        HostsFile { looked: None, modified: None, hosts: None }
     }
 
     /// `None`: there is no such file, or it cannot be read.
-    fn current(&mut self) -> Option<&Hosts> {
-        if !self.is_due(self.clock.now()) {
+    fn current(&mut self, now: Instant) -> Option<&Hosts> {
+        if !self.is_due(now) {
             return self.hosts.as_ref();
         }
         // Cheaper than a watch, and an edit counts soon.

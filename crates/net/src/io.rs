@@ -14,6 +14,7 @@ use router::{FlowId, ShardAddress};
 use sip::dns::DnsQuery;
 use sip::transport::{Packet, Target, Transmit, Transport};
 use socket2::Type;
+use stdx::Instant;
 use tokio::task::{JoinHandle, spawn_local};
 
 use super::capture::{Capture, CaptureSettings, Way};
@@ -288,8 +289,8 @@ impl Io {
     }
 
     /// Asks DNS; `NetEvent::Dns` with this id follows, within `dns_timeout`.
-    pub fn lookup(&mut self, id: u64, query: &DnsQuery) {
-        self.questions.ask(&self.shared, id, query);
+    pub fn lookup(&mut self, now: Instant, id: u64, query: &DnsQuery) {
+        self.questions.ask(now, &self.shared, id, query);
     }
 
     /// For draining: no new connections, the open ones go on. Datagrams still come in.

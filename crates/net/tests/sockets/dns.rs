@@ -6,6 +6,7 @@ use hickory_resolver::proto::rr::rdata::{A, AAAA, CNAME, NAPTR, SOA, SRV};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use net::{DnsAnswer, NetSettings};
 use sip::dns::{DnsData, DnsFault, DnsQuery, DnsRecord};
+use stdx::Instant;
 use tokio::net::UdpSocket;
 use tokio::task::spawn_local;
 
@@ -102,7 +103,7 @@ async fn answer(shard: &mut Shard, wanted: u64) -> Result<Vec<DnsRecord>, DnsFau
 }
 
 async fn ask(shard: &mut Shard, query: DnsQuery) -> Result<Vec<DnsData>, DnsFault> {
-    shard.io.lookup(7, &query);
+    shard.io.lookup(Instant::default(), 7, &query);
     let records = answer(shard, 7).await?;
     assert!(records.iter().all(|record| (1..=60).contains(&record.ttl)));
     Ok(records.into_iter().map(|record| record.data).collect())
@@ -174,7 +175,7 @@ fn open_questions_are_bounded() {
         let settings = NetSettings { max_dns_questions: 2, ..NetSettings::default() };
         let mut shard = shard(settings).await;
         for id in 0..3 {
-            shard.io.lookup(id, &DnsQuery::A("a.example".into()));
+            shard.io.lookup(Instant::default(), id, &DnsQuery::A("a.example".into()));
         }
         assert_eq!(answer(&mut shard, 2).await, Err(DnsFault::Busy));
         assert!(answer(&mut shard, 0).await.is_ok() && answer(&mut shard, 1).await.is_ok());

@@ -73,7 +73,7 @@ impl Shard {
                 self.ask(now, id, query);
             }
             EndpointEffect::ShareResponse(shared) => farm::share_response(self, now, &shared),
-            EndpointEffect::Dns { id, query } => self.io.lookup(id, &query),
+            EndpointEffect::Dns { id, query } => self.io.lookup(now, id, &query),
             EndpointEffect::Call(event) => {
                 let lister = buckets::lister(self.farm.as_ref(), self.parts.edge.life);
                 let changed = self.records.handle_event(now, event, lister);
