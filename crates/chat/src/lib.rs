@@ -64,6 +64,7 @@ mod connection;
 mod csi;
 mod departed;
 mod disco;
+mod expiry;
 pub mod extdisco;
 mod hints;
 mod idle_accounts;

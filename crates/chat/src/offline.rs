@@ -21,7 +21,7 @@ use super::iq_effect::IqEffect;
 use super::session::Session;
 use super::{Host, Outbox, StanzaPage, change_queue, hints, push, sm};
 use crate::account_memory::AccountMemory;
-use crate::{connection, limits, phones};
+use crate::{connection, expiry, limits, phones};
 use retrieval::{count, describe, headers, read_for_view, read_senders, view};
 
 const FILE: &str = "crates/chat/src/offline.rs";
@@ -249,6 +249,7 @@ impl OfflineMessages {
     fn handle_read(
         &mut self,
         accounts: &AccountMemory,
+        now: Instant,
         user: &Bare,
         read: OfflineRead,
         loaded: Result<StoreReply, StoreFailure>,
@@ -258,7 +259,7 @@ impl OfflineMessages {
             _ => None,
         };
         match read {
-            OfflineRead::Delivery(key) => self.handle_page(accounts, user, key, page),
+            OfflineRead::Delivery(key) => self.handle_page(accounts, now, user, (key, page)),
             OfflineRead::Senders { known, goal } => self.handle_senders(user, known, goal, page),
             OfflineRead::View { key, iq, wanted } => view(user, (key, iq, wanted), page),
         }
@@ -268,9 +269,9 @@ impl OfflineMessages {
     fn handle_page(
         &mut self,
         accounts: &AccountMemory,
+        now: Instant,
         user: &Bare,
-        key: Key,
-        page: Option<StanzaPage>,
+        (key, page): (Key, Option<StanzaPage>),
     ) -> OfflineEffect {
         // It may have gone, and another may have come.
         let key = Some(key).filter(|key| accounts.sessions.contains(*key));
@@ -293,7 +294,7 @@ impl OfflineMessages {
             return OfflineEffect::EndReading;
         }
         stanzas.truncate(ids.len());
-        let stanzas = stanzas.into_iter();
+        let stanzas = stanzas.into_iter().filter(|(_, _, message)| !expiry::has_expired(message, now));
         let messages = stanzas.map(|(_, at, message)| delayed(message, at, user.domain())).collect();
         let (change, removal) = self.begin_removal(user, ids, RemovalGoal::Delivered(key));
         OfflineEffect::DeliverPage(key, messages, change, removal)
@@ -502,7 +503,7 @@ pub(super) fn perform(host: &mut Host, now: Instant, user: &Bare, effect: Offlin
         OfflineEffect::Read(load, read) => {
             let user = user.clone();
             host.store.load(load, out, move |host, now, loaded, out| {
-                let effect = host.offline.handle_read(&host.accounts, &user, read, loaded);
+                let effect = host.offline.handle_read(&host.accounts, now, &user, read, loaded);
                 perform(host, now, &user, effect, out);
             });
         }

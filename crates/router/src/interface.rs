@@ -544,6 +544,15 @@ pub struct WaitingMessage {
     pub body: Arc<[u8]>,
     /// The time at which the MESSAGE came.
     pub sent_at: Instant,
+    /// The end of its Expires; without one it does not expire.
+    pub expires_at: Option<Instant>,
+}
+
+impl WaitingMessage {
+    /// True if it may not be delivered any more.
+    pub fn has_expired(&self, now: Instant) -> bool {
+        self.expires_at.is_some_and(|end| end <= now)
+    }
 }
 
 /// The reason why a message was not kept.

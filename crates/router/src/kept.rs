@@ -193,7 +193,7 @@ impl Router {
         };
         let oldest = now - limits::LONGEST_KEPT;
         let (fresh, stale): (Vec<_>, Vec<_>) =
-            messages.into_iter().partition(|message| message.sent_at >= oldest);
+            messages.into_iter().partition(|message| message.sent_at >= oldest && !message.has_expired(now));
         // The truth, as far as we know it: at most too high, until the next load.
         self.kept.set_kept(hash, aor, u32::try_from(fresh.len()).unwrap_or(u32::MAX).saturating_add(written));
         for message in stale {
@@ -216,8 +216,19 @@ impl Router {
         if *outstanding != message {
             return;
         }
-        let (edge, rest) = (*edge, std::mem::take(rest));
-        self.kept.set_kept(hash, aor, self.kept.count(aor).saturating_sub(1));
+        let (edge, mut rest) = (*edge, std::mem::take(rest));
+        let before = rest.len();
+        // RFC 3428 §4: those that have expired since they were read are not delivered.
+        rest.retain(|waiting| {
+            let has_expired = waiting.has_expired(now);
+            if has_expired {
+                out.push(Effect::ForgetMessage { aor: aor.clone(), id: waiting.id });
+            }
+            !has_expired
+        });
+        // Those, and the one that was delivered.
+        let gone = u32::try_from(before - rest.len()).unwrap_or(u32::MAX).saturating_add(1);
+        self.kept.set_kept(hash, aor, self.kept.count(aor).saturating_sub(gone));
         self.notify(now, aor, out);
         self.deliver(now, edge, aor, rest, out);
     }

@@ -176,7 +176,11 @@ pub(crate) const TABLES: &[Table] = &[
             "callee",
         ],
     ),
-    Table::new(KEPT_MESSAGE, "id", &["id", "aor", "from_uri", "content_type", "body", "sent_at"]),
+    Table::new(
+        KEPT_MESSAGE,
+        "id",
+        &["id", "aor", "from_uri", "content_type", "body", "sent_at", "expires_at"],
+    ),
     Table::new("secret", "name", &["name", "value"]),
     Table::new(
         "rest",

@@ -399,6 +399,8 @@ pub struct WaitingMessage {
     pub body: Arc<[u8]>,
     /// The time at which the MESSAGE arrived.
     pub sent_at: Instant,
+    /// The time from which it is not delivered any more.
+    pub expires_at: Option<Instant>,
 }
 
 /// Whole seconds since the Unix epoch.

@@ -125,6 +125,7 @@ impl Texts {
                     content_type: PLAIN.into(),
                     body: text.new.row.body.as_bytes().into(),
                     sent_at: now,
+                    expires_at: None,
                 };
                 parts.world.outbox.push(VoiceEffect::Keep { ticket, message: Box::new(message) });
                 None

@@ -17,6 +17,7 @@ macro_rules! namespaces {
 }
 
 namespaces! {
+    AMP = "http://jabber.org/protocol/amp";
     STREAM = "http://etherx.jabber.org/streams";
     CLIENT = "jabber:client";
     SERVER = "jabber:server";

@@ -18,7 +18,7 @@ use super::super::offline::MessageOrigin;
 use super::super::user::{AccountState, is_waiting_full};
 use super::super::{Host, Outbox, ack};
 use super::body::MessageBody;
-use crate::{blocking, carbons, connection, limits, offline, route, token, webhooks};
+use crate::{blocking, carbons, connection, expiry, limits, offline, route, token, webhooks};
 
 /// A MESSAGE for an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct PhoneMessage {
     pub words: MessageBody,
     /// The account has phones, which get it whatever becomes of it here: it is not kept.
     pub has_phones: bool,
+    /// The end of its Expires (RFC 3428 §4): it is not delivered from then on.
+    pub expires_at: Option<Instant>,
 }
 
 /// The sender of a message from a phone.
@@ -119,7 +121,7 @@ impl PendingPhoneMessages {
 /// Takes a message whose account is in memory. Answered by `Effect::PhoneMessageOutcome`, once all that is to be written is on
 /// disk.
 pub(super) fn hear(host: &mut Host, now: Instant, heard: PhoneMessage, out: &mut Outbox) {
-    let PhoneMessage { id, from, to, words, has_phones } = heard;
+    let PhoneMessage { id, from, to, words, has_phones, expires_at } = heard;
     if host.accounts.users.get(&to).is_none_or(|user| matches!(user.state, AccountState::Absent)) {
         return host.phones.heard.report(id, PhoneMessageOutcome::NoSession, out);
     }
@@ -150,7 +152,7 @@ pub(super) fn hear(host: &mut Host, now: Instant, heard: PhoneMessage, out: &mut
     }
     ack::put_ack_token(&mut message, Some(format!("{MARK}{id}").into()));
     let hold = host.pending_acks.begin(&mut message);
-    let outcome = hear_message(host, now, &to, id, (message, words, has_phones), out);
+    let outcome = hear_message(host, now, &to, id, (message, words, has_phones, expires_at), out);
     host.phones.heard.set_outcome(id, outcome);
     host.acks().end(hold, out);
 }
@@ -162,7 +164,7 @@ fn hear_message(
     now: Instant,
     user: &Bare,
     id: u64,
-    (mut message, words, has_phones): (Element, MessageBody, bool),
+    (mut message, words, has_phones, expires_at): (Element, MessageBody, bool, Option<Instant>),
     out: &mut Outbox,
 ) -> PhoneMessageOutcome {
     ArchiveWriter::of(host).record_received(now, user, &mut message, out);
@@ -175,6 +177,10 @@ fn hear_message(
     if has_phones || matches!(words, MessageBody::Typing(_)) {
         return PhoneMessageOutcome::NoSession;
     }
+    let message = match expires_at {
+        Some(end) => expiry::expiring(message, end),
+        None => message,
+    };
     offline::keep_message_of(host, now, user, (message, MessageOrigin::Phone(id)), out);
     PhoneMessageOutcome::Busy
 }

@@ -20,7 +20,7 @@ use super::super::effect::{Effect, Load, StoreFailure, StoreReply};
 use super::super::offline::RemovalGoal;
 use super::super::{Host, HostSettings, Outbox, hints};
 use super::{Phones, RESOURCE};
-use crate::{limits, offline, route};
+use crate::{expiry, limits, offline, route};
 
 /// The messages that phones get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -141,7 +141,10 @@ impl Texts {
         let last = page.stanzas.last().map(|(id, _, _)| *id).filter(|_| !page.is_complete);
         let text = page.stanzas.into_iter().find_map(|(id, at, message)| {
             let from = xmpp::stanza::from(&message).ok().flatten()?;
-            Some(PhoneText { id, from, at, parts: parts_of(&message)? })
+            let parts = parts_of(&message)?;
+            // One that has expired has no parts left, and is removed without being sent.
+            let parts = if expiry::has_expired(&message, now) { VecDeque::new() } else { parts };
+            Some(PhoneText { id, from, at, parts })
         });
         match (text, last) {
             (Some(text), _) => self.send_next(accounts, user, text),

@@ -147,7 +147,7 @@ impl HostWorld {
 
     fn heard(&mut self, from: PhoneSender, to: &str, words: MessageBody, has_phones: bool) -> u64 {
         self.next += 1;
-        let heard = PhoneMessage { id: self.next, from, to: bare(to), words, has_phones };
+        let heard = PhoneMessage { id: self.next, from, to: bare(to), words, has_phones, expires_at: None };
         self.tell(|host, now, out| host.handle_phone(now, PhoneEvent::Message(heard), out));
         self.next
     }
@@ -800,5 +800,37 @@ mod presence {
              <jingle xmlns='urn:xmpp:jingle:1' action='session-initiate' sid='s'/></iq>",
         );
         assert!(world.hear(alice).concat().contains("service-unavailable"));
+    }
+}
+
+/// RFC 3428 §4: a MESSAGE that has expired is delivered neither to a client nor to a phone. One that has not is.
+#[test]
+fn an_expired_message_of_a_phone_is_dropped() {
+    for by_phone in [false, true] {
+        for (waits, expected) in [(59, &["soon", "for ever"][..]), (60, &["for ever"])] {
+            let mut world = world();
+            let end = world.now + Duration::from_secs(60);
+            for (text, expires_at) in [("soon", Some(end)), ("for ever", None)] {
+                world.next += 1;
+                let (id, from) = (world.next, PhoneSender::Account(bare(ALICE)));
+                let words = MessageBody::Text(text.into());
+                let heard = PhoneMessage { id, from, to: bare(BOB), words, has_phones: false, expires_at };
+                world.tell(|host, now, out| host.handle_phone(now, PhoneEvent::Message(heard), out));
+                assert_eq!(world.outcome(id), Some(PhoneMessageOutcome::Kept));
+            }
+            world.wait(Duration::from_secs(waits));
+            let had: Vec<String> = if by_phone {
+                world.phone_is(BOB, there());
+                world.texts()
+            } else {
+                let bob = world.available("bob@example.org/desk");
+                let heard = world.hear(bob);
+                let body =
+                    |xml: &String| Some(xml.split_once("<body>")?.1.split_once("</body>")?.0.to_owned());
+                heard.iter().filter_map(body).collect()
+            };
+            assert_eq!(had, expected, "{by_phone} {waits}");
+            assert!(world.store.messages.offline.is_empty());
+        }
     }
 }

@@ -69,6 +69,34 @@ fn delivered_body(effects: Vec<Effect>) -> Option<String> {
     })
 }
 
+/// RFC 3428 §4: a message that has expired is not delivered, whether it has waited for its address or behind others.
+#[test]
+fn an_expired_message_is_forgotten_and_not_delivered() {
+    let mut world = World::new();
+    let start = world.now;
+    let mut kept: Vec<_> = ["one", "two", "three", "four"].map(|body| world.keep(body).unwrap()).into();
+    let after = |seconds| Some(start + Duration::from_secs(seconds));
+    (kept[0].expires_at, kept[2].expires_at) = (after(10), after(25));
+    world.now = start + Duration::from_secs(10);
+    assert!(world.come(1));
+    let effects = world.load(kept.clone());
+    let forgotten = |effects: &[Effect]| -> Vec<u64> {
+        let id = |effect: &Effect| match effect {
+            Effect::ForgetMessage { id, .. } => Some(*id),
+            _ => None,
+        };
+        effects.iter().filter_map(id).collect()
+    };
+    assert_eq!(forgotten(&effects), [kept[0].id]);
+    assert_eq!(delivered_body(effects).as_deref(), Some("two"));
+    assert_eq!(world.router.counts().kept_messages, 3);
+    world.now = start + Duration::from_secs(25);
+    let effects = world.delivered(kept[1].id);
+    assert_eq!(forgotten(&effects), [kept[1].id, kept[2].id]);
+    assert_eq!(delivered_body(effects).as_deref(), Some("four"));
+    assert_eq!(world.router.counts().kept_messages, 1);
+}
+
 #[test]
 fn kept_messages_are_delivered_in_order_one_by_one() {
     let mut world = World::new();

@@ -164,6 +164,7 @@ pub(crate) fn message(aor: &str, body: &str, sent_at: Instant) -> WaitingMessage
         content_type: "text/plain".into(),
         body: body.as_bytes().into(),
         sent_at,
+        expires_at: None,
     }
 }
 

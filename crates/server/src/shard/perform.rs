@@ -372,6 +372,7 @@ fn kept_for_store(message: router::WaitingMessage) -> store::WaitingMessage {
         content_type: message.content_type,
         body: message.body,
         sent_at: message.sent_at,
+        expires_at: message.expires_at,
     }
 }
 
@@ -383,5 +384,6 @@ fn kept_for_router(message: store::WaitingMessage) -> router::WaitingMessage {
         content_type: message.content_type,
         body: message.body,
         sent_at: message.sent_at,
+        expires_at: message.expires_at,
     }
 }

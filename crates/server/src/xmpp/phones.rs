@@ -124,7 +124,8 @@ impl Phones {
             None => PhoneSender::Stranger(message.from.clone()),
         };
         self.texts_in += 1;
-        let message = PhoneMessage { id: self.next(), from, to, words, has_phones: offer.has_phones };
+        let (id, has_phones, expires_at) = (self.next(), offer.has_phones, message.expires_at);
+        let message = PhoneMessage { id, from, to, words, has_phones, expires_at };
         Ok((message, copy))
     }
 
@@ -273,5 +274,6 @@ fn text(from: &Bare, to: &Bare, body: &str, at: Instant) -> WaitingMessage {
         content_type: "text/plain;charset=UTF-8".into(),
         body: body.as_bytes().into(),
         sent_at: at,
+        expires_at: None,
     }
 }

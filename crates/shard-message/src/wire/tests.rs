@@ -242,6 +242,7 @@ fn waiting() -> WaitingMessage {
         content_type: "text/plain".into(),
         body: Arc::from(&b"hello"[..]),
         sent_at: until(),
+        expires_at: None,
     }
 }
 
@@ -304,6 +305,7 @@ fn queries() -> Vec<(&'static str, Query)> {
         ("admit", Query::Admit(Box::new(admission))),
         ("keep", Query::Keep(Box::new(waiting()))),
         ("keep-stranger", Query::KeepOfStranger(Box::new(waiting()))),
+        ("keep-expiring", Query::Keep(Box::new(WaitingMessage { expires_at: Some(until()), ..waiting() }))),
         ("offer", Query::Offer(Box::new(offer))),
         ("chat", Query::ChatChanged { aor: ALICE.into(), chat: Some(chat()) }),
         ("delivered", Query::Delivered { aor: ALICE.into(), message: 5 }),
@@ -537,8 +539,9 @@ fn some_bindings() -> impl Strategy<Value = Vec<Binding>> {
 prop_compose! {
     fn a_waiting()(
         id: u64, aor in word(), from in text(), content_type in text(), body in bytes(), sent_at in a_time(),
+        expires_at in of(a_time()),
     ) -> WaitingMessage {
-        WaitingMessage { id, aor, from, content_type, body, sent_at }
+        WaitingMessage { id, aor, from, content_type, body, sent_at, expires_at }
     }
 }
 

@@ -6,6 +6,7 @@
 //! phone that was out of reach.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 use router::{Aor, Binding, KeepRefused, Offer, Query, WaitingMessage};
@@ -207,7 +208,7 @@ pub(crate) fn offer_query(
     has_phones: bool,
 ) -> Option<Query> {
     let is_of_chat = request.call_id().is_some_and(|call_id| call_id.ends_with(OF_CHAT.as_bytes()));
-    let is_expired = request.header(Header::Expires).and_then(parse_number) == Some(0);
+    let is_expired = expires(request) == Some(0);
     let is_coded = request.count(Header::ContentEncoding) > 0;
     let is_long = request.body().len() > limits::KEPT_MESSAGE_BYTES;
     if is_of_chat || is_expired || is_coded || is_long {
@@ -224,7 +225,7 @@ fn check_keepable(request: &Message) -> Result<&str, EventRefusal> {
         return Err(EventRefusal::limit(413, "Request Entity Too Large"));
     }
     // RFC 3428 §4: an expired message is not delivered. RFC 3994: "is typing" is of the moment.
-    let is_expired = request.header(Header::Expires).and_then(parse_number) == Some(0);
+    let is_expired = expires(request) == Some(0);
     let content_type = media_type(request.header(Header::ContentType).unwrap_or_default());
     if is_expired || content_type.eq_ignore_ascii_case(b"application/im-iscomposing+xml") {
         return Err(absent());
@@ -234,6 +235,11 @@ fn check_keepable(request: &Message) -> Result<&str, EventRefusal> {
         return Err(absent());
     }
     sender_of(request).ok_or(EventRefusal::new(400, "Bad From"))
+}
+
+/// Seconds for which a MESSAGE is of use (RFC 3261 §20.19). A value that is not a number is ignored.
+fn expires(request: &Message) -> Option<u32> {
+    request.header(Header::Expires).and_then(parse_number)
 }
 
 /// The URI of From, if it is one that a message of ours may repeat in its own From.
@@ -258,6 +264,7 @@ fn message_of(now: Instant, request: &Message, aor: &str, from: &str) -> Waiting
         content_type: one_line(&String::from_utf8_lossy(content_type)),
         body: request.body().into(),
         sent_at: now,
+        expires_at: expires(request).map(|seconds| now + Duration::from_secs(seconds.into())),
     }
 }
 
@@ -289,6 +296,11 @@ fn message_request(
     let mut date = Vec::with_capacity(29);
     write_date(&mut date, message.sent_at);
     request.header("Date", &date);
+    // RFC 3428 §4: counted from Date, so that the phone can tell when it has expired.
+    if let Some(end) = message.expires_at {
+        let seconds = end.since(message.sent_at).as_secs();
+        request.header("Expires", seconds.to_string().as_bytes());
+    }
     request.header("User-Agent", PRODUCT.as_bytes());
     let received = contact.received.filter(|_| contact.path.is_empty());
     (

@@ -78,8 +78,9 @@ pub(super) struct AddedColumn {
     pub(super) value: Value<'static>,
 }
 
-/// Columns that were added since there are backups: none so far.
-pub(super) const ADDED: &[AddedColumn] = &[];
+/// Columns that were added since there are backups.
+pub(super) const ADDED: &[AddedColumn] =
+    &[AddedColumn { table: "kept_message", column: "expires_at", value: Value::Null }];
 
 /// How a table's rows in a backup become rows of this program.
 #[derive(Debug)]

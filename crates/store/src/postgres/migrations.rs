@@ -28,6 +28,11 @@ const MIGRATIONS: &[Migration] = &[
         fill: fill_kept_buckets,
         oldest: 2,
     },
+    Migration {
+        sql: include_str!("../../migrations/postgres/0003_expires.sql"),
+        fill: |_| Ok(()),
+        oldest: 2,
+    },
 ];
 
 /// The key of the lock that lets one node at a time change the schema: "belfry" as a number.

@@ -55,6 +55,7 @@ fn keep() -> Write {
         content_type: "text/plain".into(),
         body: [].into(),
         sent_at: at(1),
+        expires_at: None,
     }))
 }
 

@@ -199,8 +199,8 @@ pub(super) fn calls(connection: &mut Connection, filter: &CallFilter) -> Result<
 /// The bucket is stored with the message, so that a node of a farm can count those of its own buckets.
 pub(super) fn keep(connection: &mut Connection, message: &WaitingMessage) -> Result<WriteDone, Failure> {
     check_length("kept message", message.body.len(), limits::MAX_MESSAGE_BODY)?;
-    let sql = "INSERT INTO kept_message (aor, from_uri, content_type, body, sent_at, bucket) \
-               VALUES ($1, $2, $3, $4, $5, $6) RETURNING id";
+    let sql = "INSERT INTO kept_message (aor, from_uri, content_type, body, sent_at, bucket, expires_at) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id";
     let bucket = Bucket::of(&message.aor).number().cast_signed();
     let values = values![
         message.aor,
@@ -208,7 +208,8 @@ pub(super) fn keep(connection: &mut Connection, message: &WaitingMessage) -> Res
         message.content_type,
         &message.body[..],
         micros(message.sent_at),
-        bucket
+        bucket,
+        message.expires_at.map(micros)
     ];
     Ok(WriteDone::Added { id: connection.number(sql, values)? })
 }
@@ -222,7 +223,7 @@ pub(super) fn forget(connection: &mut Connection, aor: &str, id: u64) -> Result<
 
 /// The oldest first, at most [`limits::MAX_KEPT_LOADED`] of them.
 pub(super) fn kept(connection: &mut Connection, aor: &str) -> Result<Vec<WaitingMessage>, Failure> {
-    let sql = "SELECT id, from_uri, content_type, body, sent_at FROM kept_message \
+    let sql = "SELECT id, from_uri, content_type, body, sent_at, expires_at FROM kept_message \
                WHERE aor = $1 ORDER BY id LIMIT $2";
     let message = |row: Row| {
         Ok(WaitingMessage {
@@ -232,6 +233,7 @@ pub(super) fn kept(connection: &mut Connection, aor: &str) -> Result<Vec<Waiting
             content_type: row.try_get(2)?,
             body: row.try_get::<_, &[u8]>(3)?.into(),
             sent_at: from_micros(row.try_get(4)?),
+            expires_at: row.try_get::<_, Option<i64>>(5)?.map(from_micros),
         })
     };
     let limit = i64::from(limits::MAX_KEPT_LOADED);

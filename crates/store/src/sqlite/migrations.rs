@@ -27,6 +27,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { sql: include_str!("../../migrations/0006_rooms.sql"), oldest: 6 },
     Migration { sql: include_str!("../../migrations/0007_limits.sql"), oldest: 7 },
     Migration { sql: include_str!("../../migrations/0008_callees.sql"), oldest: 8 },
+    Migration { sql: include_str!("../../migrations/0009_expires.sql"), oldest: 8 },
 ];
 
 /// The two numbers of a file's schema.

@@ -154,14 +154,15 @@ pub(super) fn calls(conn: &Connection, filter: &CallFilter) -> Result<Vec<CallRe
 
 pub(super) fn keep(conn: &Connection, message: &WaitingMessage) -> Result<WriteDone, Failure> {
     check_length("kept message", message.body.len(), limits::MAX_MESSAGE_BODY)?;
-    let sql =
-        "INSERT INTO kept_message (aor, from_uri, content_type, body, sent_at) VALUES (?1, ?2, ?3, ?4, ?5)";
+    let sql = "INSERT INTO kept_message (aor, from_uri, content_type, body, sent_at, expires_at) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     conn.prepare_cached(sql)?.execute(params![
         message.aor,
         message.from,
         message.content_type,
         &message.body[..],
-        micros(message.sent_at)
+        micros(message.sent_at),
+        message.expires_at.map(micros)
     ])?;
     Ok(WriteDone::Added { id: conn.last_insert_rowid() })
 }
@@ -176,7 +177,7 @@ pub(super) fn forget(conn: &Connection, aor: &str, id: u64) -> Result<WriteDone,
 
 /// The oldest first, up to `limits::MAX_KEPT_LOADED`.
 pub(super) fn kept(conn: &Connection, aor: &str) -> Result<Vec<WaitingMessage>, Failure> {
-    let sql = "SELECT id, from_uri, content_type, body, sent_at FROM kept_message \
+    let sql = "SELECT id, from_uri, content_type, body, sent_at, expires_at FROM kept_message \
                WHERE aor = ?1 ORDER BY id LIMIT ?2";
     let mut statement = conn.prepare_cached(sql)?;
     let messages = statement.query_map(params![aor, limits::MAX_KEPT_LOADED], |row| {
@@ -187,6 +188,7 @@ pub(super) fn kept(conn: &Connection, aor: &str) -> Result<Vec<WaitingMessage>, 
             content_type: row.get(2)?,
             body: row.get_ref(3)?.as_blob()?.into(),
             sent_at: from_micros(row.get(4)?),
+            expires_at: row.get::<_, Option<i64>>(5)?.map(from_micros),
         })
     })?;
     Ok(messages.collect::<rusqlite::Result<_>>()?)

@@ -85,6 +85,7 @@ fn message(aor: &str) -> WaitingMessage {
         content_type: "text/plain".into(),
         body: b"hello".as_slice().into(),
         sent_at: at(5),
+        expires_at: None,
     }
 }
 

@@ -309,6 +309,7 @@ fn messages_are_kept_until_they_are_forgotten() {
         content_type: "text/plain".into(),
         body: Arc::from(*b"hello"),
         sent_at: at(5),
+        expires_at: Some(at(65)),
     };
     let keep = Write::Keep(Box::new(message.clone()));
     assert_eq!(admin.write(&keep), Ok(WriteDone::Added { id: 1 }));
@@ -349,6 +350,7 @@ fn messages_of_two_shards_in_one_microsecond_are_both_kept() {
             content_type: "text/plain".into(),
             body: [u8::try_from(shard).unwrap()][..].into(),
             sent_at: at(5),
+            expires_at: None,
         };
         admin.write(&Write::Keep(Box::new(message))).unwrap();
     }

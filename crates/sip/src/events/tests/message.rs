@@ -12,6 +12,7 @@ fn kept() -> Box<WaitingMessage> {
         content_type: "text/plain".into(),
         body: b"Watson, come here.".as_slice().into(),
         sent_at: Instant::from_unix_seconds(1_289_690_940),
+        expires_at: None,
     })
 }
 
@@ -44,6 +45,23 @@ fn a_message_that_must_not_wait_is_not_stored() {
     insta::assert_snapshot!(tell(&format!("{TEXT}\nExpires: 0"), "now or never"), @"reply 2: 480 Temporarily Unavailable");
     insta::assert_snapshot!(tell(TEXT, &"x".repeat(limits::KEPT_MESSAGE_BYTES + 1)), @"reply 3: 413 Request Entity Too Large");
     insta::assert_snapshot!(tell(&format!("{TEXT}\nContent-Encoding: gzip"), "x"), @"reply 4: 480 Temporarily Unavailable");
+}
+
+/// RFC 3428 §4: Expires counts from Date, and goes with the message.
+#[test]
+fn a_kept_message_has_its_expires() {
+    let mut world = World::new();
+    let asked = world.request("MESSAGE", &format!("{TEXT}\nExpires: 60"), "for a minute");
+    assert!(asked.trim_end().ends_with("until 1289691000"), "{asked}");
+    let asked = world.request("MESSAGE", &format!("{TEXT}\nExpires: soon"), "for ever");
+    assert!(!asked.contains("until"), "{asked}");
+    let message = WaitingMessage { expires_at: Some(Instant::from_unix_seconds(1_289_691_000)), ..*kept() };
+    let bindings = vec![binding("sip:alice@192.0.2.7:5070")];
+    let mut out = Vec::new();
+    world.notifier.handle_push(world.now, Push::Deliver { bindings, message: Box::new(message) }, &mut out);
+    world.show(out);
+    let text = std::str::from_utf8(world.sent[0].1.bytes()).unwrap();
+    assert!(text.contains("Date: Sat, 13 Nov 2010 23:29:00 GMT\r\nExpires: 60\r\n"), "{text}");
 }
 
 /// The whole MESSAGE as it goes out, but for the Via.

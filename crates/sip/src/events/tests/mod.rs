@@ -208,12 +208,13 @@ fn query_text(query: &Query) -> String {
             publish.expires
         ),
         Query::Keep(message) => format!(
-            "Keep for {} from {} {} {:?} at {}",
+            "Keep for {} from {} {} {:?} at {}{}",
             message.aor,
             message.from,
             message.content_type,
             String::from_utf8_lossy(&message.body),
-            message.sent_at.unix_seconds()
+            message.sent_at.unix_seconds(),
+            message.expires_at.map_or(String::new(), |end| format!(" until {}", end.unix_seconds()))
         ),
         other => format!("{other:?}"),
     }
