@@ -328,5 +328,5 @@ pub const RTBL_RETRY: std::time::Duration = std::time::Duration::from_secs(5);
 /// The time that a list's service has for an answer: as long as a stream to another server may take to begin.
 pub const RTBL_ANSWER: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// The least time between two contents for the hosts: each is a copy of all entries.
+/// The least time between two contents for the hosts: each goes to all hosts, and copies the parts of a list that have changed.
 pub const RTBL_PUBLISH: std::time::Duration = std::time::Duration::from_secs(1);

@@ -5,7 +5,6 @@
 //! Until a round has ended well, the content of before stays. A new content is published at most once a second, however many
 //! notifications come.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use stdx::Instant;
@@ -13,6 +12,7 @@ use stdx::rng::Rng;
 use xmpp::stanza;
 use xmpp::{Element, ns};
 
+use super::entries::EntrySet;
 use super::{AddressHash, RtblList, RtblLists, RtblSource};
 use crate::limits;
 
@@ -84,7 +84,7 @@ enum Step {
 /// The items that a round has read so far.
 #[derive(Debug, Default)]
 struct ReadItems {
-    entries: HashSet<AddressHash>,
+    entries: EntrySet,
     /// Items of all pages, those that are no hashes too.
     items: usize,
     /// The id that the last page ended with.
@@ -97,7 +97,7 @@ struct ReadItems {
 #[derive(Debug)]
 struct FollowedList {
     source: RtblSource,
-    entries: HashSet<AddressHash>,
+    entries: EntrySet,
     step: Step,
     /// Failed rounds in a row.
     failures: u32,
@@ -109,9 +109,9 @@ struct FollowedList {
 impl FollowedList {
     fn insert(&mut self, entry: AddressHash) {
         if let Step::Reading { read, .. } = &mut self.step {
-            insert_bounded(&mut read.entries, entry);
+            read.entries.insert(entry);
         }
-        insert_bounded(&mut self.entries, entry);
+        self.entries.insert(entry);
     }
 
     fn remove(&mut self, entry: &AddressHash) {
@@ -123,9 +123,9 @@ impl FollowedList {
 
     fn clear(&mut self) {
         if let Step::Reading { read, .. } = &mut self.step {
-            read.entries.clear();
+            read.entries = EntrySet::default();
         }
-        self.entries.clear();
+        self.entries = EntrySet::default();
     }
 
     fn deadline(&self) -> Instant {
@@ -139,12 +139,6 @@ impl FollowedList {
             Step::Waiting { .. } => false,
             Step::Subscribing { id, .. } | Step::Reading { id, .. } => **id == *answer_id,
         }
-    }
-}
-
-fn insert_bounded(entries: &mut HashSet<AddressHash>, entry: AddressHash) {
-    if entries.len() < limits::RTBL_ENTRIES {
-        entries.insert(entry);
     }
 }
 
@@ -163,7 +157,7 @@ impl RtblClient {
     pub fn new(sources: &[RtblSource], now: Instant, seed: [u8; 32]) -> RtblClient {
         let list = |source: &RtblSource| FollowedList {
             source: source.clone(),
-            entries: HashSet::new(),
+            entries: EntrySet::default(),
             step: Step::Waiting { until: now },
             failures: 0,
             is_well: None,
@@ -202,7 +196,7 @@ impl RtblClient {
             self.publish_at = None;
             self.published_at = Some(now);
             let lists = self.lists.iter().map(|list| RtblList {
-                entries: Arc::new(list.entries.clone()),
+                entries: list.entries.clone(),
                 rooms: list.source.rooms,
                 strangers: list.source.strangers,
             });
@@ -315,7 +309,7 @@ fn read_page(read: &mut ReadItems, source: &RtblSource, answer: &Element) -> Opt
     for item in items.elements().filter(|item| item.is("item", ns::PUBSUB)) {
         read.items += 1;
         if let Some(entry) = entry_of(item) {
-            insert_bounded(&mut read.entries, entry);
+            read.entries.insert(entry);
         }
     }
     let Some(set) = pubsub.get("set", ns::RSM) else { return Some(false) };

@@ -9,14 +9,15 @@
 //! server that reads it.
 
 mod client;
+mod entries;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
 use xmpp::{Bare, Element, Jid};
 
+use self::entries::EntrySet;
 use super::effect::Subscription;
 use super::{Host, Outbox, presence};
 pub use client::{RtblClient, RtblEffect, RtblFailure};
@@ -40,7 +41,7 @@ pub struct RtblSource {
 /// The content of one list, and its use.
 #[derive(Clone, Debug)]
 struct RtblList {
-    entries: Arc<HashSet<AddressHash>>,
+    entries: EntrySet,
     rooms: bool,
     strangers: bool,
 }

@@ -5,7 +5,7 @@ use super::*;
 
 pub(super) const ALICE: &str = "alice@example.org";
 const BOB: &str = "bob@example.org";
-const EVE: &str = "eve@example.org";
+pub(super) const EVE: &str = "eve@example.org";
 pub(super) const SPACE: &str = "http://jabber.org/protocol/pubsub";
 
 /// Bob is subscribed to Alice's presence and is in a roster group of hers; Eve is a stranger to her.

@@ -332,3 +332,52 @@ fn a_notification_of_a_list_is_not_answered_with_an_error() {
     world.arrive(&event("other.x.org"));
     assert_eq!(world.sent_abroad().len(), 1);
 }
+
+/// The service is our own (XEP-0060 with pages of XEP-0059): a list of more than one page is read whole, and what is retracted from it (§7.2) is
+/// no entry any more.
+#[test]
+fn a_list_of_our_own_service_is_read_by_pages_and_what_it_retracts_is_forgotten() {
+    let (mut world, alice, _, eve) = pubsub::world();
+    pubsub::create(&mut world, alice, NODE, &[("access_model", "open"), ("max_items", "max")]);
+    let total = limits::RTBL_PAGE + 1;
+    for number in 0..total {
+        assert!(pubsub::publish(&mut world, alice, NODE, &format!("{number:064x}")).contains("result"));
+    }
+    let source = RtblSource { service: Bare::parse(pubsub::ALICE).unwrap(), ..source() };
+    let mut client = RtblClient::new(&[source], world.now, [3; 32]);
+    let (mut lists, mut asked) = (Arc::<RtblLists>::default(), 0);
+    // A client stands for the server that follows the list: its address is that of the requests.
+    let mut settle = |world: &mut HostWorld, client: &mut RtblClient| {
+        world.now = world.now + limits::RTBL_PUBLISH;
+        let mut out = Vec::new();
+        client.expire(world.now, pubsub::EVE, &mut out);
+        while let Some(effect) = out.pop() {
+            match effect {
+                RtblEffect::Send(iq) => {
+                    asked += usize::from(iq.attr("type") == Some("get"));
+                    world.say(eve, &String::from_utf8(iq.to_bytes(ns::CLIENT)).unwrap());
+                }
+                RtblEffect::Publish(published) => lists = published,
+                RtblEffect::Loaded { .. } => {}
+                other => panic!("{other:?}"),
+            }
+            for stanza in std::mem::take(world.got.entry(eve).or_default()) {
+                match stanza.name() {
+                    "iq" => client.handle_answer(world.now, &stanza, &mut out),
+                    _ => client.handle_event(world.now, &stanza),
+                }
+            }
+            if client.deadline().is_some_and(|at| at <= world.now) {
+                client.expire(world.now, pubsub::EVE, &mut out);
+            }
+        }
+        (lists.entries(), asked)
+    };
+    assert_eq!(settle(&mut world, &mut client), (total, 2));
+    let retract = format!("<retract node='{NODE}' notify='true'><item id='{:064x}'/></retract>", 7);
+    assert!(pubsub::set(&mut world, alice, pubsub::ALICE, &retract).contains("result"));
+    for stanza in std::mem::take(world.got.entry(eve).or_default()) {
+        client.handle_event(world.now, &stanza);
+    }
+    assert_eq!(settle(&mut world, &mut client), (total - 1, 2));
+}
