@@ -11,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use reqwest::redirect;
+use stdx::error::innermost_cause;
 
 use crate::limits;
 
@@ -78,12 +79,6 @@ impl HttpClient for AuthorityClient {
     }
 }
 
-/// The innermost cause says what happened; what is around it says that something did.
 fn fault(error: &reqwest::Error) -> Error {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    let text = cause.to_string();
-    Error::Other(text.into())
+    Error::Other(innermost_cause(error).to_string().into())
 }

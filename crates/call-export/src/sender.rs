@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, StatusCode};
+use stdx::error::innermost_cause;
 use store::postgres::{CallRow, CallTable, CallTableFault};
 use tokio::runtime::{Builder, Runtime};
 
@@ -172,11 +173,7 @@ fn cause(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return format!("no answer for {:?}", limits::ANSWER_TIME);
     }
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string()
+    innermost_cause(error).to_string()
 }
 
 fn next_pause(pause: Duration) -> Duration {

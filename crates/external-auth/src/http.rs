@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use reqwest::{Client, Response, StatusCode, redirect};
+use stdx::error::innermost_cause;
 
 use crate::settings::{BodyForm, HttpSettings, first_line};
 use crate::{SourceFailure, limits, tls};
@@ -111,13 +112,7 @@ impl HttpSource {
     }
 }
 
-/// An error with its causes, without the URL, which is named beside it.
+/// The innermost cause of an error, without the URL, which is named beside it.
 pub(crate) fn cause(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(inner) = source {
-        text = inner.to_string();
-        source = inner.source();
-    }
-    text
+    innermost_cause(error).to_string()
 }

@@ -1,4 +1,4 @@
-//! Additions to std: time as a value, timer wheel, slab, bounded containers, keyed hashes, rate limits and their sources, the pace of attempts, draws by weight, dates, ladder drawings.
+//! Additions to std: time as a value, timer wheel, slab, bounded containers, keyed hashes, rate limits and their sources, the pace of attempts, draws by weight, dates, causes of errors, ladder drawings.
 //! No domain words.
 
 #![warn(missing_docs)]
@@ -8,6 +8,7 @@ pub mod attempts;
 pub mod cache;
 pub mod calendar;
 pub mod draw;
+pub mod error;
 pub mod hash;
 pub mod hex;
 pub mod ladder;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, StatusCode};
 use stdx::Instant;
+use stdx::error::innermost_cause;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::calls::CallSpans;
@@ -313,12 +314,6 @@ async fn post(settings: &ExporterSettings, body: Vec<u8>) -> Result<(), Fault> {
             | StatusCode::GATEWAY_TIMEOUT),
         ) => Err(Fault::Away(format!("the status is {status}"))),
         Ok(status) => Err(Fault::Refused(format!("the status is {status}"))),
-        Err(error) => {
-            let mut cause: &dyn std::error::Error = &error;
-            while let Some(inner) = cause.source() {
-                cause = inner;
-            }
-            Err(Fault::Away(cause.to_string()))
-        }
+        Err(error) => Err(Fault::Away(innermost_cause(&error).to_string())),
     }
 }

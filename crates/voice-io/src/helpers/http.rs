@@ -14,6 +14,7 @@ use ivr::script::{EffectFailure, FetchResponse};
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, StatusCode, Url, redirect};
 use stdx::address::is_private;
+use stdx::error::innermost_cause;
 use tokio::time::timeout;
 
 use super::address::{Checked, Private};
@@ -209,13 +210,8 @@ async fn read(mut response: Response, ask: &Ask) -> Result<Reply, EffectFailure>
     Ok(Reply { status: response.status(), headers: std::mem::take(response.headers_mut()), body, url: None })
 }
 
-/// The innermost cause says what happened; what is around it says that something did.
 fn unreachable<T>(url: &str, error: &reqwest::Error) -> Result<T, EffectFailure> {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    fail(code::UNREACHABLE, format!("{url}: {cause}"))
+    fail(code::UNREACHABLE, format!("{url}: {}", innermost_cause(error)))
 }
 
 /// A failure with a code of notifications.

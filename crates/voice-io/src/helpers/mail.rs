@@ -9,6 +9,7 @@ use lettre::message::{Mailbox, Message};
 use lettre::transport::smtp::authentication::Credentials;
 use lettre::transport::smtp::client::{Tls, TlsParameters};
 use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Tokio1Executor};
+use stdx::error::innermost_cause;
 use tokio::time::timeout;
 
 use super::limits;
@@ -92,12 +93,9 @@ fn mailbox(address: &str) -> Result<Mailbox, String> {
     address.parse().map_err(|error| format!("`{address}` is no mail address: {error}"))
 }
 
-/// The innermost cause of an error: it says what happened, what is around it says only that something did.
+/// The innermost cause, and the code of a relay's reply.
 fn innermost(error: &lettre::transport::smtp::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
+    let cause = innermost_cause(error);
     // A reply of the relay's has its code in the outer text only.
     error.status().map_or_else(|| cause.to_string(), |status| format!("{status} {cause}"))
 }
