@@ -22,6 +22,9 @@ pub(crate) struct Spool {
     folder: PathBuf,
     /// Bytes that may wait.
     capacity: u64,
+    /// The file that is written. Only the thread that appends takes this lock, and keeps it while the disk works.
+    open: Mutex<Option<File>>,
+    /// Never kept while the disk works: the node's status is read from it.
     state: Mutex<State>,
     /// The state has changed in a way that a thread may wait for.
     changed: Condvar,
@@ -31,8 +34,8 @@ pub(crate) struct Spool {
 struct State {
     /// The oldest first.
     segments: VecDeque<Segment>,
-    /// The last of them, while it is written.
-    open: Option<File>,
+    /// The last of them is written.
+    is_open: bool,
     next_number: u64,
     /// Bytes of the first segment that are sent.
     sent_to: u64,
@@ -108,36 +111,70 @@ impl Spool {
             }
             state.segments.push_back(Segment { number, bytes, waiting });
         }
-        Ok(Spool { folder: folder.into(), capacity, state: Mutex::new(state), changed: Condvar::new() })
+        let (open, state) = (Mutex::default(), Mutex::new(state));
+        Ok(Spool { folder: folder.into(), capacity, open, state, changed: Condvar::new() })
     }
 
     /// Appends lines of so many records, of which the first ended at `oldest`.
     pub(crate) fn append(&self, lines: &[u8], count: u64, oldest: Instant) -> io::Result<()> {
-        let mut state = self.lock();
-        let size = lines.len() as u64;
-        if state.bytes_waiting() + size > self.capacity {
-            return Err(io::Error::new(ErrorKind::StorageFull, "too many records wait for their receiver"));
-        }
-        let is_full = state.segments.back().is_none_or(|last| last.bytes >= limits::SEGMENT_BYTES);
-        if is_full || state.open.is_none() {
-            state.begin_segment(&self.folder)?;
-        }
-        let State { segments, open, .. } = &mut *state;
-        let (Some(segment), Some(file)) = (segments.back_mut(), open.as_mut()) else {
-            return Err(io::Error::other("no file of the queue is open"));
-        };
-        if let Err(error) = file.write_all(lines) {
-            // A line that was begun is cut off; if that fails, too, the next lines go to a new file.
-            if file.set_len(segment.bytes).is_err() {
-                state.open = None;
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let segment = self.segment_for(lines.len() as u64, &mut open)?;
+            let Some(file) = open.as_mut() else {
+                return Err(io::Error::other("no file of the queue is open"));
+            };
+            if let Err(error) = file.write_all(lines) {
+                // A line that was begun is cut off; if that fails, too, the next lines go to a new file.
+                if file.set_len(segment.bytes).is_err() {
+                    *open = None;
+                    self.lock().is_open = false;
+                }
+                return Err(error);
             }
-            return Err(error);
+            let mut state = self.lock();
+            // A file that was given up meanwhile is not read: the lines go to the next one.
+            let Some(written) = state.segments.back_mut().filter(|last| last.number == segment.number) else {
+                continue;
+            };
+            written.bytes += lines.len() as u64;
+            written.waiting += count;
+            state.oldest.get_or_insert(oldest);
+            self.changed.notify_all();
+            return Ok(());
         }
-        segment.bytes += size;
-        segment.waiting += count;
-        state.oldest.get_or_insert(oldest);
-        self.changed.notify_all();
-        Ok(())
+    }
+
+    /// The segment that takes so many bytes more, with its file in `open`: the last one, or a new one.
+    fn segment_for(&self, bytes: u64, open: &mut Option<File>) -> io::Result<Segment> {
+        let number = {
+            let mut state = self.lock();
+            if state.bytes_waiting() + bytes > self.capacity {
+                return Err(io::Error::new(
+                    ErrorKind::StorageFull,
+                    "too many records wait for their receiver",
+                ));
+            }
+            let last = state.segments.back().copied().filter(|last| last.bytes < limits::SEGMENT_BYTES);
+            if let Some(last) = last
+                && state.is_open
+                && open.is_some()
+            {
+                return Ok(last);
+            }
+            state.is_open = false;
+            state.next_number
+        };
+        *open = None;
+        let mut options = OpenOptions::new();
+        // As the database: names and numbers of callers are in it.
+        let options = options.append(true).create_new(true).mode(0o600);
+        *open = Some(options.open(path_of(&self.folder, number))?);
+        let segment = Segment { number, bytes: 0, waiting: 0 };
+        let mut state = self.lock();
+        state.next_number = number + 1;
+        state.is_open = true;
+        state.segments.push_back(segment);
+        Ok(segment)
     }
 
     /// Counts records that could not be appended.
@@ -175,7 +212,16 @@ impl Spool {
             if state.phase >= Phase::Abandoned {
                 return None;
             }
-            state.remove_sent(&self.folder);
+            let sent = state.take_sent();
+            if !sent.is_empty() {
+                drop(state);
+                for number in sent {
+                    // A file that stays is removed at the next start.
+                    let _ = fs::remove_file(path_of(&self.folder, number));
+                }
+                state = self.lock();
+                continue;
+            }
             if let Some(first) = state.segments.front().filter(|first| first.bytes > state.sent_to) {
                 return Some((*first, state.sent_to));
             }
@@ -276,30 +322,18 @@ impl State {
         all.saturating_sub(self.sent_to)
     }
 
-    fn begin_segment(&mut self, folder: &Path) -> io::Result<()> {
-        self.open = None;
-        let number = self.next_number;
-        let mut options = OpenOptions::new();
-        // As the database: names and numbers of callers are in it.
-        let options = options.append(true).create_new(true).mode(0o600);
-        let file = options.open(path_of(folder, number))?;
-        self.next_number += 1;
-        self.open = Some(file);
-        self.segments.push_back(Segment { number, bytes: 0, waiting: 0 });
-        Ok(())
-    }
-
-    /// Removes the files at the front of which all is sent. The one that is written stays until another follows it.
-    fn remove_sent(&mut self, folder: &Path) {
+    /// Forgets the segments at the front of which all is sent, and returns their numbers. The one that is written stays until another follows it.
+    fn take_sent(&mut self) -> Vec<u64> {
+        let mut sent = Vec::new();
         while let Some(first) = self.segments.front()
             && first.bytes <= self.sent_to
-            && (self.segments.len() > 1 || self.open.is_none())
+            && (self.segments.len() > 1 || !self.is_open)
         {
-            // A file that stays is removed at the next start.
-            let _ = fs::remove_file(path_of(folder, first.number));
+            sent.push(first.number);
             self.segments.pop_front();
             self.sent_to = 0;
         }
+        sent
     }
 
     /// Gives up the first segment, which cannot be read.
@@ -308,7 +342,7 @@ impl State {
             self.dropped += first.waiting;
             self.sent_to = 0;
             if self.segments.is_empty() {
-                self.open = None;
+                self.is_open = false;
             }
             if self.waiting() == 0 {
                 self.oldest = None;

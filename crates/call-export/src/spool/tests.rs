@@ -57,7 +57,8 @@ fn records_after_a_start_with_an_empty_queue_are_sent_after_the_next() {
     assert_eq!(send_all(&spool), [0, 1, 2]);
     drop(spool);
     let spool = open();
-    spool.lock().remove_sent(folder.path());
+    assert_eq!(spool.lock().take_sent(), [0]);
+    fs::remove_file(path_of(folder.path(), 0)).unwrap();
     assert_eq!(files(folder.path()), 0);
     drop(spool);
     append(&open(), 3..5).unwrap();
@@ -164,4 +165,27 @@ fn a_queue_that_closes_ends_a_pause_and_sends_what_is_left() {
     assert!(spool.next_group().is_none());
     spool.note_end();
     assert!(spool.close(Duration::from_secs(3_600)));
+}
+
+/// `belfry status` asks on the node's own thread: a disk that does not answer must not stop it.
+#[test]
+fn the_status_is_there_while_the_disk_takes_its_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = Spool::open(folder.path(), limits::QUEUE_BYTES).unwrap();
+    append(&spool, 0..1).unwrap();
+    // A pipe that is not read stands for the disk.
+    let (mut disk, writer) = io::pipe().unwrap();
+    *spool.open.lock().unwrap() = Some(File::from(std::os::fd::OwnedFd::from(writer)));
+    let mut lines = Vec::new();
+    (1..10_000).for_each(|number| Line::new(record(number)).write(&mut lines));
+    std::thread::scope(|scope| {
+        let appended = scope.spawn(|| spool.append(&lines, 9_999, record(1).ended_at));
+        // The write has begun, and does not end: a pipe holds 64 KiB.
+        disk.read_exact(&mut [0]).unwrap();
+        assert_eq!(spool.status("").waiting, 1);
+        spool.count_dropped(1);
+        disk.read_exact(&mut vec![0; lines.len() - 1]).unwrap();
+        appended.join().unwrap().unwrap();
+    });
+    assert_eq!(spool.status("").waiting, 10_000);
 }
