@@ -145,9 +145,9 @@ impl Resolver {
         }
     }
 
-    /// Starts a resolution under the caller's `id`, which no open resolution may have. Pushes `Resolved` at
-    /// once for a numeric host and when the cache knows all; else it comes with an answer. `random` decides
-    /// between SRV records of equal priority.
+    /// Starts the resolution of a name under the caller's `id`, which no open resolution may have. Pushes `Resolved` at
+    /// once when the cache knows all; else it comes with an answer. `random` decides between SRV records of equal
+    /// priority. Numeric hosts are for [`Resolver::resolve_address`] alone.
     pub fn resolve(
         &mut self,
         now: Instant,
@@ -161,9 +161,7 @@ impl Resolver {
             out.push(ResolveEffect::Resolved { id, result: Err(ResolveFault::Busy) });
             return;
         }
-        if let Some(result) = self.resolve_address(now, target) {
-            return out.push(ResolveEffect::Resolved { id, result });
-        }
+        debug_assert!(plan::plan_numeric(&self.settings, target).is_none(), "an address is no name");
         self.advance(now, id, Resolution::new(target.clone(), random), out);
     }
 

@@ -97,9 +97,6 @@ pub(super) fn plan_numeric(
 }
 
 fn plan_hops(settings: &ResolverSettings, job: &Resolution) -> Result<Vec<Hop>, PassEnd> {
-    if let Some(result) = plan_numeric(settings, &job.target) {
-        return Ok(result?);
-    }
     if !is_name(&job.target.host) {
         return Err(PassEnd::Fault(ResolveFault::NoSuchHost));
     }

@@ -46,7 +46,10 @@ impl World {
     fn run(&mut self, target: &NextHop) -> String {
         self.log.clear();
         let mut out = Vec::new();
-        self.resolver.resolve(self.now, 1, target, 7, &mut out);
+        match self.resolver.resolve_address(self.now, target) {
+            Some(result) => out.push(ResolveEffect::Resolved { id: 1, result }),
+            None => self.resolver.resolve(self.now, 1, target, 7, &mut out),
+        }
         self.settle(out);
         std::mem::take(&mut self.log)
     }
