@@ -433,23 +433,13 @@ impl Xmpp {
                     self.send(now, edge.shard, XmppShardMessage::Bound { edge, bound }, outbox);
                 }
                 XmppShardMessage::Restore { edge, .. } => {
-                    let condition = StreamCondition::named(farm::MOVED);
-                    self.send(
-                        now,
-                        edge.shard,
-                        XmppShardMessage::Close { edge, condition, detail: None },
-                        outbox,
-                    );
+                    let (condition, detail) = (StreamCondition::named(farm::MOVED), None);
+                    self.send(now, edge.shard, XmppShardMessage::Close { edge, condition, detail }, outbox);
                 }
                 // The host has not counted it (XEP-0198): the stream of another node's client ends.
                 XmppShardMessage::Stanza { edge, .. } if edge.shard.life != self.queues.own().life => {
-                    let condition = StreamCondition::named("resource-constraint");
-                    self.send(
-                        now,
-                        edge.shard,
-                        XmppShardMessage::Close { edge, condition, detail: None },
-                        outbox,
-                    );
+                    let (condition, detail) = (StreamCondition::named("resource-constraint"), None);
+                    self.send(now, edge.shard, XmppShardMessage::Close { edge, condition, detail }, outbox);
                 }
                 XmppShardMessage::Stanza { element, .. } => self.refuse_busy(now, &element, outbox),
                 XmppShardMessage::Routed(element) | XmppShardMessage::ToComponent { element, .. } => {

@@ -30,6 +30,7 @@ mod tests;
 mod trace;
 mod user_agent;
 mod values;
+mod waiting;
 
 use std::net::SocketAddr;
 
