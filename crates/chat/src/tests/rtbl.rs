@@ -343,6 +343,9 @@ fn a_list_of_our_own_service_is_read_by_pages_and_what_it_retracts_is_forgotten(
     for number in 0..total {
         assert!(pubsub::publish(&mut world, alice, NODE, &format!("{number:064x}")).contains("result"));
     }
+    // Notifications go to the sessions of the subscriber that take messages.
+    world.say(eve, "<presence/>");
+    world.hear(eve);
     let source = RtblSource { service: Bare::parse(pubsub::ALICE).unwrap(), ..source() };
     let mut client = RtblClient::new(&[source], world.now, [3; 32]);
     let (mut lists, mut asked) = (Arc::<RtblLists>::default(), 0);
@@ -374,7 +377,7 @@ fn a_list_of_our_own_service_is_read_by_pages_and_what_it_retracts_is_forgotten(
         (lists.entries(), asked)
     };
     assert_eq!(settle(&mut world, &mut client), (total, 2));
-    let retract = format!("<retract node='{NODE}' notify='true'><item id='{:064x}'/></retract>", 7);
+    let retract = format!("<retract node='{NODE}'><item id='{:064x}'/></retract>", 7);
     assert!(pubsub::set(&mut world, alice, pubsub::ALICE, &retract).contains("result"));
     for stanza in std::mem::take(world.got.entry(eve).or_default()) {
         client.handle_event(world.now, &stanza);
