@@ -12,7 +12,7 @@ use xmpp::{ConnectionId, Element, ns, stanza};
 use super::farm::{self, MOVED};
 use super::streams::C2sEvent;
 use super::{Xmpp, XmppEffect};
-use crate::message::XmppShardMessage;
+use crate::message::{StreamCondition, XmppShardMessage};
 
 /// A client asks for a session: it is followed if its owner is at another node.
 pub(super) fn handle_bind(xmpp: &mut Xmpp, stream: u64, bucket: Bucket, request: &BindRequest) {
@@ -95,7 +95,10 @@ pub(super) fn handle_message(
         }
         XmppShardMessage::Close { edge, condition } => {
             xmpp.followed.remove(edge.connection);
-            xmpp.streams.fail(edge.connection, condition.name());
+            match condition {
+                StreamCondition::IN_ORDER => xmpp.streams.end(edge.connection),
+                condition => xmpp.streams.fail(edge.connection, condition.name()),
+            }
         }
         XmppShardMessage::Deliver { edge, element } if xmpp.followed.is_hosted(edge.connection) => {
             xmpp.streams.deliver(edge.connection, &element);
