@@ -74,7 +74,7 @@ bench-ringer: ## Ringer and SIPp in turn, both ends the same tool; ARGS="--help"
 bench-ivr: ## RestComm's load test of programmable voice, then raised; ARGS="--help" lists the parts
 	@tools/setup
 	$(CARGO) build --release --package server --bin belfry --example ivr_application --locked
-	$(CARGO) build --release --bin ringer --locked
+	$(CARGO) build --release --package lab --bin ringer --package mmsg --example streams --locked
 	@bench/ivr/run $(ARGS)
 
 bench-xmpp: ## Belfry, ejabberd and Prosody under the same users of Ringer: memory, CPU, latencies; ARGS="--help" lists the parts
