@@ -26,19 +26,6 @@ pub(super) trait MediaShard {
     fn share(&mut self) -> &mut MediaShare;
 }
 
-/// How much a shard with media is preferred to other threads of the machine (nice(2)): nine times the time of one that has asked for nothing.
-const PRIORITY: i32 = -10;
-
-/// On the shard's thread, before its first turn: where other programs want the processor too, sound is not to wait for their turns. Without the
-/// right to it (`LimitNICE=` of systemd) the thread stays as it is.
-pub(super) fn begin(shard: &Shard) {
-    if shard.voice.is_some()
-        && let Err(error) = rustix::process::nice(PRIORITY)
-    {
-        tracing::debug!(%error, "a shard with media has no priority over other programs");
-    }
-}
-
 /// Works on pieces of signalling one after the other, and on media that is due between two of them. `now` is the time of the first piece;
 /// the time after the last one is returned.
 pub(super) fn work_off<S: MediaShard, P>(

@@ -205,7 +205,6 @@ impl Shard {
 
     /// The first probes, and whatever else is due before anything arrives.
     fn begin(&mut self, now: Instant) {
-        media_first::begin(self);
         farm::begin(self, now);
         chat_farm::begin(self, now);
         self.with_xmpp(now, |xmpp, outbox| xmpp.begin(now, outbox));
