@@ -302,7 +302,7 @@ fn has_moved(view: &FarmView, before: Option<&FarmView>, own: ShardAddress, slot
     worker != previous && [worker, previous].contains(&Some(own)) && lives(worker) && lives(previous)
 }
 
-/// Works on a packet of this shard. If its call slot has moved to or from this shard a moment ago, the other worker may have it, too.
+/// Works on a packet of this shard by its endpoint. A panic there is our bug; it costs that message, not the shard. If its call slot has moved to or from this shard a moment ago, the other worker may have it, too.
 pub(super) fn work(shard: &mut Shard, now: Instant, packet: Packet) {
     let may_be_twice = shard.farm.as_ref().is_some_and(|farm| farm.may_be_at_two_nodes(now, &packet.bytes));
     match may_be_twice {

@@ -17,6 +17,9 @@ pub(super) struct MediaShare {
     pauses_until: Instant,
 }
 
+/// The media of a shard, for the pieces of signalling that borrow the shard from it.
+pub(super) struct ShardMedia<'a>(pub(super) &'a mut Shard);
+
 /// A shard as this module sees it.
 pub(super) trait MediaShard {
     fn now(&self) -> Instant;
@@ -61,23 +64,23 @@ fn expire(shard: &mut impl MediaShard, began: Instant) -> Instant {
     ended
 }
 
-impl MediaShard for Shard {
+impl MediaShard for ShardMedia<'_> {
     fn now(&self) -> Instant {
-        self.parts.clock.now()
+        self.0.parts.clock.now()
     }
 
     fn media_deadline(&self) -> Option<Instant> {
-        self.voice.as_ref().and_then(|voice| voice.calls.deadline())
+        self.0.voice.as_ref().and_then(|voice| voice.calls.deadline())
     }
 
     fn expire_media(&mut self, now: Instant) {
-        if self.voice.as_mut().is_some_and(|voice| voice.receive(now)) {
-            self.with_voice(now, |voice, world| voice.expire(now, world));
+        if self.0.voice.as_mut().is_some_and(|voice| voice.receive(now)) {
+            self.0.with_voice(now, |voice, world| voice.expire(now, world));
         }
     }
 
     fn share(&mut self) -> &mut MediaShare {
-        &mut self.media_share
+        &mut self.0.media_share
     }
 }
 

@@ -64,7 +64,7 @@ use crate::message::{Command, InboxMessage, LocalMessage, ShardMessage};
 use call_records::CallRecords;
 use deps::ShardResources;
 use load::Load;
-use media_first::{MediaShare, work_off};
+use media_first::{MediaShare, ShardMedia, work_off};
 use net::{Certified, Io, NetEvent};
 use pace::{NextTurn, Pace};
 use planning::RoutePlanner;
@@ -250,7 +250,7 @@ impl Shard {
 
     /// Does one turn. Returns how many packets and messages it handled.
     fn turn(&mut self, now: Instant) -> usize {
-        let mut now = media_first::begin_turn(self, now);
+        let mut now = media_first::begin_turn(&mut ShardMedia(self), now);
         chat_farm::begin_turn(self, now);
         self.read_certified();
         let received = self.receive(&mut now);
@@ -313,7 +313,9 @@ impl Shard {
         } else {
             self.io.receive_batch(&mut packets)
         };
-        *now = work_off(self, *now, packets.drain(..), Shard::handle_received);
+        *now = work_off(&mut ShardMedia(self), *now, packets.drain(..), |shard, now, packet| {
+            shard.0.handle_received(now, packet);
+        });
         self.scratch.packets = packets;
         count
     }
@@ -321,28 +323,24 @@ impl Shard {
     fn handle_received(&mut self, now: Instant, packet: Packet) {
         let view = self.farm.as_ref().and_then(farm::FarmAdapter::view);
         match self.workers.of(&packet.bytes, view) {
-            Some(address) if address == self.parts.edge => self.work(now, packet),
+            Some(address) if address == self.parts.edge => farm::work(self, now, packet),
             Some(address) if self.parts.map.has(address) => {
                 self.handover[usize::from(address.shard)].push(packet);
             }
             Some(address) => farm::relay(self, now, address, &packet),
-            None => self.work(now, packet),
+            None => farm::work(self, now, packet),
         }
-    }
-
-    /// One message through the endpoint. A panic there is our bug; it costs that message, not the shard.
-    fn work(&mut self, now: Instant, packet: Packet) {
-        farm::work(self, now, packet);
     }
 
     fn read_messages(&mut self, now: &mut Instant) -> usize {
         let mut messages = std::mem::take(&mut self.scratch.messages);
         self.parts.inbox.take(&mut messages);
         let count = messages.len();
-        *now = work_off(self, *now, messages.drain(..), |shard, now, message| match message {
-            InboxMessage::Shard(message) => shard.handle_message(now, message),
-            InboxMessage::Local(message) => shard.handle_local_message(now, message),
-        });
+        *now =
+            work_off(&mut ShardMedia(self), *now, messages.drain(..), |shard, now, message| match message {
+                InboxMessage::Shard(message) => shard.0.handle_message(now, message),
+                InboxMessage::Local(message) => shard.0.handle_local_message(now, message),
+            });
         self.scratch.messages = messages;
         count
     }
@@ -351,7 +349,9 @@ impl Shard {
         let is_shared = buckets::is_shared(self);
         let effects = &mut self.scratch.effects;
         match message {
-            ShardMessage::Packets(packets) => packets.into_iter().for_each(|packet| self.work(now, packet)),
+            ShardMessage::Packets(packets) => {
+                packets.into_iter().for_each(|packet| farm::work(self, now, packet))
+            }
             ShardMessage::Certified(mut certified) => {
                 note_certified(&mut self.parts.endpoint, &mut certified);
             }

@@ -13,7 +13,7 @@ use stdx::Instant;
 use stdx::attempts::account_name;
 use store::{Loaded, StoreError, Write, WriteDone};
 
-use super::media_first::work_off;
+use super::media_first::{ShardMedia, work_off};
 use super::probes::ProbeEffect;
 use super::request_origin::RequestOrigin;
 use super::{Shard, buckets, edge_accounts, farm};
@@ -45,8 +45,13 @@ impl Shard {
                 break;
             }
             // An INVITE that an application answers is several effects, and opens sockets.
-            now = work_off(self, now, effects.drain(..), Shard::perform);
-            now = work_off(self, now, router_effects.drain(..), Shard::perform_router);
+            let mut media = ShardMedia(self);
+            now = work_off(&mut media, now, effects.drain(..), |shard, now, effect| {
+                shard.0.perform(now, effect)
+            });
+            now = work_off(&mut media, now, router_effects.drain(..), |shard, now, effect| {
+                shard.0.perform_router(now, effect);
+            });
             for effect in probe_effects.drain(..) {
                 self.perform_probe(now, effect);
             }

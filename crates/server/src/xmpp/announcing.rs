@@ -138,6 +138,20 @@ pub(super) fn announce_seen(
     }
 }
 
+/// The session of a connection ends at this owner. A client that has closed its stream gets the end of it after all that the host has sent.
+pub(super) fn end_session(
+    xmpp: &mut Xmpp,
+    now: Instant,
+    (edge, in_order): (ConnectionId, bool),
+    outbox: &mut Vec<XmppEffect>,
+) {
+    xmpp.tell_host(now, outbox, |host, out| host.handle_gone(now, edge, in_order, out));
+    if in_order {
+        let condition = StreamCondition::IN_ORDER;
+        xmpp.send(now, edge.shard, XmppShardMessage::Close { edge, condition }, outbox);
+    }
+}
+
 /// Handles the answer of an owner to a request for a session, or to an announcement.
 fn handle_bound(xmpp: &mut Xmpp, now: Instant, stream: u64, bound: Bound, outbox: &mut Vec<XmppEffect>) {
     let edge = ConnectionId { shard: xmpp.queues.own(), connection: stream };

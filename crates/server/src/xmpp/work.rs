@@ -189,12 +189,7 @@ impl Xmpp {
                 self.tell_host(now, outbox, |host, out| host.handle_nonza(now, edge, &element, out));
             }
             XmppShardMessage::Gone { edge, in_order } => {
-                self.tell_host(now, outbox, |host, out| host.handle_gone(now, edge, in_order, out));
-                if in_order {
-                    // After all that the host has sent to the client.
-                    let condition = StreamCondition::IN_ORDER;
-                    self.send(now, edge.shard, XmppShardMessage::Close { edge, condition }, outbox);
-                }
+                announcing::end_session(self, now, (edge, in_order), outbox);
             }
             XmppShardMessage::Drained { edge } => {
                 self.tell_host(now, outbox, |host, out| host.handle_drained(now, edge, out));
