@@ -56,7 +56,7 @@ pub(crate) struct Shared {
     /// Failed sign-ins of all services.
     pub(crate) failures: Arc<SignInFailures>,
     /// The sources of sign-ins outside the database. `None`: there are none.
-    pub(super) authenticator: Option<Arc<Authenticator>>,
+    pub(crate) authenticator: Option<Arc<Authenticator>>,
     /// One for all shards, made with the first.
     pub(crate) access: std::sync::OnceLock<Arc<crate::xmpp::access::Access>>,
     /// The parameters of accounts that clients see before they sign in, as of the node's start.
