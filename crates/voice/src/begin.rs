@@ -12,6 +12,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::actor::{Actor, Part};
+use super::call_trace::TracedLeg;
 use super::calls::Calls;
 use super::leg::{Leg, NO_SESSION};
 use super::rooms::Rooms;
@@ -53,6 +54,9 @@ impl Calls {
     pub(super) fn add_actor(&mut self, mut actor: Actor) -> Key {
         actor.script.set_end_pause(self.end_pause);
         let (leg, part) = (actor.leg, actor.part);
+        if self.legs.get(leg).is_some_and(|leg| leg.traced.is_some()) {
+            actor.script.verb_log().turn_on();
+        }
         let key = self.actors.insert(actor);
         if let Some(leg) = self.legs.get_mut(leg) {
             match part {
@@ -111,6 +115,7 @@ impl Voice {
         // 7332).
         leg.hops = request.max_forwards().flatten().unwrap_or(leg.hops);
         leg.row = row.map(Box::new);
+        leg.traced = TracedLeg::of(self.calls.trace.as_deref(), request.call_id().unwrap_or_default());
         let is_sdp = request.header(Header::ContentType).is_some();
         leg.offer = sip::session::body_of(request).filter(|_| is_sdp).unwrap_or_default();
         self.calls.start_ticks(now, &self.rooms);

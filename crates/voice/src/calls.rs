@@ -6,6 +6,7 @@
 //! by that.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ivr::script::{CallStatus, Effect, Script};
@@ -15,6 +16,7 @@ use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
 
 use super::actor::Actor;
+use super::call_trace::CallTrace;
 use super::helper_requests::HelperRequests;
 use super::leg::Leg;
 use super::media_rules::MediaRules;
@@ -45,6 +47,8 @@ pub(super) struct Calls {
     pub(super) end_pause: Duration,
     pub(super) counts: VoiceCounts,
     pub(super) media_rules: MediaRules,
+    /// Takes the parts of traced calls; none: no calls are traced.
+    pub(super) trace: Option<Arc<dyn CallTrace>>,
 }
 
 impl Calls {
@@ -62,6 +66,7 @@ impl Calls {
             end_pause: settings.end_pause,
             counts: VoiceCounts::default(),
             media_rules: MediaRules::new(settings),
+            trace: None,
         }
     }
 
@@ -81,6 +86,9 @@ impl Calls {
         if let Some(leg) = self.legs.get_mut(leg_key) {
             // Each input may have moved the script's deadline.
             self.ticker.arm(now, told.script.deadline(), leg_key, leg);
+            if let Some(trace) = self.trace.as_ref().filter(|_| leg.traced.is_some()) {
+                leg.note_verbs(&**trace, told.script.verb_log().take());
+            }
             if is_up {
                 // The row's first write; later calls find it written.
                 leg.call_answered(now, world);

@@ -12,6 +12,7 @@ mod active_recordings;
 mod actor;
 mod begin;
 mod bridge;
+mod call_trace;
 mod caller_ids;
 mod calls;
 pub mod control;
@@ -72,6 +73,7 @@ use resolving::Resolutions;
 use ringing::RingTones;
 use rows::RingingRows;
 
+pub use call_trace::{CallPart, CallPartKind, CallTrace, MediaFigures};
 pub use effect::{Address, Destination, Purpose, Resolved, VoiceEffect};
 pub use helper_service::{
     Done, HelperResult, HelperService, MediaStreamEvent, Opening, RecognitionResult, SpeechListener,
@@ -204,6 +206,7 @@ impl Voice {
         let helper_requests = HelperRequests::new(shard, Arc::clone(&common.helpers));
         let mut calls = Calls::new(settings, helper_requests, rng);
         calls.life = common.life;
+        calls.trace = common.trace.clone();
         Voice {
             calls,
             numbers: Arc::clone(&common.numbers),
@@ -297,12 +300,12 @@ impl Voice {
         let mut out = DialOutbox::new();
         match event {
             SessionEvent::Ringing { session, response } => {
-                if let Some(phone) = self.calls.handle_phone_response(session, &response, world) {
+                if let Some(phone) = self.calls.handle_phone_response(now, session, &response, world) {
                     self.dials.handle_ringing(&phone, &mut out);
                 }
             }
             SessionEvent::Answered { session, response } => {
-                if let Some(phone) = self.calls.handle_phone_response(session, &response, world) {
+                if let Some(phone) = self.calls.handle_phone_response(now, session, &response, world) {
                     self.dials.handle_answered(now, &phone, &response, &mut out);
                 }
             }
@@ -371,6 +374,7 @@ impl Voice {
             leg.is_gone = true;
         }
         self.recordings.end_recordings(now, key, &mut self.calls);
+        self.calls.note_media_end(now, key);
         if let Some(leg) = self.calls.legs.get_mut(key) {
             self.calls.ticker.close(now, (key, leg), &mut self.calls.counts, world.sockets);
         }
@@ -461,6 +465,7 @@ impl Voice {
     fn remove(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
         self.with_rooms(now, world, |rooms, parts| rooms.part(now, key, parts));
         self.recordings.end_recordings(now, key, &mut self.calls);
+        self.calls.note_media_end(now, key);
         if let Some(leg) = self.calls.legs.get_mut(key) {
             self.calls.ticker.close(now, (key, leg), &mut self.calls.counts, world.sockets);
         }

@@ -99,3 +99,6 @@ pub(super) const RINGING: Duration = Duration::from_secs(1);
 
 /// The reason in the row of a call whose node has died, in place of a Reason-Phrase.
 pub(super) const LOST_REASON: &str = "The node of the call has ended";
+
+/// Parts of one leg that are noted for its trace, as spans of one call in `telemetry`. Further ones are counted only.
+pub(crate) const TRACED_PARTS: usize = 256;

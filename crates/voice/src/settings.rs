@@ -7,6 +7,7 @@ use std::time::Duration;
 use ivr::request::Method;
 use stdx::network::Network;
 
+use super::call_trace::CallTrace;
 use super::helper_service::HelperService;
 use super::numbers::Numbers;
 use super::recording_files::RecordingFiles;
@@ -68,6 +69,8 @@ pub struct Common {
     pub(crate) public_url: Box<str>,
     /// The life of this node in its farm; 0 outside of one.
     pub(crate) life: u32,
+    /// Takes the parts of traced calls.
+    pub(crate) trace: Option<Arc<dyn CallTrace>>,
 }
 
 impl Common {
@@ -88,6 +91,7 @@ impl Common {
             files,
             public_url: public_url.into(),
             life: 0,
+            trace: None,
         }
     }
 
@@ -95,6 +99,12 @@ impl Common {
     #[must_use]
     pub fn with_life(self, life: u32) -> Common {
         Common { life, ..self }
+    }
+
+    /// Parts of calls are noted for traces.
+    #[must_use]
+    pub fn with_trace(self, trace: Option<Arc<dyn CallTrace>>) -> Common {
+        Common { trace, ..self }
     }
 }
 

@@ -104,6 +104,7 @@ impl Script {
         out: &mut ScriptOutbox,
     ) {
         self.call.status = status;
+        self.verb_log.end(now);
         self.verbs.clear();
         self.streams.stop_named(&self.call, now, None, out);
         match std::mem::replace(&mut self.state, ScriptState::BetweenVerbs) {
