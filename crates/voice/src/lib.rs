@@ -197,7 +197,7 @@ impl Voice {
         let settings = &common.settings;
         let mut rng = Rng::from_seed(seed);
         let own = router::ShardAddress::new(router::Life(common.life), shard);
-        let rooms = rooms::Rooms::new(own, shards, rng.fork());
+        let rooms = rooms::Rooms::new(own, shards, rng.fork(), Arc::clone(&common.remote_members));
         let origin = CallOrigin::new(&common.domain, owns_call_id);
         let mut dials = Dials::new(origin, rng.fork(), settings.records, settings.allow_private);
         dials.life = common.life;

@@ -57,9 +57,10 @@ pub(super) const ROOM_LOST: std::time::Duration = std::time::Duration::from_secs
 /// have other homes once the farm's map says so. Without it, such as when the council is away, the member's script goes on.
 pub(super) const ROOM_MOVES: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// Members of other nodes in the rooms of a shard: 500 that speak in 16 kHz are 320 KiB a tick, and the class of sound of a link has room
-/// for 512 KiB. One more is refused as at `MEMBERS`.
-pub(super) const REMOTE_MEMBERS: usize = 500;
+/// Members of one other node in the rooms of this node, all shards together: what 380 say in 16 kHz, and what as many of this node's hear in
+/// rooms of the other one, is 490 KiB a tick of the 512 KiB for which the class of sound of the link between the two has room. Of Opus, with three times as
+/// many samples, a third may speak at once; the link drops the rest. One more is refused as at `MEMBERS`.
+pub const LINK_MEMBERS: u32 = 380;
 
 /// Members whose status one message has: with a hold document of 4 KiB each it is below the largest message between nodes.
 pub(super) const ROOM_STANDINGS: usize = 50;

@@ -10,6 +10,7 @@ use stdx::network::Network;
 use super::helper_service::HelperService;
 use super::numbers::Numbers;
 use super::recording_files::RecordingFiles;
+use super::rooms::LinkMembers;
 
 /// The part of `[voice]` that calls read.
 #[derive(Clone, Debug)]
@@ -68,6 +69,8 @@ pub struct Common {
     pub(crate) public_url: Box<str>,
     /// The life of this node in its farm; 0 outside of one.
     pub(crate) life: u32,
+    /// The members of other nodes in conferences and queues of this one.
+    pub(crate) remote_members: Arc<LinkMembers>,
 }
 
 impl Common {
@@ -88,6 +91,7 @@ impl Common {
             files,
             public_url: public_url.into(),
             life: 0,
+            remote_members: Arc::default(),
         }
     }
 
