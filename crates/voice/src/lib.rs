@@ -37,6 +37,7 @@ mod prompts;
 mod recognise;
 pub mod record;
 mod recording_files;
+pub mod redial;
 mod refer;
 mod resolving;
 mod ringing;
@@ -81,7 +82,9 @@ pub use numbers::{CallerStanding, Numbers};
 pub use recording_files::{RecordingFile, RecordingFiles};
 pub use rooms::message as room_message;
 pub use rooms::{RoomHomes, RoomMessage, set_room_homes};
-pub use settings::{Common, ConfiguredNumber, NumberSettings, OwnsCallId, Settings, ShardPlace};
+pub use settings::{
+    Common, ConfiguredNumber, NumberSettings, OwnsCallId, RedialPolicy, Settings, ShardPlace,
+};
 pub use sockets::{MediaSender, MediaSockets, PortKind, PortPair};
 
 pub(crate) use effect::CountedCall;

@@ -98,5 +98,16 @@ pub(super) const REASON: usize = 200;
 /// The time that a call rings before the record has it. Nearly all are answered before, and are written once less.
 pub(super) const RINGING: Duration = Duration::from_secs(1);
 
+/// Calls in place of those of dead nodes that wait, and those that are placed in a second: the last is placed after a minute, when its
+/// party still remembers the first one, and a farm that has lost a node is not busy with calls of its own. More are not made.
+pub(super) const REDIALS: usize = 600;
+pub(super) const REDIALS_A_SECOND: usize = 10;
+
+/// A call is made again if its node was seen alive so long ago at most: not after a farm has been off as a whole.
+pub(super) const REDIAL_WITHIN: Duration = Duration::from_secs(60);
+
+/// The time that a call in place of another rings: as long as a call of the REST interface that names none.
+pub(super) const REDIAL_RINGS: Duration = Duration::from_secs(60);
+
 /// The reason in the row of a call whose node has died, in place of a Reason-Phrase.
 pub(super) const LOST_REASON: &str = "The node of the call has ended";

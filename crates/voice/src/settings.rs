@@ -29,6 +29,20 @@ pub struct Settings {
     pub media_timeout: Duration,
     /// A call ends then; otherwise it is only reported.
     pub media_timeout_ends: bool,
+    /// The calls that another node of a farm makes again when their node dies.
+    pub redial: RedialPolicy,
+}
+
+/// `[voice] redial_on_failure`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RedialPolicy {
+    /// No call.
+    #[default]
+    Never,
+    /// Calls that an application has placed, and callers that have proved to be an account.
+    Accounts,
+    /// Also callers that a trunk has named.
+    All,
 }
 
 /// The part of `[voice]` that says which application answers which number.

@@ -16,7 +16,7 @@ use stdx::slab::{Key, Slab};
 
 use super::{
     Common, HelperService, MediaSender, MediaSockets, Numbers, Opening, PortKind, PortPair, RecordingFile,
-    RecordingFiles, Settings, ShardPlace, SpeechListener, StreamOrder, StreamSender, Ticket,
+    RecordingFiles, RedialPolicy, Settings, ShardPlace, SpeechListener, StreamOrder, StreamSender, Ticket,
 };
 
 /// The tests supply the helpers' results.
@@ -165,6 +165,7 @@ pub(crate) fn common(ip: [u8; 4]) -> Common {
         media_networks: Box::default(),
         media_timeout: std::time::Duration::from_secs(60),
         media_timeout_ends: true,
+        redial: RedialPolicy::Never,
     };
     let files = Arc::new(MemoryFiles::default());
     Common::new(settings, Numbers::default(), "example.test", Arc::new(NoHelpers), files, "http://127.0.0.1")
