@@ -17,7 +17,7 @@ use super::calls::Calls;
 use super::leg::{Leg, NO_SESSION};
 use super::rooms::Rooms;
 use super::rows::{self, Row};
-use super::{API_VERSION, Voice, World, limits};
+use super::{API_VERSION, Voice, World, limits, redial};
 
 impl Calls {
     /// The first leg or room of some begins the ticks. To be called before the leg or the member is added:
@@ -96,7 +96,12 @@ impl Voice {
         let from = call.from.as_str().into();
         let caller_name = call.caller_name.as_deref().map(Box::from);
         let (life, status) = (self.calls.life, answers.plan.status.as_ref());
-        let row = || Row::new(now, &call, &answers.number).of_node(life, status);
+        // A Dial or the REST interface calls its own number: only the party at its other end is called again.
+        let is_ours = world.endpoint.own_address().is_some_and(|own| own.remote == invited.source.remote);
+        let party =
+            (!is_ours).then(|| redial::party(self.calls.redial, &invited.caller, &call.from)).flatten();
+        let redial = party.and_then(|party| redial::of(&answers.plan, party, &call.to));
+        let row = || Row::new(now, &call, &answers.number).of_node(life, status).redialled_as(redial);
         let row = self.calls.has_records.then(row);
         let script = Script::new(call, answers.plan.clone());
         let trusted = invited.source.remote.ip();

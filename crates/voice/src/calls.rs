@@ -20,7 +20,7 @@ use super::call_trace::CallTrace;
 use super::helper_requests::HelperRequests;
 use super::leg::Leg;
 use super::media_rules::MediaRules;
-use super::settings::Settings;
+use super::settings::{RedialPolicy, Settings};
 use super::tick::MediaTicker;
 use super::{VoiceCounts, World};
 
@@ -43,6 +43,8 @@ pub(super) struct Calls {
     pub(super) has_records: bool,
     /// The life of this node in its farm, for the rows of calls; 0 outside of one.
     pub(super) life: u32,
+    /// `[voice] redial_on_failure`.
+    pub(super) redial: RedialPolicy,
     /// `[voice] end_pause`.
     pub(super) end_pause: Duration,
     pub(super) counts: VoiceCounts,
@@ -63,6 +65,7 @@ impl Calls {
             queued_effects: VecDeque::new(),
             has_records: settings.records,
             life: 0,
+            redial: settings.redial,
             end_pause: settings.end_pause,
             counts: VoiceCounts::default(),
             media_rules: MediaRules::new(settings),

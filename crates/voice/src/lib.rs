@@ -38,6 +38,7 @@ mod prompts;
 mod recognise;
 pub mod record;
 mod recording_files;
+pub mod redial;
 mod refer;
 mod resolving;
 mod ringing;
@@ -83,7 +84,9 @@ pub use numbers::{CallerStanding, Numbers};
 pub use recording_files::{RecordingFile, RecordingFiles};
 pub use rooms::message as room_message;
 pub use rooms::{RoomHomes, RoomMessage, set_room_homes};
-pub use settings::{Common, ConfiguredNumber, NumberSettings, OwnsCallId, Settings, ShardPlace};
+pub use settings::{
+    Common, ConfiguredNumber, NumberSettings, OwnsCallId, RedialPolicy, Settings, ShardPlace,
+};
 pub use sockets::{MediaSender, MediaSockets, PortKind, PortPair};
 
 pub(crate) use effect::CountedCall;
@@ -199,7 +202,7 @@ impl Voice {
         let settings = &common.settings;
         let mut rng = Rng::from_seed(seed);
         let own = router::ShardAddress::new(router::Life(common.life), shard);
-        let rooms = rooms::Rooms::new(own, shards, rng.fork());
+        let rooms = rooms::Rooms::new(own, shards, rng.fork(), Arc::clone(&common.remote_members));
         let origin = CallOrigin::new(&common.domain, owns_call_id);
         let mut dials = Dials::new(origin, rng.fork(), settings.records, settings.allow_private);
         dials.life = common.life;

@@ -27,8 +27,8 @@ use super::leg::{Leg, NO_SESSION};
 use super::numbers::Numbers;
 use super::record::Background;
 use super::rows::Row;
-use super::settings::OwnsCallId;
-use super::{API_VERSION, Owner, Voice, World};
+use super::settings::{OwnsCallId, RedialPolicy};
+use super::{API_VERSION, Owner, Voice, World, redial};
 
 /// A call that the REST interface asked for.
 pub(super) struct Outgoing {
@@ -47,13 +47,15 @@ pub(super) struct Outgoing {
     pub(super) record: Option<Background>,
     /// The row of the call, which is in the record.
     pub(super) row: Option<RestCall>,
+    /// The sid of the call that it is in place of.
+    pub(super) redial_of: Option<String>,
 }
 
 impl From<Placing> for Outgoing {
     fn from(placing: Placing) -> Outgoing {
-        let Placing { call, owner, to, send_digits, from, plan, timeout, record } = placing;
+        let Placing { call, owner, to, send_digits, from, plan, timeout, record, redial_of } = placing;
         let sid = call.common.sid.clone();
-        Outgoing { sid, owner, to, send_digits, from, plan, timeout, record, row: Some(call) }
+        Outgoing { sid, owner, to, send_digits, from, plan, timeout, record, row: Some(call), redial_of }
     }
 }
 
@@ -145,13 +147,17 @@ impl CallOrigin {
 impl Voice {
     /// Begins a call with a script of its own ([`Direction::OutboundApi`]).
     pub(super) fn start_call(&mut self, now: Instant, call: Outgoing, world: &mut World<'_>) {
-        let Outgoing { sid, owner, to, send_digits, from, plan, timeout, record, row } = call;
+        let Outgoing { sid, owner, to, send_digits, from, plan, timeout, record, row, redial_of } = call;
         // The script's leg until a phone has answered, whose leg is then the script's.
         let ip = self.calls.media_rules.own();
         let mut leg = Leg::new(NO_SESSION, sid.clone(), Arc::clone(&owner), ip, &mut self.calls.rng);
         leg.from = from.as_str().into();
         let life = self.calls.life;
-        leg.row = row.map(|call| Box::new(Row::placed(now, call).of_node(life, plan.status.as_ref())));
+        // A call is made again once: its document may be what ends the nodes.
+        let is_again = self.calls.redial == RedialPolicy::Never || redial_of.is_some();
+        let redial = if is_again { None } else { redial::of_placed(&plan, &to, &from) };
+        let placed = |call| Row::placed(now, call).of_node(life, plan.status.as_ref()).redialled_as(redial);
+        leg.row = row.map(|call| Box::new(placed(call)));
         self.calls.start_ticks(now, &self.rooms);
         let leg = self.calls.add_leg(leg);
         let call = Call {
@@ -164,7 +170,7 @@ impl Voice {
             forwarded_from: None,
             parent_sid: None,
             api_version: API_VERSION.to_owned(),
-            extra: Vec::new(),
+            extra: redial_of.map(|sid| (redial::REDIAL_OF.to_owned(), sid)).into_iter().collect(),
             answered: false,
         };
         let actor = self.calls.add_actor(Actor { script: Script::new(call, plan), leg, part: Part::Main });

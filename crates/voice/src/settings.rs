@@ -11,6 +11,7 @@ use super::call_trace::CallTrace;
 use super::helper_service::HelperService;
 use super::numbers::Numbers;
 use super::recording_files::RecordingFiles;
+use super::rooms::LinkMembers;
 
 /// The part of `[voice]` that calls read.
 #[derive(Clone, Debug)]
@@ -29,6 +30,20 @@ pub struct Settings {
     pub media_timeout: Duration,
     /// A call ends then; otherwise it is only reported.
     pub media_timeout_ends: bool,
+    /// The calls that another node of a farm makes again when their node dies.
+    pub redial: RedialPolicy,
+}
+
+/// `[voice] redial_on_failure`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RedialPolicy {
+    /// No call.
+    #[default]
+    Never,
+    /// Calls that an application has placed, and callers that have proved to be an account.
+    Accounts,
+    /// Also callers that a trunk has named.
+    All,
 }
 
 /// The part of `[voice]` that says which application answers which number.
@@ -71,6 +86,8 @@ pub struct Common {
     pub(crate) life: u32,
     /// Takes the parts of traced calls.
     pub(crate) trace: Option<Arc<dyn CallTrace>>,
+    /// The members of other nodes in conferences and queues of this one.
+    pub(crate) remote_members: Arc<LinkMembers>,
 }
 
 impl Common {
@@ -92,6 +109,7 @@ impl Common {
             public_url: public_url.into(),
             life: 0,
             trace: None,
+            remote_members: Arc::default(),
         }
     }
 

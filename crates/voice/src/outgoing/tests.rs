@@ -79,6 +79,7 @@ impl Stage {
             timeout: Duration::from_secs(60),
             record: None,
             row: None,
+            redial_of: None,
         };
         self.act(|voice, now, world| voice.start_call(now, call, world));
     }
