@@ -104,3 +104,81 @@ fn audit(settings: &HostSettings, element: &Element) {
         tracing::info!(target: "belfry::audit", component, action = "SetRoster", subject, refused, "component");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use privilege::{Privileges, RequestAccess};
+
+    use super::*;
+
+    /// The lines of a log.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn stanza(text: &str) -> Element {
+        xmpp::xml::parse(text.as_bytes(), &xmpp::xml::Prefixes::of_default(ns::CLIENT)).unwrap()
+    }
+
+    /// Component, action, subject and refusal of each line.
+    fn audited(stanzas: &[&str]) -> Vec<[String; 4]> {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .json()
+            .flatten_event(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        let privileges = Privileges {
+            component: "gate.test".into(),
+            roster: RequestAccess { get: true, set: true },
+            ..Privileges::default()
+        };
+        let settings = HostSettings { privileges: vec![privileges], ..HostSettings::default() };
+        tracing::subscriber::with_default(subscriber, || {
+            stanzas.iter().for_each(|text| audit(&settings, &stanza(text)));
+        });
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let field = |line: &serde_json::Value, name: &str| {
+            line["fields"][name].as_str().unwrap_or_default().to_owned()
+        };
+        let read = |line: &str| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!(line["target"], "belfry::audit");
+            ["component", "action", "subject", "refused"].map(|name| field(&line, name))
+        };
+        text.lines().map(read).collect()
+    }
+
+    #[test]
+    fn changes_of_privileged_components_and_refusals_are_in_the_audit_log() {
+        let roster = "<query xmlns='jabber:iq:roster'><item jid='pal@gate.test'/></query>";
+        let set = format!("<iq type='set' id='1' from='gate.test' to='alice@test'>{roster}</iq>");
+        let other = set.replace("gate.test' to", "other.test' to");
+        let get = set.replace("'set'", "'get'");
+        let request = "<iq type='set' id='1' from='gate.test' to='alice@test'><privileged_iq xmlns='urn:xmpp:privilege:2'>\
+                       <iq xmlns='jabber:client' type='set' id='i'><x xmlns='urn:x'/></iq></privileged_iq></iq>";
+        let message = "<message from='gate.test' to='test'><privilege xmlns='urn:xmpp:privilege:2'>\
+                       <forwarded xmlns='urn:xmpp:forward:0'><message xmlns='jabber:client' from='alice@test' to='bob@test'/>\
+                       </forwarded></privilege></message>";
+        let plain = "<message from='gate.test' to='alice@test'><body>hi</body></message>";
+        let line =
+            |action: &str, refused: &str| ["gate.test", action, "alice@test", refused].map(str::to_owned);
+        assert_eq!(
+            audited(&[&set, &other, &get, request, message, plain]),
+            [line("SetRoster", ""), line("Request", "forbidden"), line("SendMessage", "forbidden")]
+        );
+    }
+}
