@@ -575,7 +575,7 @@ impl Component {
     fn send_for(&mut self, component: &str, account: &str) {
         self.say(&format!(
             "<message from='{component}' to='{DOMAIN}' id='m'><privilege xmlns='urn:xmpp:privilege:2'>\
-             <forwarded xmlns='urn:xmpp:forward:0'><message from='{account}' to='{account}' type='chat'>\
+             <forwarded xmlns='urn:xmpp:forward:0'><message xmlns='jabber:client' from='{account}' to='{account}' type='chat'>\
              <body>for you</body></message></forwarded></privilege></message>"
         ));
     }
