@@ -27,6 +27,7 @@ mod log;
 mod mistake;
 mod operating;
 mod phones;
+mod privileges;
 mod processes;
 mod proxies;
 mod reader;
