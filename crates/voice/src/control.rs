@@ -218,7 +218,7 @@ impl Voice {
         for shown in [&placing.from, &placing.call.from] {
             self.dials.origin().check_shown(&self.numbers, &placing.owner, shown)?;
         }
-        self.start_call(now, placing.into(), world);
+        super::outgoing::start_call(self, now, placing.into(), world);
         Ok(())
     }
 }

@@ -135,7 +135,7 @@ fn placing(call: RestCall, lost: &RestCall, owner: Arc<Owner>) -> Option<Placing
 /// Places a call whose row is in the record. Its row ends as failed if the account may not show that number any more.
 pub fn place(voice: &mut Voice, now: Instant, placing: Placing, world: &mut World<'_>) {
     let (call, of) = (placing.call.clone(), placing.redial_of.clone());
-    tracing::info!(sid = call.common.sid, of, to = call.to, "a call in place of one of a dead node");
+    tracing::info!(sid = call.common.sid, lost = of, to = call.to, "a call in place of one of a dead node");
     if let Err(error) = voice.place(now, placing, world) {
         tracing::warn!(sid = call.common.sid, ?error, "a call in place of one of a dead node is not placed");
         let mut row = Row::placed(now, call);

@@ -157,24 +157,7 @@ impl Rooms {
     /// on hold, is not heard there either.
     pub(super) fn put(&mut self, _leg: Key, seat: RoomMembership, media: &MediaSession) {
         let format = (media.negotiated().audio.codec, media.rate());
-        self.put_frame(seat.number, format, media.received_samples());
-    }
-
-    /// The sound of a muted member stays here. The room learns with an empty frame, once a second, in which codec and rate it mixes
-    /// for that member.
-    fn put_frame(&mut self, number: u64, (codec, rate): (Codec, u32), samples: &[i16]) {
-        let seated = self.seats.get_mut(&number).filter(|seated| seated.source == Source::Room);
-        let Some(seated) = seated else { return };
-        if seated.home == self.own {
-            return self.home.said(number, codec, rate, samples);
-        }
-        let (is_muted, is_known) = (seated.is_muted(), seated.spoke_in == Some((codec, rate)));
-        seated.spoke_in = Some((codec, rate));
-        if is_muted && is_known {
-            return;
-        }
-        let sound = self.said.entry(seated.home).or_default();
-        sound.put(number, codec, rate, if is_muted { &[] } else { samples });
+        put_frame(self, seat.number, format, media.received_samples());
     }
 
     /// Between the last `put` of a tick and its first `feed`.
@@ -241,6 +224,23 @@ impl Voice {
             rooms.settle_rooms(now, parts);
         });
     }
+}
+
+/// The sound of a muted member stays here. The room learns with an empty frame, once a second, in which codec and rate it mixes
+/// for that member.
+fn put_frame(rooms: &mut Rooms, number: u64, (codec, rate): (Codec, u32), samples: &[i16]) {
+    let seated = rooms.seats.get_mut(&number).filter(|seated| seated.source == Source::Room);
+    let Some(seated) = seated else { return };
+    if seated.home == rooms.own {
+        return rooms.home.said(number, codec, rate, samples);
+    }
+    let (is_muted, is_known) = (seated.is_muted(), seated.spoke_in == Some((codec, rate)));
+    seated.spoke_in = Some((codec, rate));
+    if is_muted && is_known {
+        return;
+    }
+    let sound = rooms.said.entry(seated.home).or_default();
+    sound.put(number, codec, rate, if is_muted { &[] } else { samples });
 }
 
 /// The farm's map has changed: members of nodes that have died leave their rooms, and members whose rooms have another home go on there.

@@ -13,7 +13,7 @@ use super::super::limits;
 use super::super::testing::media;
 use super::message::SoundPart;
 use super::shard_tests::{CONFERENCE, ENQUEUE, LOST, Shards, TAKE};
-use super::{RoomHomes, Source, set_room_homes};
+use super::{RoomHomes, Source, put_frame, set_room_homes};
 
 const ENDS: &str =
     "<Response><Dial><Conference waitUrl='' endConferenceOnExit='true'>a</Conference></Dial></Response>";
@@ -85,7 +85,7 @@ impl Farm {
         self.shards.act(node, |voice, _, _| {
             let number = *voice.rooms.seats.keys().next().expect("there is one");
             [(); 2].map(|()| {
-                voice.rooms.put_frame(number, (Codec::Pcma, 8_000), &[5; 160]);
+                put_frame(&mut voice.rooms, number, (Codec::Pcma, 8_000), &[5; 160]);
                 let sound = std::mem::take(&mut voice.rooms.said).into_values().next()?;
                 match sound.parts().first()?.0 {
                     SoundPart::Samples { samples, .. } => Some(samples.len()),
