@@ -255,13 +255,15 @@ impl C2sConnections {
         }
         self.tracing.ended(stream);
         self.count_failures(stream, &mut stream.c2s.borrow_mut(), |c2s| c2s.handle_gone());
-        let in_order = stream.c2s.borrow().was_closed();
-        self.end_session(stream, in_order);
+        // A client that has closed its stream has ended its session by that.
+        if !stream.c2s.borrow().was_closed() {
+            self.end_session(stream, false);
+        }
     }
 
-    /// Reports once that the session of a stream ends.
+    /// Reports that the session of a stream ends.
     fn end_session(&self, stream: &Stream, in_order: bool) {
-        if let Some(bucket) = stream.bucket.get().filter(|_| !stream.has_left.replace(true)) {
+        if let Some(bucket) = stream.bucket.get() {
             self.event(C2sEvent::Gone { stream: stream.number, bucket, in_order });
         }
     }

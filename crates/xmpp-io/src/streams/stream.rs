@@ -57,8 +57,6 @@ pub struct Stream {
     queued: Cell<u32>,
     /// Once all is written the connection is closed.
     pub(super) closing: Cell<bool>,
-    /// The shard knows that its session ends.
-    pub(super) has_left: Cell<bool>,
     /// Its last words were not read in time.
     pub(super) given_up: Cell<bool>,
     /// Once all is written TLS begins.
@@ -111,7 +109,6 @@ impl Stream {
             queue: RefCell::default(),
             queued: Cell::new(0),
             closing: Cell::new(false),
-            has_left: Cell::new(false),
             given_up: Cell::new(false),
             securing: Cell::new(false),
             heard: Cell::new(tick),
