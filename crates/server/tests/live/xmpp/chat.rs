@@ -68,7 +68,10 @@ fn a_client_that_closes_its_stream_gets_the_stanzas_of_before() {
     for user in [&one, &two] {
         for way in [Tcp, Tls, Wss] {
             let mut client = Client::sign_in(&place, way, user, "a");
-            let to = &client.jid;
+            let to = client.jid.clone();
+            // Until the account's data is read, a message waits for it, and is stored for the next session.
+            client.message(&to, "before");
+            assert_eq!(client.hear().content_of("body", ns::CLIENT).as_deref(), Some("before"));
             let message = format!("<message xmlns='jabber:client' to='{to}'><body>once</body></message>");
             match way {
                 Wss => {
