@@ -248,7 +248,7 @@ impl FarmOrders {
 }
 
 /// # Errors
-/// In words: a certificate for a challenge cannot be made.
+/// The certificate for a challenge cannot be made; the text says why.
 pub(crate) fn answers_of(kind: ChallengeKind, proofs: &[Proof]) -> Result<Answers, String> {
     let mut answers = Answers::new(kind);
     for Proof { name, token, authorization } in proofs {

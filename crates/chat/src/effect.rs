@@ -484,7 +484,7 @@ impl Subscription {
         }
     }
 
-    /// By the value of the attribute.
+    /// Finds the state by the value of the attribute.
     pub fn parse(name: &str) -> Option<Subscription> {
         let all = [Subscription::None, Subscription::To, Subscription::From, Subscription::Both];
         all.into_iter().find(|known| known.as_str() == name)

@@ -152,7 +152,7 @@ pub struct HostSettings {
     pub admins: Vec<Bare>,
     /// Domains of external components (XEP-0114), for discovery.
     pub components: Vec<Box<str>>,
-    /// What some of them may do for accounts (XEP-0356).
+    /// The permissions that some of them have for accounts (XEP-0356).
     pub privileges: Vec<privilege::Privileges>,
     /// The messages that phones get.
     pub texts_to_phones: phones::TextsToPhones,

@@ -40,7 +40,7 @@ pub struct Component {
     pub domain: Box<str>,
     /// The source of the secret that it proves its domain with.
     pub secret: ComponentSecret,
-    /// What it may do for accounts (XEP-0356).
+    /// The permissions that it has for accounts (XEP-0356).
     pub privileges: Privileges,
 }
 

@@ -138,7 +138,7 @@ struct Job {
 /// A question with the receiver of its answer.
 enum Question {
     SignIn(Query, Answer),
-    /// Of this user of the source's domain.
+    /// Asks for the role of this user of the source's domain.
     Role(Box<str>, RoleAnswer),
 }
 

@@ -36,7 +36,7 @@ pub struct SharedTable {
 /// A value with its revision, which the next write names.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TableEntry {
-    /// Of the write.
+    /// The revision of the write.
     pub revision: u64,
     /// None: it cannot be decrypted.
     pub value: Option<Vec<u8>>,

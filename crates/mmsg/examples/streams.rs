@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const DATAGRAM: [u8; 172] = [0xd5; 172];
 const PHASES: usize = 10;
 const PHASE: Duration = Duration::from_millis(2);
-/// As Ringer reads: ten times a second.
+/// The time between two reads of the receiver: Ringer reads ten times a second.
 const READ_EVERY: Duration = Duration::from_millis(100);
 
 fn sockets(count: usize) -> std::io::Result<Vec<UdpSocket>> {

@@ -40,7 +40,7 @@ pub struct RequestAccess {
 }
 
 impl RequestAccess {
-    /// By its name in configuration and advertisement.
+    /// Finds the permission by its name in configuration and advertisement.
     pub fn parse(name: &str) -> Option<RequestAccess> {
         let (get, set) = match name {
             "none" => (false, false),
@@ -74,9 +74,9 @@ pub enum PresenceAccess {
     /// None.
     #[default]
     None,
-    /// That of accounts of this server.
+    /// The component gets the presence of accounts of this server.
     ManagedEntity,
-    /// That, and the presence of their contacts.
+    /// The component gets their presence, and that of their contacts.
     Roster,
 }
 
@@ -87,7 +87,7 @@ const PRESENCE: [(&str, PresenceAccess); 3] = [
 ];
 
 impl PresenceAccess {
-    /// By its name in configuration and advertisement.
+    /// Finds the permission by its name in configuration and advertisement.
     pub fn parse(name: &str) -> Option<PresenceAccess> {
         PRESENCE.iter().find(|(known, _)| *known == name).map(|(_, access)| *access)
     }

@@ -10,7 +10,7 @@ use super::limits;
 /// The clients that a component has seen become available, so that it gets each change once: a contact of two accounts sends its
 /// presence to both.
 pub struct SeenPresences {
-    /// By hashes of component and client: the cache needs only to tell them apart.
+    /// Clients that are available, by hashes of component and client: the cache needs only to tell them apart.
     available: Cache<(u64, u64), ()>,
 }
 

@@ -51,7 +51,7 @@ impl BindingSlot {
         BindingSlot(bytes.into_boxed_slice())
     }
 
-    /// Of a set that has no row yet, and is not in a table.
+    /// Makes the slot of a set that has no row yet and is not in a table.
     pub(crate) fn unwritten(record: &[u8]) -> Self {
         BindingSlot::new(u32::MAX, NO_ROW, record)
     }

@@ -50,7 +50,7 @@ pub enum CallPartKind {
     Media(Box<MediaFigures>),
 }
 
-/// What was measured of a leg's media.
+/// The figures of a leg's media.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MediaFigures {
     /// The codec that was negotiated last.

@@ -32,7 +32,7 @@ pub trait Directory: Send + Sync {
     fn role(&self, account: &Address) -> DirectoryAnswer<RoleVerdict>;
 }
 
-/// How long answers of a directory count.
+/// The times for which answers of a directory count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectoryTimes {
     /// The age of an answer at which the directory is asked again.

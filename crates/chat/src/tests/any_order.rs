@@ -59,7 +59,7 @@ const SAID: [&str; 40] = [
     "<iq type='get' id='N' to='U'><query xmlns='jabber:iq:last'/></iq>",
 ];
 
-/// From another server, and of a privileged component.
+/// Stanzas of another server and of a privileged component.
 const ARRIVES: [&str; 9] = [
     "<message from='eve@other.example/x' to='U' type='chat'><body>N</body></message>",
     "<message from='eve@other.example/x' to='U/R' type='chat'><body>N</body></message>",

@@ -167,7 +167,7 @@ impl LdapSource {
 enum Question<'a> {
     /// Is this the user's password?
     Password(&'a str),
-    /// Which of these groups have the user as a member?
+    /// Asks which of these groups have the user as a member.
     Groups(&'a GroupSettings),
 }
 

@@ -383,7 +383,8 @@ pub(super) mod tests {
         assert!(found == expected);
     }
 
-    /// In one direction: what the other node's members say in rooms here, and what this node's members hear in rooms there.
+    /// One direction of a link carries the speech of the other node's members in rooms here, and the sound that this node's members hear
+    /// in rooms there.
     #[test]
     fn a_link_has_room_for_the_sound_of_all_members_at_16_khz() {
         let bytes = |event: fn(Arc<Sound>) -> RoomEvent| {

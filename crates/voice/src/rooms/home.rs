@@ -61,7 +61,7 @@ struct IndexedMember {
     at: At,
     /// The time when its shard last spoke of it.
     heard: Instant,
-    /// Of another node: held until the member leaves.
+    /// The place of a member of another node, held until the member leaves.
     _place: Option<LinkPlace>,
 }
 

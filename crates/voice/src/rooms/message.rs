@@ -154,8 +154,8 @@ pub struct MemberStatus {
     // For the room's next home.
     /// The others do not hear it.
     pub is_muted: bool,
-    /// On hold in a conference that has not started, where it hears what it brought to wait with: the document that it hears from
-    /// the start on, or `None` for the built-in music.
+    /// The member is on hold in a conference that has not started: the document that it hears from the start on, or `None` for the
+    /// built-in music. Until then it hears the sound that it brought to wait with.
     pub held: Option<Option<Target>>,
     /// The conference ends when it leaves.
     pub end_on_exit: bool,
