@@ -184,34 +184,11 @@ pub(crate) async fn serve(listener: Option<TcpListener>, routes: Option<Router>,
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-    use std::sync::Mutex;
-
     use super::*;
-
-    /// The lines of a log.
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
+    use crate::testing;
 
     #[test]
     fn a_line_of_the_audit_log_has_the_fields_that_its_page_has() {
-        let lines = Lines::default();
-        let writer = lines.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .json()
-            .flatten_event(false)
-            .with_writer(move || writer.clone())
-            .finish();
         let log = NodeLog { failures: Arc::default(), clock: Clock::new() };
         let line = AuditLine {
             account: "alice@example.test",
@@ -221,8 +198,8 @@ mod tests {
             subject: "trunk",
             refused: Some(403),
         };
-        tracing::subscriber::with_default(subscriber, || log.audit(&line));
-        let written: serde_json::Value = serde_json::from_slice(&lines.0.lock().unwrap()).unwrap();
+        let lines = testing::log_lines(|| log.audit(&line));
+        let [written] = &lines[..] else { panic!("{lines:?}") };
         assert_eq!(written["target"], "belfry::audit");
         let fields = written["fields"].as_object().unwrap().keys().map(String::as_str);
         let mut fields: Vec<&str> = fields.filter(|name| *name != "message").collect();

@@ -78,6 +78,16 @@ fn names(body: &Value) -> Vec<&str> {
     spans.iter().map(|span| span["name"].as_str().unwrap()).collect()
 }
 
+/// The spans that the collector has got.
+fn spans_of(bodies: &Receiver<Value>) -> Vec<Value> {
+    let spans = |body: Value| body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone();
+    bodies.try_iter().flat_map(spans).collect()
+}
+
+fn span_named<'a>(spans: &'a [Value], name: &str) -> &'a Value {
+    spans.iter().find(|span| span["name"] == name).unwrap()
+}
+
 #[track_caller]
 fn until(what: &str, exporter: &Exporter, is_there: impl Fn(&ExporterStatus) -> bool) -> ExporterStatus {
     let ask = || Some(exporter.status()).filter(|status| is_there(status));
@@ -92,10 +102,7 @@ fn a_call_becomes_spans_at_the_collector() {
     offer_call(&exporter, "1@a");
     until("the spans are sent", &exporter, |status| status.sent == 2);
     drop(exporter);
-    let spans: Vec<Value> = bodies
-        .try_iter()
-        .flat_map(|body| body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone())
-        .collect();
+    let spans = spans_of(&bodies);
     let [invite, call] = &spans[..] else { panic!("{spans:?}") };
     assert_eq!((&invite["name"], &call["name"]), (&"INVITE".into(), &"call".into()));
     assert_eq!(invite["parentSpanId"], call["spanId"]);
@@ -138,11 +145,8 @@ fn a_request_to_an_application_is_a_part_of_its_call_and_says_so() {
     exporter.end_request(NOW, begun, None);
     until("the spans are sent", &exporter, |status| status.sent == 4);
     drop(exporter);
-    let spans: Vec<Value> = bodies
-        .try_iter()
-        .flat_map(|body| body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone())
-        .collect();
-    let named = |name: &str| spans.iter().find(|span| span["name"] == name).unwrap();
+    let spans = spans_of(&bodies);
+    let named = |name| span_named(&spans, name);
     let (call, post, get) = (named("call"), named("POST"), named("GET"));
     assert_eq!((&post["parentSpanId"], &post["traceId"]), (&call["spanId"], &call["traceId"]));
     let expected =
@@ -176,11 +180,8 @@ fn a_part_of_a_call_is_a_span_below_it() {
     let status = until("the spans are sent", &exporter, |status| status.sent == 4);
     assert_eq!(status.missed, 5);
     drop(exporter);
-    let spans: Vec<Value> = bodies
-        .try_iter()
-        .flat_map(|body| body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone())
-        .collect();
-    let named = |name: &str| spans.iter().find(|span| span["name"] == name).unwrap();
+    let spans = spans_of(&bodies);
+    let named = |name| span_named(&spans, name);
     let (call, say, media) = (named("call"), named("Say"), named("media"));
     for span in [say, media] {
         assert_eq!((&span["parentSpanId"], &span["traceId"]), (&call["spanId"], &call["traceId"]));

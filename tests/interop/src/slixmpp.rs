@@ -45,9 +45,10 @@ pub fn put_with_slixmpp(
     (words.next().expect("it prints the path"), words.collect())
 }
 
-/// Runs `slixmpp/component.py`: the component `domain` connects at `component_port` and echoes what `user` says; panics
-/// unless it succeeds.
-pub fn echo_with_slixmpp(
+/// Runs a script of a component: `slixmpp/component.py` echoes what `user` says, `slixmpp/privilege.py` acts for `user` (XEP-0356). The
+/// component `domain` connects at `component_port`; panics unless the script succeeds.
+pub fn run_slixmpp_component(
+    script: &str,
     port: u16,
     certificate: &Path,
     (user, password): (&str, &str),
@@ -56,21 +57,7 @@ pub fn echo_with_slixmpp(
 ) {
     let (port, component_port) = (port.to_string(), component_port.to_string());
     let (user, certificate) = (format!("{user}@{DOMAIN}"), certificate.display().to_string());
-    run("slixmpp/component.py", &[&port, &certificate, &user, password, &component_port, domain, secret]);
-}
-
-/// Runs `slixmpp/privilege.py`: the component `domain` connects at `component_port` and acts for `user` (XEP-0356); panics unless it
-/// succeeds.
-pub fn act_for_user_with_slixmpp(
-    port: u16,
-    certificate: &Path,
-    (user, password): (&str, &str),
-    component_port: u16,
-    (domain, secret): (&str, &str),
-) {
-    let (port, component_port) = (port.to_string(), component_port.to_string());
-    let (user, certificate) = (format!("{user}@{DOMAIN}"), certificate.display().to_string());
-    run("slixmpp/privilege.py", &[&port, &certificate, &user, password, &component_port, domain, secret]);
+    run(script, &[&port, &certificate, &user, password, &component_port, domain, secret]);
 }
 
 /// Runs `profanity/chat.py`: the first user at a terminal with profanity, the second with slixmpp; panics unless it

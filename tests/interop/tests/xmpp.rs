@@ -1,9 +1,8 @@
 //! Chat clients and components that are not ours.
 
 use interop::{
-    Baresip, DOMAIN, Node, act_for_user_with_slixmpp, chat_with_profanity, chat_with_slixmpp,
-    chat_with_strophe, chat_with_xmppjs, echo_with_slixmpp, free_port, renegotiate_a_stream,
-    share_with_slixmpp, text_with_slixmpp,
+    Baresip, DOMAIN, Node, chat_with_profanity, chat_with_slixmpp, chat_with_strophe, chat_with_xmppjs,
+    free_port, renegotiate_a_stream, run_slixmpp_component, share_with_slixmpp, text_with_slixmpp,
 };
 
 /// A node where alice and bob have accounts, and the port where they connect by that way; `more` goes into `[xmpp]`.
@@ -69,7 +68,15 @@ fn slixmpp_is_a_component_that_echoes() {
     );
     let (node, port) = node("tcp", &more);
     let alice = ("alice", "secret");
-    echo_with_slixmpp(port, &node.certificate(), alice, component_port, (&domain, "hush"));
+    let component = (&*domain, "hush");
+    run_slixmpp_component(
+        "slixmpp/component.py",
+        port,
+        &node.certificate(),
+        alice,
+        component_port,
+        component,
+    );
 }
 
 /// XEP-0356: slixmpp's own plugin, as slidge uses it.
@@ -83,7 +90,15 @@ fn slixmpp_is_a_gateway_that_acts_for_its_user() {
     );
     let (node, port) = node("tcp", &more);
     let alice = ("alice", "secret");
-    act_for_user_with_slixmpp(port, &node.certificate(), alice, component_port, (&domain, "hush"));
+    let component = (&*domain, "hush");
+    run_slixmpp_component(
+        "slixmpp/privilege.py",
+        port,
+        &node.certificate(),
+        alice,
+        component_port,
+        component,
+    );
 }
 
 /// Alice is in chat, Bob has a phone: they exchange messages, and Alice sees Bob's presence.

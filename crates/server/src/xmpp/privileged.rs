@@ -107,26 +107,10 @@ fn audit(settings: &HostSettings, element: &Element) {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-    use std::sync::{Arc, Mutex};
-
     use privilege::{Privileges, RequestAccess};
 
     use super::*;
-
-    /// The lines of a log.
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
+    use crate::testing;
 
     fn stanza(text: &str) -> Element {
         xmpp::xml::parse(text.as_bytes(), &xmpp::xml::Prefixes::of_default(ns::CLIENT)).unwrap()
@@ -134,32 +118,21 @@ mod tests {
 
     /// Component, action, subject and refusal of each line.
     fn audited(stanzas: &[&str]) -> Vec<[String; 4]> {
-        let lines = Lines::default();
-        let writer = lines.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .json()
-            .flatten_event(false)
-            .with_writer(move || writer.clone())
-            .finish();
         let privileges = Privileges {
             component: "gate.test".into(),
             roster: RequestAccess { get: true, set: true },
             ..Privileges::default()
         };
         let settings = HostSettings { privileges: vec![privileges], ..HostSettings::default() };
-        tracing::subscriber::with_default(subscriber, || {
-            stanzas.iter().for_each(|text| audit(&settings, &stanza(text)));
-        });
-        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let lines = testing::log_lines(|| stanzas.iter().for_each(|text| audit(&settings, &stanza(text))));
         let field = |line: &serde_json::Value, name: &str| {
             line["fields"][name].as_str().unwrap_or_default().to_owned()
         };
-        let read = |line: &str| {
-            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let read = |line: &serde_json::Value| {
             assert_eq!(line["target"], "belfry::audit");
-            ["component", "action", "subject", "refused"].map(|name| field(&line, name))
+            ["component", "action", "subject", "refused"].map(|name| field(line, name))
         };
-        text.lines().map(read).collect()
+        lines.iter().map(read).collect()
     }
 
     #[test]
