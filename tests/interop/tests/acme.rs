@@ -144,7 +144,7 @@ fn a_refused_order_names_the_name_and_the_reason_and_waits() {
 
 /// A balancer at the port at which the authority asks, which may choose any node: it asks all nodes that are there, and notes answers that differ.
 fn balance(port: u16, nodes: &'static [u16]) -> Arc<Mutex<Vec<String>>> {
-    let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let listener = TcpListener::bind(("127.0.0.1", port)).expect("the port is free");
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
     let noted = Arc::clone(&asked);
     let serve = move || {
@@ -157,13 +157,13 @@ fn balance(port: u16, nodes: &'static [u16]) -> Arc<Mutex<Vec<String>>> {
                 format!("{} {body}", head.split(' ').nth(1).unwrap_or_default())
             };
             let contents: Vec<String> = answers.iter().map(content).collect();
-            noted.lock().unwrap().push(contents.join(" | "));
+            noted.lock().expect("nothing panics with it").push(contents.join(" | "));
             // One of another node than the first, if there is one.
             let answer = answers.last().cloned().unwrap_or_default();
             let _ = reader.get_mut().write_all(answer.as_bytes());
         }
     };
-    std::thread::Builder::new().name("balancer".into()).spawn(serve).unwrap();
+    std::thread::Builder::new().name("balancer".into()).spawn(serve).expect("a thread starts");
     asked
 }
 

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use interop::write_program;
 use tempfile::TempDir;
@@ -78,7 +78,8 @@ fn a_cold_clone_says_what_it_does_and_a_warm_one_needs_no_cargo() {
     assert!(succeeded && said.contains("belfry and ringer: built already, in "), "{said}");
 
     write_program(&clone.path("bin/cargo"), CARGO);
-    let newer = SystemTime::now() + Duration::from_secs(60);
+    let program = std::fs::metadata(clone.path("target/release/belfry")).expect("the program is there");
+    let newer = program.modified().expect("it has a time") + Duration::from_secs(60);
     let source =
         std::fs::File::options().write(true).open(clone.path("crates/b c.rs")).expect("the source is there");
     source.set_modified(newer).expect("its time can be set");

@@ -350,7 +350,7 @@ impl Shard {
         let effects = &mut self.scratch.effects;
         match message {
             ShardMessage::Packets(packets) => {
-                packets.into_iter().for_each(|packet| farm::work(self, now, packet))
+                packets.into_iter().for_each(|packet| farm::work(self, now, packet));
             }
             ShardMessage::Certified(mut certified) => {
                 note_certified(&mut self.parts.endpoint, &mut certified);

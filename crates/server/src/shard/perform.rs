@@ -47,7 +47,7 @@ impl Shard {
             // An INVITE that an application answers is several effects, and opens sockets.
             let mut media = ShardMedia(self);
             now = work_off(&mut media, now, effects.drain(..), |shard, now, effect| {
-                shard.0.perform(now, effect)
+                shard.0.perform(now, effect);
             });
             now = work_off(&mut media, now, router_effects.drain(..), |shard, now, effect| {
                 shard.0.perform_router(now, effect);

@@ -150,7 +150,7 @@ pub(super) fn end_session(
     xmpp.tell_host(now, outbox, |host, out| host.handle_gone(now, edge, in_order, out));
     if in_order {
         let condition = StreamCondition::IN_ORDER;
-        xmpp.send(now, edge.shard, XmppShardMessage::Close { edge, condition }, outbox);
+        xmpp.send(now, edge.shard, XmppShardMessage::Close { edge, condition, detail: None }, outbox);
     }
 }
 

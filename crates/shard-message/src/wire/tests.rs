@@ -305,7 +305,7 @@ fn queries() -> Vec<(&'static str, Query)> {
         ("admit", Query::Admit(Box::new(admission))),
         ("keep", Query::Keep(Box::new(waiting()))),
         ("keep-stranger", Query::KeepOfStranger(Box::new(waiting()))),
-        ("keep-expiring", Query::Keep(Box::new(WaitingMessage { expires_at: Some(until()), ..waiting() }))),
+        ("keep-expiring", Query::Keep(Box::new(WaitingMessage { expires_at: Some(until), ..waiting() }))),
         ("offer", Query::Offer(Box::new(offer))),
         ("chat", Query::ChatChanged { aor: ALICE.into(), chat: Some(chat()) }),
         ("delivered", Query::Delivered { aor: ALICE.into(), message: 5 }),
