@@ -376,6 +376,8 @@ fn a_list_of_our_own_service_is_read_by_pages_and_what_it_retracts_is_forgotten(
         }
         (lists.entries(), asked)
     };
+    // The item that the service sends with the subscription is published before all pages are read.
+    assert_eq!(settle(&mut world, &mut client), (1, 2));
     assert_eq!(settle(&mut world, &mut client), (total, 2));
     let retract = format!("<retract node='{NODE}'><item id='{:064x}'/></retract>", 7);
     assert!(pubsub::set(&mut world, alice, pubsub::ALICE, &retract).contains("result"));

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 
 use lab_sip::options::Protocol;
 use sip::dns::{DnsData, DnsQuery};
-use sip::resolve::{NextHop, ResolveEffect, ResolveFault, Resolver, ResolverSettings};
+use sip::resolve::{Hop, NextHop, ResolveEffect, ResolveFault, Resolver, ResolverSettings};
 use sip::transport::Transport;
 use stdx::time::Instant;
 
@@ -101,6 +101,11 @@ fn resolve(
     let (mut effects, mut has_service) = (Vec::new(), false);
     // Records live for this one resolution: the time does not matter.
     let now = Instant::default();
+    let addresses = |hops: Vec<Hop>| hops.into_iter().map(|hop| hop.addr).collect();
+    // An address in a form that only SIP reads, as `010.0.0.1`: no question is asked for it.
+    if let Some(result) = resolver.resolve_address(now, hop) {
+        return (result.map(addresses), false);
+    }
     resolver.resolve(now, 0, hop, RandomState::new().hash_one(&hop.host), &mut effects);
     // `Resolver` is a machine: it says what to ask, and is given the answers one after the other.
     while let Some(effect) = effects.pop() {
@@ -113,7 +118,7 @@ fn resolve(
                 resolver.handle_answer(now, dns_id, answer, &mut effects);
             }
             ResolveEffect::Resolved { result, .. } => {
-                return (result.map(|hops| hops.into_iter().map(|hop| hop.addr).collect()), has_service);
+                return (result.map(addresses), has_service);
             }
         }
     }

@@ -197,6 +197,7 @@ impl Streams {
 
     /// Ends a stream with this error and its application-specific condition (RFC 6120 §4.9.4).
     pub fn fail_with(&mut self, number: u64, condition: &'static str, detail: Option<Element>) {
+        let condition = Element::new(condition, ns::STREAM_ERRORS);
         self.tell(number, |c2s, out| c2s.fail_with(condition, detail, out));
     }
 

@@ -450,8 +450,7 @@ impl C2s {
 
     /// Another node is to be asked (RFC 6120 §4.9.3.19).
     pub fn see_other_host(&mut self, host: &str, out: &mut Outbox) {
-        let detail = Element::new("see-other-host", ns::STREAM_ERRORS).text(host);
-        self.fail_as(detail, None, out);
+        self.fail_with(Element::new("see-other-host", ns::STREAM_ERRORS).text(host), None, out);
     }
 
     /// The handshake is done; the stream begins anew.
@@ -551,21 +550,16 @@ impl C2s {
 
     fn xml_error(&mut self, error: XmlError, out: &mut Outbox) {
         let text = Element::new("text", ns::STREAM_ERRORS).text(error.to_string());
-        self.fail_as(Element::new(error.condition(), ns::STREAM_ERRORS), Some(text), out);
+        self.fail_with(Element::new(error.condition(), ns::STREAM_ERRORS), Some(text), out);
     }
 
     /// A stream error (RFC 6120 §4.9.3), and the end.
     pub fn fail(&mut self, condition: &'static str, out: &mut Outbox) {
-        self.fail_with(condition, None, out);
+        self.fail_with(Element::new(condition, ns::STREAM_ERRORS), None, out);
     }
 
-    /// A stream error with an application-specific condition (RFC 6120 §4.9.4), and the end.
-    pub fn fail_with(&mut self, condition: &'static str, detail: Option<Element>, out: &mut Outbox) {
-        self.fail_as(Element::new(condition, ns::STREAM_ERRORS), detail, out);
-    }
-
-    /// `more`: the text (§4.9.2) or the application-specific condition.
-    fn fail_as(&mut self, condition: Element, more: Option<Element>, out: &mut Outbox) {
+    /// As `fail`, with a text (§4.9.2) or an application-specific condition (§4.9.4).
+    pub fn fail_with(&mut self, condition: Element, more: Option<Element>, out: &mut Outbox) {
         if self.is_closed() {
             return;
         }

@@ -308,7 +308,8 @@ fn a_stream_error_has_the_condition_of_an_extension() {
     let mut world = ClientStreamWorld::new(settings(), secure());
     world.say(HEADER);
     let detail = Element::new("handled-count-too-high", ns::SM).with("h", "10").with("send-count", "8");
-    let answer = world.tell(|stream, out| stream.fail_with("undefined-condition", Some(detail), out));
+    let condition = Element::new("undefined-condition", ns::STREAM_ERRORS);
+    let answer = world.tell(|stream, out| stream.fail_with(condition, Some(detail), out));
     assert_eq!(
         answer,
         "<stream:error><undefined-condition xmlns='urn:ietf:params:xml:ns:xmpp-streams'/>\
