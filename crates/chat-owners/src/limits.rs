@@ -39,3 +39,14 @@ pub const XMPP_MOVED_CLOSINGS: u32 = 2_000;
 
 /// The longest time for which the closing of such streams is spread. With more streams, more are closed in a second.
 pub const XMPP_MOVED_SPREAD: Duration = Duration::from_secs(10);
+
+/// Stanzas of one shard for other servers whose outcome is not known: those that wait for connections and owners. More:
+/// `resource-constraint` to the sender.
+pub const XMPP_REMOTE: usize = 16_384;
+
+/// Bytes of these stanzas. More: `resource-constraint` to the sender.
+pub const XMPP_REMOTE_BYTES: usize = 24 * 1024 * 1024;
+
+/// Stanzas of these for the domains of one bucket, mostly one domain: a server that takes nothing leaves room for the others. A pair of
+/// domains has the quarter of it at the owner (`xmpp::limits::S2S_QUEUE`). More: `resource-constraint` to the sender.
+pub const XMPP_REMOTE_OF_BUCKET: usize = 4_096;
