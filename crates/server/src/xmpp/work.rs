@@ -226,7 +226,6 @@ impl Xmpp {
                 self.tell_host(now, outbox, |host, out| host.befriend(now, &user, &contact, out));
             }
             XmppShardMessage::Servers(message) => self.router.handle_server_message(*message),
-            // For connections, and about their sessions.
             message => announcing::handle_message(self, now, message, outbox),
         }
     }
