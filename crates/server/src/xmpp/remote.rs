@@ -1,4 +1,4 @@
-//! Other servers and components of a farm whose nodes share a database (`docs/decisions/0095-other-servers-and-components-of-a-farm.md`).
+//! Other servers and components of a farm whose nodes share a database (`docs/decisions/0101-other-servers-and-components-of-a-farm.md`).
 //!
 //! The owner of the bucket of another server's domain has the stream to it. A stanza for that server goes from the shard of its sender
 //! ([`RemoteQueues`](chat_owners::RemoteQueues)) to this owner (`XmppShardMessage::Outbound`), which gives it to its streams and reports
