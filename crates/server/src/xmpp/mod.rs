@@ -33,6 +33,7 @@ mod host_requests;
 pub(crate) mod operator;
 mod pending;
 mod phones;
+mod privileged;
 mod remote;
 pub(crate) mod rtbl;
 pub(crate) mod shard_requests;

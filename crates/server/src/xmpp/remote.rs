@@ -17,7 +17,7 @@ use xmpp::{ConnectionId, Element, stanza};
 use xmpp_io::servers;
 
 use super::stanza_router::AddressedMessage;
-use super::{Xmpp, XmppEffect};
+use super::{Xmpp, XmppEffect, privileged};
 use crate::message::XmppShardMessage;
 
 /// The pause between two announcements of a component to the other nodes: one that a cut link has lost is made good by the next.
@@ -62,10 +62,7 @@ pub(super) fn handle_message(
         XmppShardMessage::OutboundOutcome { receipt, outcome } => {
             handle_outcome(xmpp, now, receipt, outcome, outbox);
         }
-        message => {
-            let answer = xmpp.router.handle_component_message(xmpp.host.get().settings(), message);
-            xmpp.send_addressed(now, answer, outbox);
-        }
+        message => privileged::handle_component_message(xmpp, now, message, outbox),
     }
 }
 
