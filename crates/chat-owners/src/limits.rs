@@ -47,6 +47,7 @@ pub const XMPP_REMOTE: usize = 16_384;
 /// Bytes of these stanzas. More: `resource-constraint` to the sender.
 pub const XMPP_REMOTE_BYTES: usize = 24 * 1024 * 1024;
 
-/// Stanzas of these for the domains of one bucket, mostly one domain: a server that takes nothing leaves room for the others. A pair of
-/// domains has the quarter of it at the owner (`xmpp::limits::S2S_QUEUE`). More: `resource-constraint` to the sender.
-pub const XMPP_REMOTE_OF_BUCKET: usize = 4_096;
+/// The stanzas for the domains of one bucket, mostly one domain, take at most the third of the room that all others leave: with one server
+/// that takes nothing three quarters of all are left for the others, with two nine sixteenths. A pair of domains has less at the owner
+/// (`xmpp::limits::S2S_QUEUE`). More: `resource-constraint` to the sender.
+pub const XMPP_REMOTE_SHARE: usize = 3;

@@ -17,7 +17,7 @@ use xmpp::stanza::{self, Condition, StanzaKind};
 use xmpp::{Element, ns};
 
 use crate::limits::{
-    XMPP_OWNER_PATIENCE, XMPP_REMOTE, XMPP_REMOTE_BYTES, XMPP_REMOTE_OF_BUCKET, XMPP_UNHANDLED_FOR,
+    XMPP_OWNER_PATIENCE, XMPP_REMOTE, XMPP_REMOTE_BYTES, XMPP_REMOTE_SHARE, XMPP_UNHANDLED_FOR,
 };
 
 /// The pause before a run that was not taken is sent again: views of nodes differ for about as long when the map changes.
@@ -62,6 +62,8 @@ pub struct RemoteQueues {
 #[derive(Debug, Default)]
 struct RemoteQueue {
     stanzas: VecDeque<RemoteStanza>,
+    /// Of these stanzas.
+    bytes: usize,
     /// The shard that the run is sent to. None: no run was begun.
     owner: Option<ShardAddress>,
     run: u64,
@@ -83,8 +85,10 @@ struct RemoteStanza {
     report: Option<Element>,
     bytes: usize,
     since: Instant,
-    /// The owner of the run has it.
-    is_sent: bool,
+    /// It waits for an owner since then, as long as it is not sent.
+    waits_since: Instant,
+    /// The owner of the run has it since then.
+    sent: Option<Instant>,
 }
 
 impl RemoteQueues {
@@ -111,19 +115,25 @@ impl RemoteQueues {
         let bucket = Bucket::of(to.domain());
         let report = chat::take_report(&mut element);
         let bytes = element.written_len(ns::CLIENT);
-        let waiting = self.queues.get(&bucket).map_or(0, |queue| queue.stanzas.len());
-        if waiting >= XMPP_REMOTE_OF_BUCKET
-            || self.count >= XMPP_REMOTE
-            || self.bytes + bytes > XMPP_REMOTE_BYTES
-        {
+        if !self.has_room(bucket, bytes) {
             return give_back(&element, report, Condition::ResourceConstraint, TOO_MANY, out);
         }
         self.last += 1;
         (self.count, self.bytes) = (self.count + 1, self.bytes + bytes);
-        let stanza = RemoteStanza { number: self.last, element, report, bytes, since: now, is_sent: false };
+        let (number, since) = (self.last, now);
+        let stanza = RemoteStanza { number, element, report, bytes, since, waits_since: now, sent: None };
         let queue = self.queues.entry(bucket).or_default();
+        queue.bytes += bytes;
         queue.stanzas.push_back(stanza);
         self.flow(now, bucket, owner(bucket), out);
+    }
+
+    /// True if one more stanza of so many bytes may wait: the stanzas of a bucket take a part of the room that the others leave.
+    fn has_room(&self, bucket: Bucket, bytes: usize) -> bool {
+        let queue = self.queues.get(&bucket);
+        let (count, size) = queue.map_or((0, 0), |queue| (queue.stanzas.len(), queue.bytes));
+        count < (XMPP_REMOTE - self.count) / XMPP_REMOTE_SHARE
+            && size + bytes <= (XMPP_REMOTE_BYTES - self.bytes) / XMPP_REMOTE_SHARE
     }
 
     /// Sends what may be sent: further stanzas of the run, or a new run if each stanza of the last one has an outcome.
@@ -151,12 +161,12 @@ impl RemoteQueues {
             (queue.is_broken, queue.not_before) = (false, None);
         }
         let Some(to) = queue.owner else { return };
-        for stanza in queue.stanzas.iter_mut().filter(|stanza| !stanza.is_sent) {
+        for stanza in queue.stanzas.iter_mut().filter(|stanza| stanza.sent.is_none()) {
             let (number, run, index) = (stanza.number, queue.run, queue.index);
             let receipt = Receipt { origin: self.own, bucket, number, run, index };
             let message = XmppShardMessage::Outbound { receipt, element: stanza.element.clone() };
             out.push(RemoteEffect::Send { to, message });
-            (stanza.is_sent, queue.sent, queue.index) = (true, queue.sent + 1, queue.index + 1);
+            (stanza.sent, queue.sent, queue.index) = (Some(now), queue.sent + 1, queue.index + 1);
         }
     }
 
@@ -176,12 +186,12 @@ impl RemoteQueues {
         let Ok(at) = queue.stanzas.binary_search_by_key(&receipt.number, |stanza| stanza.number) else {
             return;
         };
-        if !queue.stanzas[at].is_sent {
+        if queue.stanzas[at].sent.is_none() {
             return;
         }
         queue.sent -= 1;
         if outcome == Outcome::Untaken {
-            queue.stanzas[at].is_sent = false;
+            queue.stanzas[at].take_back(now);
             queue.is_broken = true;
             queue.not_before = Some(now + RETRY);
         } else if let Some(stanza) = self.remove(bucket, at) {
@@ -214,19 +224,19 @@ impl RemoteQueues {
             let Some(queue) = self.queues.get_mut(&bucket) else { continue };
             if queue.owner.is_some_and(|owner| !is_alive(owner)) {
                 (queue.owner, queue.is_broken, queue.not_before) = (None, true, None);
-                self.take_from_dead(bucket, out);
+                self.take_from_dead(now, bucket, out);
             }
             self.flow(now, bucket, owner(bucket), out);
         }
     }
 
     /// The owner of this bucket's run is dead.
-    fn take_from_dead(&mut self, bucket: Bucket, out: &mut Vec<RemoteEffect>) {
+    fn take_from_dead(&mut self, now: Instant, bucket: Bucket, out: &mut Vec<RemoteEffect>) {
         let Some(queue) = self.queues.get_mut(&bucket) else { return };
         queue.sent = 0;
         let mut lost = Vec::new();
-        for (at, stanza) in queue.stanzas.iter_mut().enumerate().filter(|(_, stanza)| stanza.is_sent) {
-            stanza.is_sent = false;
+        for (at, stanza) in queue.stanzas.iter_mut().enumerate().filter(|(_, stanza)| stanza.sent.is_some()) {
+            stanza.take_back(now);
             if is_request(&stanza.element) {
                 lost.push(at);
             }
@@ -252,12 +262,12 @@ impl RemoteQueues {
         for bucket in self.buckets() {
             while let Some(at) = self.queues.get(&bucket).and_then(|queue| queue.overdue(now)) {
                 let Some(stanza) = self.remove(bucket, at) else { break };
-                let (condition, text) = if stanza.is_sent {
+                let (condition, text) = if stanza.sent.is_some() {
                     (Condition::RemoteServerTimeout, NO_OUTCOME)
                 } else {
                     (Condition::ResourceConstraint, NO_OWNER)
                 };
-                if let Some(queue) = self.queues.get_mut(&bucket).filter(|_| stanza.is_sent) {
+                if let Some(queue) = self.queues.get_mut(&bucket).filter(|_| stanza.sent.is_some()) {
                     queue.sent -= 1;
                 }
                 give_back(&stanza.element, stanza.report, condition, text, out);
@@ -274,7 +284,9 @@ impl RemoteQueues {
     }
 
     fn remove(&mut self, bucket: Bucket, at: usize) -> Option<RemoteStanza> {
-        let stanza = self.queues.get_mut(&bucket)?.stanzas.remove(at)?;
+        let queue = self.queues.get_mut(&bucket)?;
+        let stanza = queue.stanzas.remove(at)?;
+        queue.bytes -= stanza.bytes;
         (self.count, self.bytes) = (self.count - 1, self.bytes - stanza.bytes);
         Some(stanza)
     }
@@ -284,10 +296,20 @@ impl RemoteQueue {
     /// The place of a stanza that has waited too long.
     fn overdue(&self, now: Instant) -> Option<usize> {
         let is_over = |stanza: &RemoteStanza| {
-            let patience = if stanza.is_sent { XMPP_UNHANDLED_FOR } else { XMPP_OWNER_PATIENCE };
-            now.since(stanza.since) >= patience
+            let waits = stanza.sent.is_none() && now.since(stanza.waits_since) >= XMPP_OWNER_PATIENCE;
+            waits || now.since(stanza.since) >= XMPP_UNHANDLED_FOR
         };
         self.stanzas.iter().position(is_over)
+    }
+}
+
+impl RemoteStanza {
+    /// The owner has it no more and has not sent it. One that the owner had for a while, as its connection was not there yet, waits anew
+    /// for the next owner; one that was refused at once, as the owner does not serve the bucket yet, goes on waiting.
+    fn take_back(&mut self, now: Instant) {
+        if self.sent.take().is_some_and(|sent| now.since(sent) >= LOOK) {
+            self.waits_since = now;
+        }
     }
 }
 

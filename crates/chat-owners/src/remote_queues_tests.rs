@@ -11,7 +11,7 @@ use stdx::Instant;
 use xmpp::s2s::{Outcome, Receipt};
 use xmpp::{Element, ns};
 
-use super::limits::{XMPP_OWNER_PATIENCE, XMPP_REMOTE_OF_BUCKET, XMPP_UNHANDLED_FOR};
+use super::limits::{XMPP_OWNER_PATIENCE, XMPP_REMOTE, XMPP_REMOTE_BYTES, XMPP_UNHANDLED_FOR};
 use super::{RemoteEffect, RemoteQueues, RemoteRuns};
 
 const PEER: &str = "peer.test";
@@ -356,22 +356,68 @@ fn a_stanza_whose_outcome_is_lost_is_answered() {
 }
 
 #[test]
-fn so_many_stanzas_of_one_bucket_are_kept() {
+fn a_stanza_that_a_dead_owner_had_for_long_waits_for_the_next_one() {
     let (mut queues, mut out) = (RemoteQueues::new(shard(0)), Vec::new());
     let now = Instant::from_unix_seconds(1_800_000_000);
-    for id in 0..XMPP_REMOTE_OF_BUCKET {
-        queues.push(now, stanza("message", &id.to_string()), |_| Some(shard(1)), &mut out);
+    queues.push(now, stanza("message", "7"), |_| Some(shard(1)), &mut out);
+    let later = now + 2 * XMPP_OWNER_PATIENCE;
+    queues.handle_view(later, |shard| node_of(shard) != 1, |_| None, &mut out);
+    queues.expire(later + TICK, |_| None, &mut out);
+    assert!(matches!(out[..], [RemoteEffect::Send { .. }]), "no error yet: {out:?}");
+    queues.expire(later + 5 * TICK, |_| Some(shard(2)), &mut out);
+    assert!(matches!(out[..], [_, RemoteEffect::Send { to, .. }] if to == shard(2)), "{out:?}");
+}
+
+/// Owners that refuse it again and again, each at once.
+#[test]
+fn a_stanza_that_no_owner_takes_comes_back_as_one_without_an_owner() {
+    let (mut queues, mut out) = (RemoteQueues::new(shard(0)), Vec::new());
+    let mut now = Instant::from_unix_seconds(1_800_000_000);
+    let end = now + XMPP_OWNER_PATIENCE;
+    queues.push(now, stanza("message", "7"), |_| Some(shard(1)), &mut out);
+    while now < end {
+        for effect in std::mem::take(&mut out) {
+            let RemoteEffect::Send { message: XmppShardMessage::Outbound { receipt, .. }, .. } = effect
+            else {
+                panic!("{effect:?} before its time");
+            };
+            queues.handle_outcome(now, &receipt, Outcome::Untaken, |_| Some(shard(1)), &mut out);
+        }
+        now = now + TICK;
+        queues.expire(now, |_| Some(shard(1)), &mut out);
     }
-    assert!(out.iter().all(|effect| matches!(effect, RemoteEffect::Send { .. })));
-    out.clear();
-    queues.push(now, stanza("message", "0"), |_| Some(shard(1)), &mut out);
-    assert!(matches!(out[..], [RemoteEffect::Answer(_), RemoteEffect::Report(_)]), "{out:?}");
-    // Another server has room.
-    let mut other = stanza("message", "1");
+    let [RemoteEffect::Answer(answer), RemoteEffect::Report(_)] = &out[..] else { panic!("{out:?}") };
+    assert!(answer.to_string().contains("<resource-constraint"), "{answer}");
+}
+
+/// Sends messages of this size to the domain until one comes back; their number.
+fn fill(queues: &mut RemoteQueues, domain: &str, size: usize) -> usize {
+    let now = Instant::from_unix_seconds(1_800_000_000);
+    let element = stanza("message", "1").child(Element::new("body", ns::CLIENT).text("x".repeat(size)));
+    let element = element.with("to", format!("bob@{domain}"));
+    let is_kept = |_: &usize| {
+        let mut out = Vec::new();
+        queues.push(now, Box::new(element.clone()), |_| Some(shard(1)), &mut out);
+        let is_kept = matches!(out[..], [RemoteEffect::Send { .. }]);
+        assert!(is_kept || matches!(out[..], [RemoteEffect::Answer(_), RemoteEffect::Report(_)]), "{out:?}");
+        is_kept
+    };
+    (0..).take_while(is_kept).count()
+}
+
+#[test]
+fn servers_that_take_nothing_leave_room_for_the_others() {
+    let mut buckets = BTreeSet::new();
     let mut domains = (0..).map(|number| format!("other{number}.test"));
-    let domain = domains.find(|domain| Bucket::of(domain) != Bucket::of(PEER)).unwrap();
-    other.set("to", format!("bob@{domain}"));
-    out.clear();
-    queues.push(now, other, |_| Some(shard(1)), &mut out);
-    assert!(matches!(out[..], [RemoteEffect::Send { .. }]), "{out:?}");
+    let mut domain = || domains.find(|domain| buckets.insert(Bucket::of(domain).number())).unwrap();
+    // By the number of stanzas, and by their bytes.
+    for (size, all) in [(1, XMPP_REMOTE), (100_000, XMPP_REMOTE_BYTES / 100_000)] {
+        let mut queues = RemoteQueues::new(shard(0));
+        let counts: Vec<usize> = (0..4).map(|_| fill(&mut queues, &domain(), size)).collect();
+        assert!(counts[0].abs_diff(all / 4) <= 2, "{counts:?} of {all}");
+        assert!(
+            counts.is_sorted_by(|before, next| before > next) && counts[3] > all / 12,
+            "{counts:?} of {all}"
+        );
+    }
 }

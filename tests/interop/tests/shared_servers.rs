@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use interop::{
-    DOMAIN, Farm, Follower, Nats, NatsRelease, Prosody, TcpWay, echo_with_slixmpp, free_port,
-    new_postgres_database, wait_until,
+    DOMAIN, Farm, Follower, Nats, NatsRelease, Prosody, TcpWay, act_for_user_with_slixmpp, echo_with_slixmpp,
+    free_port, new_postgres_database, wait_until,
 };
 
 const PEER: &str = "prosody.test";
@@ -148,5 +148,24 @@ fn a_component_at_one_node_is_reached_from_all() {
         let port = ours.clients[user % 3];
         let (name, component) = (format!("user{user}"), listen[user % 2]);
         echo_with_slixmpp(port, &certificate, (&name, "secret"), component, (&domain, "hush"));
+    }
+}
+
+/// XEP-0356: the owners of the accounts grant it, the connection is wherever the component has made it.
+#[test]
+fn a_privileged_component_at_one_node_acts_for_accounts_of_all() {
+    let nats = Nats::start(NatsRelease::Current);
+    let (domain, listen) = (format!("gate.{DOMAIN}"), [free_port(), free_port(), free_port()]);
+    let known = format!(
+        "components = [{{ domain = \"{domain}\", secret = \"hush\", roster = \"both\", messages = true, \
+         presence = \"managed_entity\", requests = {{ \"http://jabber.org/protocol/pubsub\" = \"both\" }} }}]"
+    );
+    let more = listen.map(|port| format!("component_listen = [\"tcp:127.0.0.1:{port}\"]\n{known}"));
+    let ours = ours(&nats, &more, &[const { String::new() }; 3]);
+    let certificate = ours.farm.nodes[0].certificate();
+    for user in 0..USERS {
+        let port = ours.clients[user % 3];
+        let (name, component) = (format!("user{user}"), listen[user % 2]);
+        act_for_user_with_slixmpp(port, &certificate, (&name, "secret"), component, (&domain, "hush"));
     }
 }

@@ -196,7 +196,7 @@ pub(super) fn send_to_node(
     mut message: XmppShardMessage,
     outbox: &mut Vec<XmppEffect>,
 ) {
-    if let XmppShardMessage::Routed(element) = &mut message
+    if let XmppShardMessage::Routed(element) | XmppShardMessage::ToComponent { element, .. } = &mut message
         && is_of_account(xmpp, element)
     {
         // Only a message that has no number of its session gets one here.

@@ -178,7 +178,10 @@ pub(super) fn handle_view(
     (moved, new_shards): (&BucketSet, &[ShardAddress]),
     outbox: &mut Vec<XmppEffect>,
 ) {
-    xmpp.router.components.retain_shards(|shard| view.has(shard));
+    for component in xmpp.router.components.retain_shards(|shard| view.has(shard)) {
+        // It may have connected anew before the death of its first node was noticed, and has not had the presence that there is.
+        xmpp.tell_host(now, outbox, |host, _| chat::handle_component_attached(host, now, &component));
+    }
     xmpp.runs.retain_shards(|shard| view.has(shard));
     with_queues(xmpp, now, outbox, |queues, owner, out| {
         queues.handle_view(now, |shard| view.has(shard), owner, out);

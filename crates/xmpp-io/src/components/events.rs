@@ -92,9 +92,9 @@ impl Components {
         self.directory.remove(domain, edge);
     }
 
-    /// The connections of shards that are gone are forgotten.
-    pub fn retain_shards(&mut self, is_there: impl Fn(ShardAddress) -> bool) {
-        self.directory.retain(is_there);
+    /// The connections of shards that are gone are forgotten. Returns the components that have lost one and have others.
+    pub fn retain_shards(&mut self, is_there: impl Fn(ShardAddress) -> bool) -> Vec<Box<str>> {
+        self.directory.retain(is_there)
     }
 
     /// True if this connection of this shard is there.
