@@ -14,7 +14,6 @@ use xmpp::{Element, ns};
 use super::limits::{XMPP_OWNER_PATIENCE, XMPP_REMOTE, XMPP_REMOTE_BYTES, XMPP_UNHANDLED_FOR};
 use super::{RemoteEffect, RemoteQueues, RemoteRuns};
 
-const PEER: &str = "peer.test";
 const NODES: usize = 4;
 const TICK: Duration = Duration::from_millis(100);
 
