@@ -89,7 +89,7 @@ bench-xmpp-idle: ## Belfry and ejabberd with 8,000 silent chat clients, CPU of a
 	$(CARGO) build --release --bin ringer --locked
 	@bench/xmpp/run $(ARGS)
 
-bench-farm: ## a farm's cost by its shape, the published R2, R3, R6 and R7, kills, pauses and partitions; ARGS="kills --help" lists a part's options
+bench-farm: ## a farm's cost by its shape, the published R2, R3, R6 and R7, the growth of chat's cost by nodes, kills, pauses and partitions; ARGS="kills --help" lists a part's options
 	@tools/setup
 	@bench/farm/run $(ARGS)
 

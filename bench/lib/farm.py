@@ -64,6 +64,8 @@ class Node(Belfry):
             text = text.replace("[server]\n", f"[server]\nshards = {self.shards}\n")
         if self.farm and self.farm.database:
             text += f'\n[store]\nurl = "{self.farm.database.url()}"\n'
+        if self.farm and self.farm.chat:
+            text += self.farm.chat.replace("CHAT", str(self.farm.chat_port))
         return f"{text}\n[log]\n{LOG}\n" + (self.farm.section(self) if self.farm else "")
 
     def start(self):
@@ -130,14 +132,15 @@ class Node(Belfry):
 
 class Farm:
     """NATS and the nodes, started one after the other. Routes: user and UDP port. With a `database` (lib.postgres) the nodes share
-    it, its routes and so many accounts; `fill` is called when these are in it and no node runs. Without one each has routes of its own."""
+    it, its routes and so many accounts; `fill` is called when these are in it and no node runs. Without one each has routes of its own. `chat` is
+    more configuration of each node, with CHAT for the port of chat clients."""
 
     def __init__(
-        self, processes, folder, roles, routes, shards=0, is_apart=False, preload=None, database=None, accounts=0, fill=None
+        self, processes, folder, roles, routes, shards=0, is_apart=False, preload=None, database=None, accounts=0, fill=None, chat=None
     ):  # fmt: skip
         self.processes, self.folder, self.roles, self.is_apart = processes, folder, roles, is_apart
-        self.database = database
-        self.port = free_port()
+        self.database, self.chat = database, chat
+        self.port, self.chat_port = free_port(), free_port()
         self.links, self.nats = free_port(), free_port()
         self.secret = f"{folder}/farm.secret"
         self.start_nats()
@@ -146,6 +149,8 @@ class Farm:
         self.nodes = {name: Node(processes, f"{folder}/{name}", name, self.port, self, shards) for name in roles}
         first = next(iter(self.nodes.values()))
         if accounts:
+            # With the keys that chat clients sign in by.
+            first.import_flags = ("--scram",) if chat else ()
             first.import_accounts(accounts)
         if fill:
             fill()

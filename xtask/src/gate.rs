@@ -88,6 +88,7 @@ static REAL: &[RealTests] = &[
     real("interop", "tests/shared_chat.rs", "shared_chat", &[]),
     real("interop", "tests/shared_database.rs", "shared_database", &[]),
     real("interop", "tests/shared_rooms.rs", "shared_rooms", &[]),
+    real("interop", "tests/shared_servers.rs", "shared_servers", &[]),
     real("interop", "tests/stand_in.rs", "stand_in", &[]),
     real("interop", "tests/tutorials.rs", "tutorials", &[]),
     real("interop", "tests/webphone.rs", "webphone", &[]),

@@ -10,6 +10,8 @@
 //! | [`RestoreBarrier`] | buckets of a dead owner, until all sessions of them are announced to the next one |
 //! | [`UnhandledMessages`] | messages that other nodes have and that are not handled, to be sent again if these nodes die |
 //! | [`FollowedSessions`] | sessions whose hosts are at other nodes, to be announced to the next host if that node dies |
+//! | [`RemoteQueues`] | stanzas for other servers, until the owner of the server's domain reports what became of them |
+//! | [`RemoteRuns`] | which of these stanzas an owner takes |
 //! | [`MovedStreams`] | clients' streams whose sessions are lost, until their turn to be announced or closed comes |
 
 #![warn(missing_docs)]
@@ -18,6 +20,10 @@ mod followed_sessions;
 pub mod limits;
 mod message;
 mod moved_streams;
+mod remote_queues;
+#[cfg(test)]
+mod remote_queues_tests;
+mod remote_runs;
 mod restore_barrier;
 mod shard_queues;
 mod shared_owners;
@@ -26,6 +32,8 @@ mod unhandled;
 pub use followed_sessions::{BoundStep, ElementStep, FollowedSessions};
 pub use message::bucket_of;
 pub use moved_streams::MovedStreams;
+pub use remote_queues::{RemoteEffect, RemoteQueues};
+pub use remote_runs::RemoteRuns;
 pub use restore_barrier::RestoreBarrier;
 pub use shard_queues::{MessageTarget, ShardQueues, Way};
 pub use shared_owners::{OwnerChange, SharedOwners, WaitingMessage};

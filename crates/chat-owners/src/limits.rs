@@ -39,3 +39,15 @@ pub const XMPP_MOVED_CLOSINGS: u32 = 2_000;
 
 /// The longest time for which the closing of such streams is spread. With more streams, more are closed in a second.
 pub const XMPP_MOVED_SPREAD: Duration = Duration::from_secs(10);
+
+/// Stanzas of one shard for other servers whose outcome is not known: those that wait for connections and owners. More:
+/// `resource-constraint` to the sender.
+pub const XMPP_REMOTE: usize = 16_384;
+
+/// Bytes of these stanzas. More: `resource-constraint` to the sender.
+pub const XMPP_REMOTE_BYTES: usize = 24 * 1024 * 1024;
+
+/// The stanzas for the domains of one bucket, mostly one domain, take at most the third of the room that all others leave: with one server
+/// that takes nothing three quarters of all are left for the others, with two nine sixteenths. A pair of domains has less at the owner
+/// (`xmpp::limits::S2S_QUEUE`). More: `resource-constraint` to the sender.
+pub const XMPP_REMOTE_SHARE: usize = 3;

@@ -25,6 +25,8 @@ use super::{Host, HostSettings, Outbox, hints};
 pub(super) struct PendingAcks {
     /// The address of this host, which is in the marks of its sessions.
     host: ShardAddress,
+    /// The host's driver keeps stanzas for other servers and components until their outcome is known, and reports it.
+    is_shared: bool,
     /// The number of the message that is being looked at: a write that begins now is one of its writes.
     current: Option<u64>,
     /// Messages whose way has ended here and that are not handled yet, by a number that this host gives them.
@@ -49,7 +51,12 @@ struct HandledMessage {
 impl PendingAcks {
     /// No messages, at the host with this address.
     pub(super) fn new(host: ShardAddress) -> PendingAcks {
-        PendingAcks { host, current: None, waiting: HashMap::new(), last: 0 }
+        PendingAcks { host, is_shared: false, current: None, waiting: HashMap::new(), last: 0 }
+    }
+
+    /// From now on the driver reports what became of stanzas for other servers and components.
+    pub(super) fn set_shared(&mut self) {
+        self.is_shared = true;
     }
 
     /// The address of this host.
@@ -151,6 +158,13 @@ pub fn report_of_refused(message: &Element) -> Option<Element> {
     let mark = message.attr_ns("mark", NS)?;
     let sender = xmpp::stanza::from(message).ok()??;
     Some(report_of(mark, &sender))
+}
+
+/// Takes the mark off a message that leaves the farm, and returns the report for the host of its sender, for when it is handled.
+pub fn take_report(message: &mut Element) -> Option<Element> {
+    let report = report_of_refused(message);
+    take_ack_token(message);
+    report
 }
 
 fn report_of(mark: &str, sender: &Jid) -> Element {
@@ -270,9 +284,9 @@ impl Acks<'_> {
     }
 
     /// Takes the mark off a stanza for another server and reports it as handled: a stanza that is given to the streams between servers cannot be
-    /// followed further.
+    /// followed further. In a farm whose nodes share a database the driver does so once the stanza's outcome is known.
     pub(super) fn take_foreign_token(&mut self, stanza: &mut Element, out: &mut Outbox) {
-        if stanza.attr_ns("mark", NS).is_none() {
+        if self.pending.is_shared || stanza.attr_ns("mark", NS).is_none() {
             return;
         }
         let is_ours =

@@ -115,7 +115,7 @@ use xmpp::{Bare, Element, ShardAddress};
 
 pub use self::muc::stored_room;
 pub use account_memory::AccountMemory;
-pub use ack::{MessageNumber, report_of_refused};
+pub use ack::{MessageNumber, report_of_refused, take_report};
 pub use announce::{AnnouncedSession, FollowedSession};
 pub use departed::without_user;
 pub use effect::{Access, Change, Effect, Load, StoreFailure, StoreReply, Ticket};

@@ -18,6 +18,7 @@ use crate::effect::{Effect, RosterItem};
 /// Addresses of this host get another one if it dies, which reads what the store has of them.
 pub fn share_addresses(host: &mut Host) {
     host.rooms.set_shared();
+    host.pending_acks.set_shared();
 }
 
 /// The connections of these shards are gone: their process has ended. Their sessions may be resumed on others (XEP-0198 §5).

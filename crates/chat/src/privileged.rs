@@ -85,6 +85,11 @@ pub(super) fn show_presence(host: &mut Host, from: &Jid, presence: &Element, out
     show(host, PresenceAccess::ManagedEntity, from, presence, out);
 }
 
+/// A session goes on at this host: the components have had its presence from the host before, and will get its end.
+pub(super) fn note_presence(host: &mut Host, from: &Jid, presence: &Element) {
+    show(host, PresenceAccess::ManagedEntity, from, presence, &mut Outbox::new());
+}
+
 /// Presence of a contact for the components that get that of rosters (§6.3). That of accounts of ours comes from their own hosts.
 pub(super) fn show_contact(host: &mut Host, user: &Bare, from: &Jid, presence: &Element, out: &mut Outbox) {
     let contact = || host.accounts.data(user)?.contact(&from.bare());

@@ -10,6 +10,7 @@ use cluster::ShardAddress;
 use router::BucketSet;
 use xmpp::ConnectionId;
 use xmpp::c2s::{BindRequest, Bound};
+use xmpp::s2s::{Outcome, Receipt};
 use xmpp::{Bare, Element, Jid};
 use xmpp_io::streams::SessionConnection;
 
@@ -128,7 +129,7 @@ pub enum XmppShardMessage {
         /// The address of the entry.
         contact: Bare,
     },
-    // To all shards: where a component (XEP-0114) is, and where it is no more.
+    // To all shards, of the other nodes of a farm too: where a component (XEP-0114) is, and where it is no more.
     /// A component is connected from now on.
     AttachOutcome {
         /// The component's connection.
@@ -186,7 +187,21 @@ pub enum XmppShardMessage {
         /// The stanza that answers.
         answer: Box<Element>,
     },
-    /// Between what shards have of other servers.
+    /// In a farm: to the shard that owns the domain of another server, which answers with `OutboundOutcome`.
+    Outbound {
+        /// The stanza's name at the shard that keeps it.
+        receipt: Receipt,
+        /// The stanza.
+        element: Box<Element>,
+    },
+    /// To the shard that keeps a stanza for another server: what became of it.
+    OutboundOutcome {
+        /// The stanza.
+        receipt: Receipt,
+        /// What became of it.
+        outcome: Outcome,
+    },
+    /// Between what shards of one node have of other servers.
     Servers(Box<::xmpp::s2s::ShardMessage>),
 }
 

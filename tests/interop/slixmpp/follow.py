@@ -1,4 +1,4 @@
-"""A chat client that a test leads: follow.py CERTIFICATE USER PASSWORD. Orders come as lines on standard input, in words; events go to
+"""A chat client that a test leads: follow.py CERTIFICATE USER PASSWORD, in the clear with an empty certificate. Orders come as lines on standard input, in words; events go to
 standard output, a line of JSON each. The client signs in again by itself only when it is told where."""
 
 import asyncio
@@ -17,7 +17,13 @@ def tell(event, **what):
 class Client(ClientXMPP):
     def __init__(self, jid, password, certificate):
         super().__init__(jid, password)
-        self.ca_certs = certificate
+        if certificate:
+            self.ca_certs = certificate
+        else:
+            # A peer of ours, in the clear.
+            self.enable_starttls = self.enable_direct_tls = False
+            self.enable_plaintext = True
+            self.plugin["feature_mechanisms"].unencrypted_plain = True
         for plugin in ("xep_0045", "xep_0198", "xep_0199", "xep_0313"):
             self.register_plugin(plugin)
         self.auto_authorize = self.auto_subscribe = True

@@ -19,12 +19,17 @@ class Gateway(ComponentXMPP):
     def __init__(self, domain, secret, port):
         super().__init__(domain, secret, "127.0.0.1", port)
         self.told = asyncio.Event()
+        self.advertisements = 0
         self.presences = asyncio.Queue()
         self.register_plugin("xep_0356")
         self.register_plugin("xep_0060")
         self.register_plugin("xep_0092")
-        self.add_event_handler("privileges_advertised", lambda _: self.told.set())
+        self.add_event_handler("privileges_advertised", self.count)
         self.add_event_handler("presence_available", self.presences.put_nowait)
+
+    def count(self, _):
+        self.advertisements += 1
+        self.told.set()
 
 
 class User(ClientXMPP):
@@ -87,6 +92,9 @@ async def main(port, certificate, user, password, component_port, domain, secret
     except PrivilegedIqError as error:
         # By the element: the library looks for errors of components in the namespace of clients.
         assert error.iq.xml.find(".//{urn:ietf:params:xml:ns:xmpp-stanzas}forbidden") is not None, error.iq
+    # In a farm, too, it is told once, and each presence comes once.
+    assert gateway.advertisements == 1, gateway.advertisements
+    assert gateway.presences.empty(), gateway.presences.get_nowait()
     await gateway.disconnect()
     await alice.disconnect()
 

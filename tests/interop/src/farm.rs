@@ -185,6 +185,11 @@ impl Farm {
         (Farm::with_chats(nats, url, 1, &chats), ports)
     }
 
+    /// Starts a node with each of these sections, which begin with `[xmpp]`, on one database, with `users` accounts for chat.
+    pub fn with_chat_sections(nats: &Nats, url: &str, users: usize, chats: &[String]) -> Farm {
+        Farm::with_chats(nats, url, users, chats)
+    }
+
     /// Starts a node with each of these sections on one database, with `users` accounts for chat.
     fn with_chats(nats: &Nats, url: &str, users: usize, chats: &[String]) -> Farm {
         let folder = TempDir::new().expect("a temporary folder");

@@ -33,12 +33,20 @@ pub struct Follower {
 impl Follower {
     /// A client of this user, which is not connected.
     pub fn new(user: &str, password: &str, certificate: &Path) -> Follower {
-        let address = format!("{user}@{DOMAIN}");
+        Follower::with(format!("{user}@{DOMAIN}"), password, &certificate.display().to_string())
+    }
+
+    /// A client of a peer's user, in the clear, which is not connected.
+    pub fn of_peer(address: &str, password: &str) -> Follower {
+        Follower::with(address.to_owned(), password, "")
+    }
+
+    fn with(address: String, password: &str, certificate: &str) -> Follower {
         let folder = TempDir::new().expect("a temporary folder");
         let output = File::create(folder.path().join("events")).expect("the test's folder is writable");
         let mut child = Command::new(python("slixmpp"))
             .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("slixmpp/follow.py"))
-            .args([&certificate.display().to_string(), &address, password])
+            .args([certificate, &address, password])
             .stdin(Stdio::piped())
             .stdout(output)
             .spawn()
@@ -89,6 +97,23 @@ impl Follower {
     /// Waits for a message with this text.
     pub fn hears(&mut self, text: &str) {
         self.expect(text, |event| event["event"] == "message" && event["body"] == text);
+    }
+
+    /// The texts with this beginning that it has heard since the last call, in their order.
+    pub fn heard(&mut self, beginning: &str) -> Vec<String> {
+        self.read();
+        let is_meant = |event: &Value| {
+            event["event"] == "message"
+                && event["body"].as_str().is_some_and(|body| body.starts_with(beginning))
+        };
+        let heard: Vec<String> = self
+            .waiting
+            .iter()
+            .filter(|event| is_meant(event))
+            .filter_map(|event| event["body"].as_str().map(str::to_owned))
+            .collect();
+        self.waiting.retain(|event| !is_meant(event));
+        heard
     }
 
     /// Waits for a presence of this bare address: `available` or `unavailable`.

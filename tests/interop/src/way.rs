@@ -1,7 +1,7 @@
 //! A way between a client and a server on loopback that a test can cut and mend.
 
 use std::io;
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -27,6 +27,11 @@ struct State {
 impl TcpWay {
     /// To 127.0.0.1:`server`. A server that is away refuses the connection.
     pub fn to(server: u16) -> TcpWay {
+        TcpWay::to_first_of(vec![server])
+    }
+
+    /// To the first of these servers that does not refuse the connection, as a balancer does.
+    pub fn to_first_of(servers: Vec<u16>) -> TcpWay {
         let port = free_port();
         let listener = TcpListener::bind(("127.0.0.1", port)).expect("a free port");
         let state = Arc::new(State::default());
@@ -37,7 +42,7 @@ impl TcpWay {
                     return;
                 }
                 // A client that has gone, or a server that is away.
-                let _ = client.and_then(|client| shared.forward(&client, server));
+                let _ = client.and_then(|client| shared.forward(&client, &servers));
             }
         };
         let thread = Builder::new().name("way".into()).spawn(accept).expect("a thread");
@@ -57,11 +62,13 @@ impl TcpWay {
 }
 
 impl State {
-    fn forward(&self, client: &TcpStream, server: u16) -> io::Result<()> {
+    fn forward(&self, client: &TcpStream, servers: &[u16]) -> io::Result<()> {
         if self.is_cut.load(Ordering::Acquire) {
             return Ok(());
         }
-        let server = TcpStream::connect(("127.0.0.1", server))?;
+        let addresses: Vec<SocketAddr> =
+            servers.iter().map(|server| ([127, 0, 0, 1], *server).into()).collect();
+        let server = TcpStream::connect(&addresses[..])?;
         for (from, to) in [(client, &server), (&server, client)] {
             let (mut from, mut to) = (from.try_clone()?, to.try_clone()?);
             self.streams().push(from.try_clone()?);

@@ -198,6 +198,7 @@ pub(super) fn available_from(
 pub(super) fn restore(host: &mut Host, now: Instant, key: Key, mut presence: Element, out: &mut Outbox) {
     let Ok(Some((jid, _))) = begin(&mut host.accounts, &host.avatars, key, &mut presence) else { return };
     let user = jid.bare();
+    privileged::note_presence(host, &jid, &presence);
     let question = host.caps.handle_presence(now, &host.accounts, (&jid, &user), &presence, &mut host.rng);
     if let Some(iq) = question {
         host.route(iq, out);

@@ -223,3 +223,31 @@ fn a_restored_session_asks_for_contacts_whose_host_is_dead_too() {
     let sent = world.sent_abroad();
     assert!(sent.len() == 1 && has(&sent, "type='probe'") && has(&sent, "to='bob@x.org'"), "{sent:?}");
 }
+
+/// XEP-0356 §6.1: a component gets the first presence of a session and its end, each once; its host may be another one by then.
+#[test]
+fn a_privileged_component_gets_the_end_of_a_restored_session_and_not_its_begin_again() {
+    for is_ending in [false, true] {
+        let mut world = world();
+        let gate = privilege::Privileges {
+            component: "gate.example.org".into(),
+            presence: privilege::PresenceAccess::ManagedEntity,
+            ..privilege::Privileges::default()
+        };
+        let settings = world.host.settings().clone();
+        world.host.reload(Arc::new(HostSettings { privileges: vec![gate], ..settings }));
+        let mut session = announced();
+        if is_ending {
+            // Its client cannot resume it.
+            (session.id, session.unacknowledged) = ("".into(), Vec::new());
+        }
+        restore(&mut world, session, false);
+        if !is_ending {
+            assert!(!has(&world.sent_abroad(), "to='gate.example.org'"));
+            world.say(CLIENT, "<presence type='unavailable'/>");
+        }
+        let sent = world.sent_abroad();
+        let to_gate: Vec<_> = sent.iter().filter(|stanza| stanza.contains("to='gate.example.org'")).collect();
+        assert!(matches!(&to_gate[..], [end] if end.contains("type='unavailable'")), "{is_ending}: {sent:?}");
+    }
+}

@@ -668,6 +668,25 @@ fn another_host_tells_when_it_has_stored_a_message() {
     assert_eq!(here.hear(alice), ["<a xmlns='urn:xmpp:sm:3' h='2'/>"]);
 }
 
+/// In a farm the shard of the sender keeps it until another node has given it to a stream.
+#[test]
+fn a_message_for_another_server_is_acknowledged_in_a_farm_when_its_outcome_is_known() {
+    let mut world = world();
+    crate::ownership::share_addresses(&mut world.host);
+    let (alice, _) = managed(&mut world, ALICE);
+    let prefixes = xmpp::xml::Prefixes::of_default(ns::CLIENT);
+    let message = format!("<message from='{ALICE}' to='eve@x.org' type='chat'><body>hi</body></message>");
+    let message = xmpp::xml::parse(message.as_bytes(), &prefixes).unwrap();
+    let sent = routed(&mut world, |host, now, out| host.handle_stanza(now, edge(alice), message, out));
+    let mut sent = sent.into_iter().find(|element| element.attr("to") == Some("eve@x.org")).unwrap();
+    world.say(alice, ASK);
+    assert_eq!(world.hear(alice).pop().unwrap(), "<a xmlns='urn:xmpp:sm:3' h='1'/>");
+    let report = crate::take_report(&mut sent).unwrap();
+    assert!(!sent.to_string().contains("mark"), "other servers see nothing of it: {sent}");
+    world.tell(|host, now, out| host.handle_routed(now, report, out));
+    assert_eq!(world.hear(alice), ["<a xmlns='urn:xmpp:sm:3' h='2'/>"]);
+}
+
 /// A session's key and a message's number may be the same at the owner that an address has after a restart.
 #[test]
 fn a_mark_of_another_life_acknowledges_no_message() {

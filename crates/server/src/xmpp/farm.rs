@@ -13,10 +13,11 @@ use cluster::{Bucket, ShardAddress};
 use farm::view::FarmView;
 use router::BucketSet;
 use stdx::Instant;
+use xmpp::s2s::Outcome;
 use xmpp::{ConnectionId, Element, stanza};
 
-use super::announcing;
 use super::{Xmpp, XmppEffect};
+use super::{announcing, remote};
 use crate::message::{StreamCondition, XmppShardMessage};
 
 /// The stream error for clients whose session has ended because its owner is another now (RFC 6120 §4.9.3.16): the client opens a
@@ -67,23 +68,30 @@ pub(crate) fn handle_view(xmpp: &mut Xmpp, now: Instant, view: &Arc<FarmView>, o
     }
     // Before `retry`: messages that a dead node had are older than those that wait, and stand before them in
     // the queue.
-    send_again(xmpp, now, view);
+    let for_components = send_again(xmpp, now, view);
     retry(xmpp, now, outbox);
+    remote::handle_view(xmpp, now, view, (&moved, &new_shards), outbox);
+    for element in for_components {
+        xmpp.route(now, element, outbox);
+    }
     announcing::greet(xmpp, now, &new_shards, outbox);
     announcing::report(xmpp, now, outbox);
     // The nodes that have gone are not waited for.
     begin_open(xmpp, now, outbox);
 }
 
-/// Messages that a dead node had and has not reported as handled go to the next owners of their addresses.
-fn send_again(xmpp: &mut Xmpp, now: Instant, view: &FarmView) {
+/// Messages that a dead node had and has not reported as handled go to the next owners of their addresses. Returns those for components.
+fn send_again(xmpp: &mut Xmpp, now: Instant, view: &FarmView) -> Vec<Box<Element>> {
     let lost = xmpp.unhandled.set_view(view).into_iter();
-    let lost: Vec<_> = lost.map(|sent| (sent.bucket, XmppShardMessage::Routed(sent.element))).collect();
+    let (foreign, lost): (Vec<_>, Vec<_>) = lost.partition(|sent| remote::is_foreign(xmpp, &sent.element));
+    let lost = lost.into_iter().map(|sent| (sent.bucket, XmppShardMessage::Routed(sent.element)));
+    let lost: Vec<_> = lost.collect();
     if !lost.is_empty()
         && let Some(shared) = xmpp.queues.shared_mut()
     {
         shared.wait_first(now, lost);
     }
+    foreign.into_iter().map(|sent| sent.element).collect()
 }
 
 /// The shard can serve these buckets from now on. Chat of those that a dead owner had begins when their sessions are announced.
@@ -121,6 +129,7 @@ pub(crate) fn stop(xmpp: &mut Xmpp, now: Instant, buckets: &BucketSet, outbox: &
     if served.is_empty() {
         return;
     }
+    remote::stop(xmpp, &served);
     let is_meant = |bare: &str| served.contains(Bucket::of(bare));
     xmpp.tell_host(now, outbox, |host, out| ownership::end_addresses(host, now, is_meant, MOVED, out));
     let (last, _) = xmpp.host_requests.span();
@@ -152,8 +161,14 @@ pub(crate) fn handle_sent(
     message: XmppShardMessage,
     bytes: usize,
 ) {
-    let bucket = bucket_of(&message);
-    if let XmppShardMessage::Routed(element) = message
+    let bucket = match &message {
+        // Any bucket does: it is not sent to the owner of one.
+        XmppShardMessage::ToComponent { element, .. } => {
+            stanza::from(element).ok().flatten().map(|from| Bucket::of(from.bare_str()))
+        }
+        message => bucket_of(message),
+    };
+    if let XmppShardMessage::Routed(element) | XmppShardMessage::ToComponent { element, .. } = message
         && let Some((number, bucket)) = number_of(xmpp, &element).zip(bucket)
     {
         xmpp.unhandled.insert(now, number, SentMessage { element, bucket, to: to.life, bytes });
@@ -181,7 +196,7 @@ pub(super) fn send_to_node(
     mut message: XmppShardMessage,
     outbox: &mut Vec<XmppEffect>,
 ) {
-    if let XmppShardMessage::Routed(element) = &mut message
+    if let XmppShardMessage::Routed(element) | XmppShardMessage::ToComponent { element, .. } = &mut message
         && is_of_account(xmpp, element)
     {
         // Only a message that has no number of its session gets one here.
@@ -237,7 +252,7 @@ pub(super) fn handle_returned(
     message: XmppShardMessage,
     outbox: &mut Vec<XmppEffect>,
 ) {
-    if let XmppShardMessage::Routed(element) = &message
+    if let XmppShardMessage::Routed(element) | XmppShardMessage::ToComponent { element, .. } = &message
         && let Some(number) = number_of(xmpp, element)
         // It was handled, or sent again after the node's death: to send it once more would only repeat it.
         && !xmpp.unhandled.handle_returned(number, to.life)
@@ -273,7 +288,18 @@ pub(crate) fn handle_unsent(
         | XmppShardMessage::Announced { edge, .. }
         | XmppShardMessage::Deliver { edge, .. }
         | XmppShardMessage::Flush { edge } => lose_connection(xmpp, now, edge, is_alive, outbox),
-        XmppShardMessage::Gone { .. } | XmppShardMessage::Close { .. } | XmppShardMessage::Reply { .. }
+        XmppShardMessage::Outbound { receipt, .. } => {
+            remote::handle_outcome(xmpp, now, receipt, Outcome::Untaken, outbox);
+        }
+        XmppShardMessage::ToComponent { element, .. } => {
+            remote::handle_unsent_to_component(xmpp, now, &element, outbox);
+        }
+        XmppShardMessage::Gone { .. }
+        | XmppShardMessage::Close { .. }
+        | XmppShardMessage::Reply { .. }
+        | XmppShardMessage::OutboundOutcome { .. }
+        | XmppShardMessage::AttachOutcome { .. }
+        | XmppShardMessage::Detached { .. }
             if is_alive =>
         {
             wait(xmpp, now, to.into(), message, outbox);
@@ -307,6 +333,9 @@ pub(super) fn expire(xmpp: &mut Xmpp, now: Instant, outbox: &mut Vec<XmppEffect>
     announcing::expire(xmpp, now, outbox);
     announcing::report(xmpp, now, outbox);
     begin_open(xmpp, now, outbox);
+    if xmpp.queues.shared().is_some() {
+        remote::expire(xmpp, now, outbox);
+    }
     let Some(shared) = xmpp.queues.shared_mut() else { return };
     let (begins, is_retry_due) = (shared.take_begin(now), shared.is_retry_due(now));
     if is_retry_due {

@@ -18,6 +18,7 @@
 //! | [`ShardQueues`] | the ways of messages to other shards |
 //! | [`SharedOwners`] | the owners of addresses where nodes of a farm share a database, and messages that wait for them |
 //! | [`UnhandledMessages`] | messages that other nodes have and that are not handled, to be sent again if these nodes die |
+//! | [`RemoteQueues`], [`RemoteRuns`] | stanzas for other servers, on their way to the owners of these servers' domains, and at these |
 //! | [`FollowedSessions`] | sessions whose hosts are at other nodes, to be announced to the next host if that node dies |
 //! | `rtbl::ShardRtbl` | real-time block lists: the first shard follows them, all hosts use them |
 //! | `chat::SeenOccupants` | occupants of rooms at other nodes that clients here see, for the next host if that node dies |
@@ -33,6 +34,7 @@ pub(crate) mod operator;
 mod pending;
 mod phones;
 mod privileged;
+mod remote;
 pub(crate) mod rtbl;
 pub(crate) mod shard_requests;
 pub(crate) mod sign_in;
@@ -45,7 +47,9 @@ use std::task::{Context, Poll};
 
 use chat::effect::{Accounts, HostAction};
 use chat::{Host, SeenOccupants};
-use chat_owners::{FollowedSessions, MovedStreams, ShardQueues, SharedOwners, UnhandledMessages};
+use chat_owners::{
+    FollowedSessions, MovedStreams, RemoteQueues, RemoteRuns, ShardQueues, SharedOwners, UnhandledMessages,
+};
 use cluster::{Bucket, ShardAddress, ShardMap};
 use stdx::Instant;
 use store::access::AccessRead;
@@ -161,6 +165,10 @@ pub(crate) struct Xmpp {
     phones: Phones,
     queues: ShardQueues,
     unhandled: UnhandledMessages,
+    remote: RemoteQueues,
+    runs: RemoteRuns,
+    /// The time to tell other nodes again which components are connected here.
+    component_news: Option<Instant>,
     moved: MovedStreams,
     followed: FollowedSessions,
     /// Occupants of rooms at other nodes, as clients here see them.
@@ -209,6 +217,9 @@ impl Xmpp {
             phones: Phones::default(),
             queues: ShardQueues::new(shard, map),
             unhandled: UnhandledMessages::default(),
+            remote: RemoteQueues::new(shard),
+            runs: RemoteRuns::default(),
+            component_news: None,
             moved: MovedStreams::default(),
             followed: FollowedSessions::default(),
             seen: SeenOccupants::default(),
@@ -235,7 +246,9 @@ impl Xmpp {
         let shared = self.queues.shared().and_then(SharedOwners::deadline);
         let (moved, followed) = (self.moved.deadline(), self.followed.deadline());
         let rtbl = self.rtbl.deadline(self.host.get().settings());
-        let all = [self.host.get().deadline(), self.router.deadline(), shared, moved, followed, rtbl];
+        let (remote, news) = (self.remote.deadline(), self.component_news);
+        let host = self.host.get().deadline();
+        let all = [host, self.router.deadline(), shared, moved, followed, rtbl, remote, news];
         all.into_iter().flatten().min()
     }
 

@@ -34,7 +34,8 @@ pub(super) fn advertise(
     }
 }
 
-/// Handles a message about components. The first connection of a component at this node gets presence from the host.
+/// Handles a message about components. The first connection of a component, at whichever node of a farm, gets presence from the host of
+/// each shard; one that is announced again does not.
 pub(super) fn handle_component_message(
     xmpp: &mut Xmpp,
     now: Instant,

@@ -129,7 +129,7 @@ impl StanzaRouter {
     }
 
     /// It is not there now: `wait`, as from Prosody, for it will be back.
-    fn refuse_unconnected(
+    pub(super) fn refuse_unconnected(
         &mut self,
         settings: &chat::HostSettings,
         element: &Element,
@@ -225,6 +225,8 @@ impl StanzaRouter {
                 is_local.then(|| self.route(settings, element)).flatten()
             }
             S2sEvent::Send(message) => Some(self.to_server(message)),
+            // `Xmpp::turn_servers` reports it.
+            S2sEvent::Outcome(..) => None,
         }
     }
 

@@ -19,10 +19,11 @@ use router::Offer;
 use sip::events::TextOutcome;
 use stdx::Instant;
 use xmpp::ConnectionId;
-use xmpp::s2s::ShardMessage;
+use xmpp::s2s::{Outcome, ShardMessage};
 use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, c2s, ns};
 use xmpp_io::components::ComponentUpdate;
+use xmpp_io::servers::S2sEvent;
 use xmpp_io::streams::C2sEvent;
 
 use super::access::{AccessContext, ClientAccess};
@@ -31,6 +32,7 @@ use super::farm;
 use super::host_requests::HostReply;
 use super::operator::nodes;
 use super::phones::{self, ChatAccounts, OfferedMessage, Offering, PendingWatch, SentCopy};
+use super::remote;
 use super::shard_requests::Requester;
 use super::stanza_router::AddressedMessage;
 use super::{Xmpp, XmppEffect};
@@ -148,13 +150,13 @@ impl Xmpp {
         addressed: Option<AddressedMessage>,
         outbox: &mut Vec<XmppEffect>,
     ) {
-        if let Some(AddressedMessage { to, message }) = addressed {
-            self.send(now, to, message, outbox);
+        if let Some(addressed) = addressed {
+            remote::send(self, now, addressed, outbox);
         }
     }
 
     /// Sends a message to every shard of the node, this one included.
-    fn send_to_all(
+    pub(super) fn send_to_all(
         &mut self,
         now: Instant,
         message: impl Fn() -> XmppShardMessage,
@@ -200,8 +202,10 @@ impl Xmpp {
             }
             message @ (XmppShardMessage::AttachOutcome { .. }
             | XmppShardMessage::Detached { .. }
-            | XmppShardMessage::ToComponent { .. }) => {
-                privileged::handle_component_message(self, now, message, outbox);
+            | XmppShardMessage::ToComponent { .. }
+            | XmppShardMessage::Outbound { .. }
+            | XmppShardMessage::OutboundOutcome { .. }) => {
+                remote::handle_message(self, now, message, outbox);
             }
             XmppShardMessage::Said { from, to, words } => self.tell_host(now, outbox, |host, out| {
                 host.handle_phone(now, PhoneEvent::Sent { from, to, words }, out);
@@ -222,7 +226,6 @@ impl Xmpp {
                 self.tell_host(now, outbox, |host, out| host.befriend(now, &user, &contact, out));
             }
             XmppShardMessage::Servers(message) => self.router.handle_server_message(*message),
-            // For connections, and about their sessions.
             message => announcing::handle_message(self, now, message, outbox),
         }
     }
@@ -342,8 +345,14 @@ impl Xmpp {
 
     /// Sends a stanza on its way, which its `to` decides.
     pub(super) fn route(&mut self, now: Instant, element: Box<Element>, outbox: &mut Vec<XmppEffect>) {
+        let is_foreign = self.queues.shared().is_some() && remote::is_foreign(self, &element);
+        let report = chat::report_of_refused(&element).filter(|_| is_foreign);
         let addressed = self.router.route(self.host.get().settings(), element);
+        let report = remote::report_of_ended(report, addressed.as_ref());
         self.send_addressed(now, addressed, outbox);
+        if let Some(report) = report {
+            self.route(now, Box::new(report), outbox);
+        }
     }
 
     /// Handles components' events since the last turn. Returns how many there were.
@@ -355,12 +364,12 @@ impl Xmpp {
             match self.router.components.handle_event(now, shard, event, failures) {
                 Some(ComponentUpdate::Attached { edge, domain }) => {
                     let attached = || XmppShardMessage::AttachOutcome { edge, domain: domain.clone() };
-                    self.send_to_all(now, attached, outbox);
+                    remote::send_to_all_nodes(self, now, attached, outbox);
                     privileged::advertise(self, now, edge, &domain, outbox);
                 }
                 Some(ComponentUpdate::Detached { edge, domain }) => {
                     let detached = || XmppShardMessage::Detached { edge, domain: domain.clone() };
-                    self.send_to_all(now, detached, outbox);
+                    remote::send_to_all_nodes(self, now, detached, outbox);
                 }
                 Some(ComponentUpdate::Stanza(element)) => privileged::route(self, now, element, outbox),
                 None => {}
@@ -374,6 +383,10 @@ impl Xmpp {
         let events = self.router.take_server_events(now);
         let count = events.len();
         for event in events {
+            if let S2sEvent::Outcome(receipt, outcome) = event {
+                remote::report(self, now, receipt, outcome, outbox);
+                continue;
+            }
             let addressed = self.router.handle_server_event(self.host.get().settings(), event);
             self.send_addressed(now, addressed, outbox);
         }
@@ -445,6 +458,9 @@ impl Xmpp {
                 XmppShardMessage::Routed(element) | XmppShardMessage::ToComponent { element, .. } => {
                     self.refuse_busy(now, &element, outbox);
                 }
+                XmppShardMessage::Outbound { receipt, .. } => {
+                    remote::handle_outcome(self, now, receipt, Outcome::Untaken, outbox);
+                }
                 // A copy: the message itself goes its own way.
                 XmppShardMessage::Said { .. } => {}
                 XmppShardMessage::Act { id, .. } => {
@@ -452,6 +468,9 @@ impl Xmpp {
                     self.answer_host(now, reply, outbox);
                 }
                 XmppShardMessage::Servers(message) => match *message {
+                    ShardMessage::Over { receipt: Some(receipt), .. } => {
+                        remote::report(self, now, receipt, Outcome::Untaken, outbox);
+                    }
                     ShardMessage::Outbound { element } | ShardMessage::Over { element, .. } => {
                         self.refuse_busy(now, &element, outbox);
                     }

@@ -1,7 +1,7 @@
 //! Messages of chat between shards of different nodes (`message::XmppShardMessage`), of the class Chat: each is one message of the
 //! kind [`CHAT`]. Stanzas are XML as in a stream, in no namespace around them.
 //!
-//! Questions to all hosts, components and streams between servers stay within their node: [`chat_message`] gives nothing for them.
+//! Questions to all hosts, and what shards have of streams between servers, stay within their node: [`chat_message`] gives nothing for them.
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -13,6 +13,7 @@ use cluster::link::Message;
 use cluster::{Bucket, Life, ShardAddress};
 use router::BucketSet;
 use xmpp::c2s::{BindRequest, Bound, UserAgent};
+use xmpp::s2s::{Outcome, Receipt};
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::xml::parse_stored;
 use xmpp::{Bare, ConnectionId, Element, Jid};
@@ -57,6 +58,9 @@ const ERROR_KIND: u64 = 21;
 const ANNOUNCEMENT: u64 = 22;
 /// The numbers of buckets, two bytes each.
 const BUCKETS: u64 = 23;
+/// The run of a stanza for another server, and its place in the run.
+const RUN: u64 = 24;
+const INDEX: u64 = 25;
 
 // The kind of chat message within the one kind of the link: a node that does not know a number passes the
 // message over.
@@ -79,6 +83,11 @@ const REPLY: u64 = 15;
 const RESTORE: u64 = 16;
 const ANNOUNCED: u64 = 17;
 const ALL_ANNOUNCED: u64 = 18;
+const OUTBOUND: u64 = 19;
+const OUTBOUND_OUTCOME: u64 = 20;
+const ATTACHED: u64 = 21;
+const DETACHED: u64 = 22;
+const TO_COMPONENT: u64 = 23;
 
 // The numbers start from 1: 0 is an outcome that is not there, which is read as a refusal.
 // Outcomes of a request for a session.
@@ -116,6 +125,9 @@ pub(super) const CONDITIONS: [Condition; 22] = [
 ];
 /// The types of stanza errors (RFC 6120 §8.3.2) by their number on the wire.
 pub(super) const ERROR_KINDS: [&str; 5] = ["auth", "cancel", "continue", "modify", "wait"];
+
+/// The outcomes of stanzas for other servers, by their number on the wire.
+pub(super) const OUTBOUND_OUTCOMES: [Outcome; 3] = [Outcome::Ended, Outcome::Broken, Outcome::Untaken];
 
 /// A message of chat for a shard of another node, from the shard of this number. None: it stays within its node.
 pub fn chat_message(to: ShardAddress, from: u16, chat: &XmppShardMessage) -> Option<Message> {
@@ -189,7 +201,9 @@ fn put_chat_message(out: &mut Vec<u8>, message: &XmppShardMessage) -> bool {
         XmppShardMessage::AttachOutcome { .. }
         | XmppShardMessage::Detached { .. }
         | XmppShardMessage::ToComponent { .. }
-        | XmppShardMessage::Act { .. }
+        | XmppShardMessage::Outbound { .. }
+        | XmppShardMessage::OutboundOutcome { .. } => put_of_peer(out, message),
+        XmppShardMessage::Act { .. }
         | XmppShardMessage::HostActionResult { .. }
         | XmppShardMessage::Servers(_) => return false,
     }
@@ -239,6 +253,42 @@ fn put_of_host(out: &mut Vec<u8>, message: &XmppShardMessage) {
         }
         _ => {}
     }
+}
+
+/// Messages about components and other servers.
+fn put_of_peer(out: &mut Vec<u8>, message: &XmppShardMessage) {
+    match message {
+        XmppShardMessage::AttachOutcome { edge, domain } => {
+            put_of_edge(out, ATTACHED, *edge);
+            put_bytes(out, NAME, domain.as_bytes());
+        }
+        XmppShardMessage::Detached { edge, domain } => {
+            put_of_edge(out, DETACHED, *edge);
+            put_bytes(out, NAME, domain.as_bytes());
+        }
+        XmppShardMessage::ToComponent { edge, element } => {
+            put_of_edge(out, TO_COMPONENT, *edge);
+            put_element(out, element);
+        }
+        XmppShardMessage::Outbound { receipt, element } => {
+            put_receipt(out, OUTBOUND, receipt);
+            put_element(out, element);
+        }
+        XmppShardMessage::OutboundOutcome { receipt, outcome } => {
+            put_receipt(out, OUTBOUND_OUTCOME, receipt);
+            put_number(out, OUTCOME, place_of(&OUTBOUND_OUTCOMES, outcome));
+        }
+        _ => {}
+    }
+}
+
+/// The kind, and the name of a stanza for another server at its origin.
+fn put_receipt(out: &mut Vec<u8>, kind: u64, receipt: &Receipt) {
+    let Receipt { origin, bucket, number, run, index } = *receipt;
+    put_of_edge(out, kind, ConnectionId { shard: origin, connection: number });
+    put_bytes(out, BUCKETS, &bucket.number().to_be_bytes());
+    put_number(out, RUN, run);
+    put_number(out, INDEX, index);
 }
 
 /// The kind, and the connection that the message comes from or goes to. It is written whole, life and shard
@@ -363,6 +413,8 @@ struct ChatFields {
     error_kind: Option<&'static str>,
     announcement: Option<Box<AnnouncedSession>>,
     buckets: Box<BucketSet>,
+    run: u64,
+    index: u64,
 }
 
 impl ChatFields {
@@ -395,6 +447,8 @@ impl ChatFields {
             CONDITION => self.condition = at_place(&CONDITIONS, field.value()?),
             ANNOUNCEMENT => self.announcement = Some(Box::new(announced::read(field.bytes)?)),
             BUCKETS => *self.buckets = buckets_of(field.bytes),
+            RUN => self.run = field.value()?,
+            INDEX => self.index = field.value()?,
             ERROR_KIND => self.error_kind = at_place(&ERROR_KINDS, field.value()?),
             _ => {}
         }
@@ -452,8 +506,37 @@ impl ChatFields {
                 let answer = Box::new(self.element()?);
                 XmppShardMessage::Reply { token: required(self.name, "an answer has no request")?, answer }
             }
+            _ => return self.peer_message(edge),
+        }))
+    }
+
+    /// Messages about components and other servers. Returns none for a message of a later version.
+    fn peer_message(mut self, edge: ConnectionId) -> Result<Option<XmppShardMessage>, Corrupt> {
+        Ok(Some(match self.kind {
+            ATTACHED => XmppShardMessage::AttachOutcome { edge, domain: self.domain()? },
+            DETACHED => XmppShardMessage::Detached { edge, domain: self.domain()? },
+            TO_COMPONENT => XmppShardMessage::ToComponent { edge, element: Box::new(self.element()?) },
+            OUTBOUND => {
+                let receipt = self.receipt(edge)?;
+                XmppShardMessage::Outbound { receipt, element: Box::new(self.element()?) }
+            }
+            OUTBOUND_OUTCOME => {
+                // An outcome of a later version ends the stanza's way.
+                let outcome = at_place(&OUTBOUND_OUTCOMES, self.outcome).unwrap_or(Outcome::Ended);
+                XmppShardMessage::OutboundOutcome { receipt: self.receipt(edge)?, outcome }
+            }
             _ => return Ok(None),
         }))
+    }
+
+    fn domain(&mut self) -> Result<Box<str>, Corrupt> {
+        required(self.name.take(), "a component has no domain")
+    }
+
+    fn receipt(&self, edge: ConnectionId) -> Result<Receipt, Corrupt> {
+        let bucket = self.buckets.iter().next().ok_or(absent("a stanza for another server has no bucket"))?;
+        let ConnectionId { shard: origin, connection: number } = edge;
+        Ok(Receipt { origin, bucket, number, run: self.run, index: self.index })
     }
 
     fn announcement(self) -> Result<Box<AnnouncedSession>, Corrupt> {

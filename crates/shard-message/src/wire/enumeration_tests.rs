@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use golden::Golden;
 
 use super::WIRE;
-use super::chat::{CONDITIONS, ERROR_KINDS};
+use super::chat::{CONDITIONS, ERROR_KINDS, OUTBOUND_OUTCOMES};
 use super::file::{FILE_FAULTS, FILE_KINDS};
 use super::room_sound::CODECS;
 use super::room_values::{BEEPS, METHODS, ROOM_CALLBACKS};
@@ -41,6 +41,7 @@ fn the_numbers_of_enumerations_are_as_in_their_file() {
         line("beep", &BEEPS),
         line("method", &METHODS),
         line("room-callback", &ROOM_CALLBACKS),
+        line("outbound-outcome", &OUTBOUND_OUTCOMES),
     ];
     let kept = Golden::new(env!("CARGO_MANIFEST_DIR"), "src/wire/enumerations", WIRE.1);
     kept.check("lists.txt", &lists.concat());

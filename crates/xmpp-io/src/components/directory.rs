@@ -36,6 +36,20 @@ impl Directory {
         }
     }
 
+    /// Removes the connections of shards that are gone. Returns the components that have lost one and have others.
+    pub(super) fn retain(&mut self, is_there: impl Fn(ShardAddress) -> bool) -> Vec<Box<str>> {
+        let mut reduced = Vec::new();
+        self.0.retain(|domain, edges| {
+            let before = edges.len();
+            edges.retain(|edge| is_there(edge.shard));
+            if !edges.is_empty() && edges.len() < before {
+                reduced.push(domain.clone());
+            }
+            !edges.is_empty()
+        });
+        reduced
+    }
+
     /// All stanzas of one user go to one connection, and when others come or go most users stay where they are
     /// (rendezvous hashing). ejabberd calls it `bare_source`.
     pub(super) fn pick(&self, domain: &str, user: &str) -> Option<ConnectionId> {
@@ -77,6 +91,20 @@ mod tests {
         }
         (0..4).for_each(|connection| directory.remove("a.test", edge(connection)));
         assert!(directory.0.is_empty());
+    }
+
+    #[test]
+    fn connections_of_a_node_that_is_gone_are_forgotten() {
+        let mut directory = Directory::default();
+        let of = |life| ConnectionId { shard: ShardAddress::new(cluster::Life(life), 0), connection: 1 };
+        directory.add("a.test".into(), of(1));
+        directory.add("a.test".into(), of(2));
+        directory.add("b.test".into(), of(2));
+        directory.add("c.test".into(), of(1));
+        assert_eq!(directory.retain(|shard| shard.life.0 == 1), ["a.test".into()]);
+        assert!(directory.retain(|shard| shard.life.0 == 1).is_empty());
+        assert_eq!(directory.pick("a.test", "u@b"), Some(of(1)));
+        assert_eq!(directory.pick("b.test", "u@b"), None);
     }
 
     #[test]

@@ -92,6 +92,23 @@ impl Components {
         self.directory.remove(domain, edge);
     }
 
+    /// The connections of shards that are gone are forgotten. Returns the components that have lost one and have others.
+    pub fn retain_shards(&mut self, is_there: impl Fn(ShardAddress) -> bool) -> Vec<Box<str>> {
+        self.directory.retain(is_there)
+    }
+
+    /// True if this connection of this shard is there.
+    pub fn has(&self, connection: u64) -> bool {
+        self.shared.connection(connection).is_some()
+    }
+
+    /// The attached connections of this shard, by number, with their domains.
+    pub fn attached(&self) -> Vec<(u64, Box<str>)> {
+        let connections = self.shared.connections.borrow();
+        let attached = connections.values().filter(|connection| connection.was_attached.get());
+        attached.map(|connection| (connection.number, connection.stream.borrow().domain().into())).collect()
+    }
+
     /// The connection that has the stanzas of this user; `None`: the component is not connected.
     pub fn pick(&self, domain: &str, user: &str) -> Option<ConnectionId> {
         self.directory.pick(domain, user)

@@ -21,7 +21,7 @@ use net::tls::Tls;
 use net::{Listener, NetError, stream as tcp};
 use stdx::Instant;
 use tokio::task::JoinHandle;
-use xmpp::s2s::{self, ShardMessage};
+use xmpp::s2s::{self, OutboundStanza, Outcome, Receipt, ShardMessage};
 use xmpp::{Element, stanza};
 
 use crate::limits;
@@ -71,6 +71,8 @@ pub enum S2sEvent {
     Deliver(Box<Element>),
     /// To the shard that owns the other domain.
     Send(ShardMessage),
+    /// For the origin of a stanza in a farm.
+    Outcome(Receipt, Outcome),
 }
 
 /// Counters since the start of the shard, besides those of `s2s`.
@@ -124,6 +126,21 @@ impl Servers {
     /// From a domain of ours to one that this shard owns.
     pub fn handle_message(&mut self, message: ShardMessage) {
         self.shared.tell(|servers, now, out| servers.handle_shard_message(now, message, out));
+    }
+
+    /// In a farm: a stanza for another server that this shard owns. Its outcome is an event.
+    pub fn handle_outbound(&mut self, stanza: OutboundStanza) {
+        self.shared.tell(|servers, now, out| servers.handle_outbound(now, stanza, out));
+    }
+
+    /// In a farm: another shard owns these domains from now on.
+    pub fn stop(&mut self, is_meant: impl Fn(&str) -> bool) {
+        self.shared.tell(|servers, _, out| servers.stop(is_meant, out));
+    }
+
+    /// In a farm: these domains have another owner, which learns of the streams that take stanzas back.
+    pub fn offer_again(&mut self, is_meant: impl Fn(&str) -> bool) {
+        self.shared.tell(|servers, _, out| servers.offer_again(is_meant, out));
     }
 
     /// True if that domain is served here: stanzas of other servers go nowhere else.

@@ -185,7 +185,7 @@ impl S2sConnections {
     }
 
     pub(super) fn written(&self, own: &S2sConnection, count: usize) {
-        self.machine.borrow_mut().handle_written(own.number, count);
+        self.tell(|servers, _, out| servers.handle_written(own.number, count, out));
     }
 
     /// Lets the machine work and does what comes of it. A panic there is our bug; it costs what it was about.
@@ -221,6 +221,7 @@ impl S2sConnections {
                 self.event(S2sEvent::Deliver(element));
             }
             Effect::Send(message) => self.event(S2sEvent::Send(message)),
+            Effect::Outcome(receipt, outcome) => self.event(S2sEvent::Outcome(receipt, outcome)),
             Effect::Note(LogEvent { pair, what: s2s::S2sStreamEvent::Refused { number, why } }) => {
                 self.refused(&pair, number, why);
             }

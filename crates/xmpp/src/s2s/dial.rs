@@ -2,6 +2,7 @@
 
 use stdx::Instant;
 
+use super::backlog::WriteBacklog;
 use super::outgoing::Outgoing;
 use super::{KeyQuery, Pair, S2sSettings};
 use crate::ConnectionId;
@@ -62,8 +63,8 @@ pub(super) struct Dial {
     pub(super) since: Instant,
     pub(super) asked: Instant,
     pub(super) used: Instant,
-    /// Bytes that the system has not taken.
-    pub(super) unsent: usize,
+    /// What the system has not taken.
+    pub(super) backlog: WriteBacklog,
 }
 
 impl Dial {
@@ -78,7 +79,7 @@ impl Dial {
             since: now,
             asked: now,
             used: now,
-            unsent: 0,
+            backlog: WriteBacklog::default(),
         }
     }
 

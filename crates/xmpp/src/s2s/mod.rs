@@ -9,6 +9,7 @@
 //! TLS accepts every certificate in the handshake; the stream judges it afterwards, by domain and policy. No domain of ours is
 //! another server's, in either direction ([`S2sSettings::demands`]).
 
+mod backlog;
 mod certificate;
 mod dial;
 pub mod dialback;
@@ -17,6 +18,7 @@ pub mod locate;
 mod outgoing;
 mod outgoing_router;
 mod policy;
+mod receipt;
 mod servers;
 mod stream;
 #[cfg(test)]
@@ -29,6 +31,7 @@ use std::time::Duration;
 pub use certificate::Certificate;
 pub use dialback::Verdict;
 pub use policy::{Admission, Demands, Domains, Policy};
+pub use receipt::{OutboundStanza, Outcome, Receipt};
 pub use servers::Servers;
 
 use crate::stanza::{self, Condition, StanzaError};
@@ -158,6 +161,8 @@ pub enum ShardMessage {
         edge: ConnectionId,
         /// The stanza.
         element: Box<Element>,
+        /// The shard that waits for its outcome.
+        receipt: Option<Receipt>,
     },
     /// To the owner: out to that server, by whatever way.
     Outbound {
@@ -202,6 +207,8 @@ pub enum Effect {
     Deliver(Box<Element>),
     /// A message for another shard.
     Send(ShardMessage),
+    /// For the origin of a stanza in a farm: what became of it. Exactly one for each stanza with a receipt.
+    Outcome(Receipt, Outcome),
     /// An event for the log.
     Note(LogEvent),
 }
@@ -395,6 +402,16 @@ const UNREAD: (&str, &str) = ("resource-constraint", "what this server answered 
 
 /// XEP-0478 §4: the text of the sender's error.
 const TOO_LARGE_FOR_OTHERS: &str = "the other server takes no stanza of this size";
+
+/// The error for the sender of a stanza that another server does not get, if the stanza's kind permits one.
+pub fn undelivered(element: &Element, failure: &Failure) -> Option<Element> {
+    // Presence goes to many contacts, and only a client that enters a room waits for an answer (XEP-0045
+    // §7.2).
+    let is_told = element.name() != "presence"
+        || (element.attr("type").is_none() && element.get("x", ns::MUC).is_some());
+    let is_answered = is_told && stanza::may_be_refused(element) && element.attr("from").is_some();
+    is_answered.then(|| stanza::refusal(element, &StanzaError::new(failure.condition, &failure.text)))
+}
 
 /// The answer to a stanza from another server that fits as it came, and does not when it is written to a receiver.
 fn too_large(element: &Element) -> Option<Effect> {

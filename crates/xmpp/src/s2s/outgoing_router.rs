@@ -14,10 +14,10 @@ use super::dial::{Dial, DialRequest};
 use super::outgoing::{Outgoing, OutgoingEvent, OutgoingOutput};
 use super::timers::Timers;
 use super::{
-    Connect, Counts, Effect, Failure, KeyQuery, LogEvent, Pair, S2sSettings, S2sStreamEvent, Security,
-    ShardMessage, Verdict,
+    Connect, Counts, Effect, Failure, KeyQuery, LogEvent, OutboundStanza, Outcome, Pair, S2sSettings,
+    S2sStreamEvent, Security, ShardMessage, Verdict,
 };
-use crate::stanza::{self, Condition, StanzaError};
+use crate::stanza::{self, Condition};
 use crate::{ConnectionId, Element, limits, ns};
 
 /// The route of a pair's stanzas.
@@ -25,7 +25,7 @@ use crate::{ConnectionId, Element, limits, ns};
 enum StanzaRoute {
     /// For a stream that lets it speak.
     Waiting {
-        queue: VecDeque<Box<Element>>,
+        queue: VecDeque<OutboundStanza>,
         bytes: usize,
     },
     Stream(u64),
@@ -82,52 +82,56 @@ impl OutgoingRouter {
     }
 
     /// From a domain of ours to one that this shard owns.
-    pub(super) fn handle_stanza(&mut self, now: Instant, element: Box<Element>, out: &mut Vec<Effect>) {
-        let (Ok(Some(from)), Ok(Some(to))) = (stanza::from(&element), stanza::to(&element)) else { return };
+    pub(super) fn handle_stanza(&mut self, now: Instant, stanza: OutboundStanza, out: &mut Vec<Effect>) {
+        let element = &stanza.element;
+        let (Ok(Some(from)), Ok(Some(to))) = (stanza::from(element), stanza::to(element)) else {
+            return ended(&stanza, out);
+        };
         let pair = Pair { local: from.domain().into(), remote: to.domain().into() };
         if !self.settings.is_local(&pair.local) {
             // Other servers may not send through us to third servers.
             let text = "this server does not speak for that domain";
-            return self.give_back(&element, &Failure::new(Condition::NotAllowed, text), out);
+            return self.give_back(&stanza, &Failure::new(Condition::NotAllowed, text), out);
         }
         if self.settings.demands(&pair.remote).is_none() {
             let text = "this server does not speak with that domain";
-            return self.give_back(&element, &Failure::new(Condition::NotAllowed, text), out);
+            return self.give_back(&stanza, &Failure::new(Condition::NotAllowed, text), out);
         }
         match self.ways.get_mut(&pair) {
             Some(StanzaRoute::Stream(number)) => {
                 let number = *number;
-                self.send(now, number, &element, out);
+                self.send(now, number, &stanza, out);
             }
             Some(StanzaRoute::Back(edge)) => {
+                let OutboundStanza { element, receipt } = stanza;
                 self.counts.stanzas_out += 1;
-                out.push(Effect::Send(ShardMessage::Over { edge: *edge, element }));
+                out.push(Effect::Send(ShardMessage::Over { edge: *edge, element, receipt }));
             }
             Some(StanzaRoute::Waiting { queue, bytes }) => {
-                let size = size_of(&element);
+                let size = size_of(element);
                 if queue.len() < limits::S2S_QUEUE && *bytes + size <= limits::S2S_QUEUE_BYTES {
                     *bytes += size;
-                    queue.push_back(element);
+                    queue.push_back(stanza);
                     self.counts.waiting += 1;
                 } else {
-                    self.give_back(&element, &too_much(), out);
+                    self.give_back(&stanza, &too_much(), out);
                 }
             }
-            None => self.begin_with(now, &pair, element, out),
+            None => self.begin_with(now, &pair, stanza, out),
         }
     }
 
     /// The first stanza of a pair that has no way.
-    fn begin_with(&mut self, now: Instant, pair: &Pair, element: Box<Element>, out: &mut Vec<Effect>) {
+    fn begin_with(&mut self, now: Instant, pair: &Pair, stanza: OutboundStanza, out: &mut Vec<Effect>) {
         if let Some(failed) = self.failed.get(pair).filter(|failed| now < failed.until) {
             let failure = failed.failure.clone();
-            return self.give_back(&element, &failure, out);
+            return self.give_back(&stanza, &failure, out);
         }
         if self.ways.len() >= limits::S2S_PAIRS {
-            return self.give_back(&element, &too_much(), out);
+            return self.give_back(&stanza, &too_much(), out);
         }
-        let bytes = size_of(&element);
-        self.ways.insert(pair.clone(), StanzaRoute::Waiting { queue: [element].into(), bytes });
+        let bytes = size_of(&stanza.element);
+        self.ways.insert(pair.clone(), StanzaRoute::Waiting { queue: [stanza].into(), bytes });
         self.counts.waiting += 1;
         self.begin(now, pair, out);
     }
@@ -143,6 +147,10 @@ impl OutgoingRouter {
             return self.dial(now, DialRequest { wanted, ..DialRequest::of_nobody(pair.clone()) }, out);
         };
         if let Some(dial) = self.dials.get_mut(&number) {
+            // It spoke for the domain before another shard owned the other one.
+            if dial.is_ready() && dial.stream.may_send(&pair.local) {
+                return self.flow(now, number, pair.clone(), out);
+            }
             dial.wish.wanted.push(pair.local.clone());
             dial.asked = now;
         }
@@ -211,9 +219,9 @@ impl OutgoingRouter {
         self.lost(now, number, Some(failure), out);
     }
 
-    pub(super) fn handle_written(&mut self, number: u64, count: usize) {
+    pub(super) fn handle_written(&mut self, number: u64, count: usize, out: &mut Vec<Effect>) {
         if let Some(dial) = self.dials.get_mut(&number) {
-            dial.unsent = dial.unsent.saturating_sub(count);
+            dial.backlog.take(count, out);
         }
     }
 
@@ -231,7 +239,7 @@ impl OutgoingRouter {
         let deadline = dial.deadline(&self.settings);
         self.alarms.arm(number, deadline);
         if !done.bytes.is_empty() {
-            dial.unsent += done.bytes.len();
+            dial.backlog.give(done.bytes.len());
             out.push(Effect::Write { number, bytes: done.bytes });
         }
         for said in done.said {
@@ -313,33 +321,37 @@ impl OutgoingRouter {
             dial.speaking.push(pair.local.clone());
             self.ways.insert(pair, StanzaRoute::Stream(number));
         }
-        for element in waited {
-            self.send(now, number, &element, out);
+        for stanza in waited {
+            self.send(now, number, &stanza, out);
         }
     }
 
     /// Removes a route and returns the stanzas that wait for it.
-    fn take_queue(&mut self, pair: &Pair) -> VecDeque<Box<Element>> {
+    fn take_queue(&mut self, pair: &Pair) -> VecDeque<OutboundStanza> {
         let Some(StanzaRoute::Waiting { queue, .. }) = self.ways.remove(pair) else { return VecDeque::new() };
         self.counts.waiting -= queue.len() as u64;
         queue
     }
 
-    fn send(&mut self, now: Instant, number: u64, element: &Element, out: &mut Vec<Effect>) {
-        let is_stuck = self.dials.get(&number).is_none_or(|dial| dial.unsent > limits::S2S_UNSENT);
+    fn send(&mut self, now: Instant, number: u64, stanza: &OutboundStanza, out: &mut Vec<Effect>) {
+        let is_stuck = self.dials.get(&number).is_none_or(|dial| dial.backlog.len() > limits::S2S_UNSENT);
         if is_stuck {
-            return self.give_back(element, &too_much(), out);
+            return self.give_back(stanza, &too_much(), out);
         }
         let mut fits = true;
         self.with(now, number, out, |dial, out| {
             dial.used = now;
-            fits = dial.stream.send(element, out);
+            fits = dial.stream.send(&stanza.element, out);
         });
         if !fits {
             let failure = Failure::new(Condition::PolicyViolation, super::TOO_LARGE_FOR_OTHERS);
-            return self.give_back(element, &failure, out);
+            return self.give_back(stanza, &failure, out);
         }
         self.counts.stanzas_out += 1;
+        match self.dials.get_mut(&number) {
+            Some(dial) => dial.backlog.note(stanza.receipt),
+            None => out.extend(stanza.receipt.map(|receipt| Effect::Outcome(receipt, Outcome::Broken))),
+        }
     }
 
     /// A key that has to be asked about.
@@ -380,9 +392,9 @@ impl OutgoingRouter {
             Some(StanzaRoute::Waiting { .. }) | None => {}
         }
         self.failed.remove(&pair);
-        for element in self.take_queue(&pair) {
+        for OutboundStanza { element, receipt } in self.take_queue(&pair) {
             self.counts.stanzas_out += 1;
-            out.push(Effect::Send(ShardMessage::Over { edge, element }));
+            out.push(Effect::Send(ShardMessage::Over { edge, element, receipt }));
         }
         self.ways.insert(pair, StanzaRoute::Back(edge));
     }
@@ -397,6 +409,7 @@ impl OutgoingRouter {
     fn lost(&mut self, now: Instant, number: u64, failure: Option<Failure>, out: &mut Vec<Effect>) {
         let Some(mut dial) = self.dials.remove(&number) else { return };
         self.alarms.disarm(number);
+        dial.backlog.end(Outcome::Broken, out);
         if let Some(numbers) = self.by_remote.get_mut(&dial.wish.pair.remote) {
             numbers.retain(|other| *other != number);
             if numbers.is_empty() {
@@ -438,8 +451,8 @@ impl OutgoingRouter {
         if !matches!(self.ways.get(&pair), Some(StanzaRoute::Waiting { .. })) {
             return;
         }
-        for element in self.take_queue(&pair) {
-            self.give_back(&element, failure, out);
+        for stanza in self.take_queue(&pair) {
+            self.give_back(&stanza, failure, out);
         }
         let times = self.failed.get(&pair).map_or(0, |failed| failed.times);
         let pause = limits::S2S_BACKOFF.saturating_mul(1 << times.min(10)).min(limits::S2S_BACKOFF_MAX);
@@ -515,17 +528,34 @@ impl OutgoingRouter {
     }
 
     /// Returns an error to the sender, if the stanza's kind permits one.
-    fn give_back(&mut self, element: &Element, failure: &Failure, out: &mut Vec<Effect>) {
+    fn give_back(&mut self, stanza: &OutboundStanza, failure: &Failure, out: &mut Vec<Effect>) {
         self.counts.returned += 1;
-        // Presence goes to many contacts, and only a client that enters a room waits for an answer (XEP-0045
-        // §7.2).
-        let is_told = element.name() != "presence"
-            || (element.attr("type").is_none() && element.get("x", ns::MUC).is_some());
-        if is_told && stanza::may_be_refused(element) && element.attr("from").is_some() {
-            let error = StanzaError::new(failure.condition, &failure.text);
-            out.push(Effect::Deliver(Box::new(stanza::refusal(element, &error))));
-        }
+        out.extend(
+            super::undelivered(&stanza.element, failure).map(|error| Effect::Deliver(Box::new(error))),
+        );
+        ended(stanza, out);
     }
+
+    /// Another shard owns these domains from now on: their stanzas that wait go back to their origins. Their streams end when they are
+    /// idle: until then the other server may send by them (XEP-0288).
+    pub(super) fn stop(&mut self, is_meant: impl Fn(&str) -> bool, out: &mut Vec<Effect>) {
+        let pairs: Vec<Pair> = self.ways.keys().filter(|pair| is_meant(&pair.remote)).cloned().collect();
+        for pair in pairs {
+            let waited = self.take_queue(&pair).into_iter().filter_map(|stanza| stanza.receipt);
+            out.extend(waited.map(|receipt| Effect::Outcome(receipt, Outcome::Untaken)));
+            self.ways.remove(&pair);
+        }
+        for dial in self.dials.values_mut().filter(|dial| is_meant(&dial.wish.pair.remote)) {
+            dial.speaking.clear();
+            dial.wish.wanted.clear();
+        }
+        self.failed.retain(|pair, _| !is_meant(&pair.remote));
+    }
+}
+
+/// Tells the origin of a stanza that its way has ended.
+fn ended(stanza: &OutboundStanza, out: &mut Vec<Effect>) {
+    out.extend(stanza.receipt.map(|receipt| Effect::Outcome(receipt, Outcome::Ended)));
 }
 
 fn too_much() -> Failure {

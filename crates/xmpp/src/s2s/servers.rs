@@ -7,11 +7,13 @@ use std::sync::Arc;
 use stdx::Instant;
 use stdx::rng::Rng;
 
+use super::backlog::WriteBacklog;
 use super::incoming::{Incoming, IncomingEvent, IncomingOutput};
 use super::outgoing_router::OutgoingRouter;
 use super::timers::Timers;
 use super::{
-    Counts, Effect, Failure, LogEvent, Pair, Recipient, S2sSettings, S2sStreamEvent, Security, ShardMessage,
+    Counts, Effect, Failure, LogEvent, OutboundStanza, Outcome, Pair, Receipt, Recipient, S2sSettings,
+    S2sStreamEvent, Security, ShardMessage,
 };
 use crate::stanza::{self, Condition, StanzaError};
 use crate::{ConnectionId, Element, ShardAddress, limits};
@@ -22,8 +24,8 @@ struct IncomingConnection {
     since: Instant,
     /// When something came last.
     heard: Instant,
-    /// Bytes that the system has not taken.
-    unsent: usize,
+    /// What the system has not taken.
+    backlog: WriteBacklog,
 }
 
 impl IncomingConnection {
@@ -116,7 +118,7 @@ impl Servers {
         let number = self.last;
         let id = format!("{:016x}{:016x}", self.rng.next_u64(), self.rng.next_u64());
         let stream = Incoming::new(Arc::clone(&self.settings), security, id.into());
-        let caller = IncomingConnection { stream, since: now, heard: now, unsent: 0 };
+        let caller = IncomingConnection { stream, since: now, heard: now, backlog: WriteBacklog::default() };
         self.alarms.arm(number, caller.deadline(&self.settings));
         self.callers.insert(number, caller);
         self.counts.incoming_total += 1;
@@ -169,16 +171,36 @@ impl Servers {
     }
 
     /// The system has taken so many of the bytes that were written.
-    pub fn handle_written(&mut self, number: u64, count: usize) {
-        self.keeper.handle_written(number, count);
+    pub fn handle_written(&mut self, number: u64, count: usize, out: &mut Vec<Effect>) {
+        self.keeper.handle_written(number, count, out);
         if let Some(caller) = self.callers.get_mut(&number) {
-            caller.unsent = caller.unsent.saturating_sub(count);
+            caller.backlog.take(count, out);
         }
     }
 
     /// From a domain of ours to one that this shard owns.
     pub fn handle_stanza(&mut self, now: Instant, element: Box<Element>, out: &mut Vec<Effect>) {
-        self.keeper.handle_stanza(now, element, out);
+        self.keeper.handle_stanza(now, element.into(), out);
+    }
+
+    /// The same in a farm, whose origin of the stanza waits for [`Effect::Outcome`].
+    pub fn handle_outbound(&mut self, now: Instant, stanza: OutboundStanza, out: &mut Vec<Effect>) {
+        self.keeper.handle_stanza(now, stanza, out);
+    }
+
+    /// Another shard owns these domains from now on: this one sends nothing more to them, but what is on its way. Stanzas that wait go
+    /// back to their origins.
+    pub fn stop(&mut self, is_meant: impl Fn(&str) -> bool, out: &mut Vec<Effect>) {
+        self.keeper.stop(is_meant, out);
+    }
+
+    /// These domains have another owner, which learns of the streams that take stanzas back (XEP-0288).
+    pub fn offer_again(&self, is_meant: impl Fn(&str) -> bool, out: &mut Vec<Effect>) {
+        for (number, caller) in self.callers.iter().filter(|(_, caller)| caller.stream.is_bidi()) {
+            let edge = self.edge(*number);
+            let pairs = caller.stream.pairs().iter().filter(|pair| is_meant(&pair.remote));
+            out.extend(pairs.map(|pair| Effect::Send(ShardMessage::Offer { edge, pair: pair.clone() })));
+        }
     }
 
     /// Handles a message of another shard.
@@ -192,28 +214,45 @@ impl Servers {
                     stream.handle_verified(&question, verdict, out);
                 });
             }
-            ShardMessage::Over { edge, element } => self.send_back(now, edge.connection, element, out),
-            ShardMessage::Outbound { element } => self.keeper.handle_stanza(now, element, out),
+            ShardMessage::Over { edge, element, receipt } => {
+                self.send_back(now, edge.connection, OutboundStanza { element, receipt }, out);
+            }
+            ShardMessage::Outbound { element } => self.keeper.handle_stanza(now, element.into(), out),
         }
     }
 
     /// Over a stream that the other server opened, if it is still there.
-    fn send_back(&mut self, now: Instant, number: u64, element: Box<Element>, out: &mut Vec<Effect>) {
+    fn send_back(&mut self, now: Instant, number: u64, stanza: OutboundStanza, out: &mut Vec<Effect>) {
+        let OutboundStanza { element, receipt } = stanza;
         let caller = self.callers.get(&number);
-        let fits =
-            caller.is_some_and(|caller| !caller.stream.is_closed() && caller.unsent <= limits::S2S_UNSENT);
+        let fits = caller
+            .is_some_and(|caller| !caller.stream.is_closed() && caller.backlog.len() <= limits::S2S_UNSENT);
         if !fits {
             // Nothing of it was written, so the owner finds another way; `Withdraw` has reached it before this does.
             if caller.is_some() {
                 self.withdraw(number, out);
             }
-            return out.push(Effect::Send(ShardMessage::Outbound { element }));
+            return out.push(match receipt {
+                Some(receipt) => Effect::Outcome(receipt, Outcome::Untaken),
+                None => Effect::Send(ShardMessage::Outbound { element }),
+            });
         }
         let mut fits = true;
         self.with(now, number, out, |stream, out| fits = stream.send(&element, out));
         if !fits && stanza::may_be_refused(&element) && element.name() != "presence" {
             let error = StanzaError::new(Condition::PolicyViolation, super::TOO_LARGE_FOR_OTHERS);
             out.push(Effect::Deliver(Box::new(stanza::refusal(&element, &error))));
+        }
+        self.note_receipt(number, receipt, fits, out);
+    }
+
+    /// A stanza with a receipt was given to a stream, or refused.
+    fn note_receipt(&mut self, number: u64, receipt: Option<Receipt>, is_given: bool, out: &mut Vec<Effect>) {
+        let Some(receipt) = receipt else { return };
+        match self.callers.get_mut(&number) {
+            Some(caller) if is_given => caller.backlog.note(Some(receipt)),
+            None if is_given => out.push(Effect::Outcome(receipt, Outcome::Broken)),
+            _ => out.push(Effect::Outcome(receipt, Outcome::Ended)),
         }
     }
 
@@ -228,7 +267,9 @@ impl Servers {
     fn forget(&mut self, _now: Instant, number: u64, out: &mut Vec<Effect>) {
         self.withdraw(number, out);
         self.alarms.disarm(number);
-        self.callers.remove(&number);
+        if let Some(mut caller) = self.callers.remove(&number) {
+            caller.backlog.end(Outcome::Broken, out);
+        }
     }
 
     fn with(
@@ -241,12 +282,12 @@ impl Servers {
         let Some(caller) = self.callers.get_mut(&number) else { return };
         let mut done = IncomingOutput::default();
         act(&mut caller.stream, &mut done);
-        if caller.unsent + done.bytes.len() > limits::S2S_UNREAD && !caller.stream.is_closed() {
+        if caller.backlog.len() + done.bytes.len() > limits::S2S_UNREAD && !caller.stream.is_closed() {
             caller.stream.fail(super::UNREAD, &mut done);
         }
         self.alarms.arm(number, caller.deadline(&self.settings));
         if !done.bytes.is_empty() {
-            caller.unsent += done.bytes.len();
+            caller.backlog.give(done.bytes.len());
             out.push(Effect::Write { number, bytes: done.bytes });
         }
         for said in done.said {

@@ -42,6 +42,15 @@ fn refusal() -> Bound {
     Bound::Refused(error)
 }
 
+fn receipt() -> Receipt {
+    let (shard, bucket) = (ShardAddress::new(Life(9), 1), Bucket::of("prosody.test"));
+    Receipt { origin: shard, bucket, number: 1 << 40, run: 3, index: 70_000 }
+}
+
+fn outcome(outcome: Outcome) -> XmppShardMessage {
+    XmppShardMessage::OutboundOutcome { receipt: receipt(), outcome }
+}
+
 /// One message of each kind that crosses nodes, and of each outcome of a request for a session.
 pub(in super::super) fn examples() -> Vec<(&'static str, XmppShardMessage)> {
     let enable = Element::new("enable", ns::SM).with("resume", "true");
@@ -96,6 +105,13 @@ pub(in super::super) fn examples() -> Vec<(&'static str, XmppShardMessage)> {
         ("said", said(MessageBody::Text("hello".into()))),
         ("typing", said(MessageBody::Typing(false))),
         ("reply", XmppShardMessage::Reply { token: "00ff".into(), answer: Box::new(stanza()) }),
+        ("attached", XmppShardMessage::AttachOutcome { edge: edge(), domain: "echo.example.net".into() }),
+        ("detached", XmppShardMessage::Detached { edge: edge(), domain: "echo.example.net".into() }),
+        ("to-component", XmppShardMessage::ToComponent { edge: edge(), element: Box::new(stanza()) }),
+        ("outbound", XmppShardMessage::Outbound { receipt: receipt(), element: Box::new(stanza()) }),
+        ("outbound-ended", outcome(Outcome::Ended)),
+        ("outbound-broken", outcome(Outcome::Broken)),
+        ("outbound-untaken", outcome(Outcome::Untaken)),
     ]
 }
 
@@ -113,9 +129,18 @@ fn a_message_of_chat_names_its_sender_and_its_class() {
 }
 
 #[test]
-fn messages_about_components_stay_within_their_node() {
-    let detached = XmppShardMessage::Detached { edge: edge(), domain: "echo.example.net".into() };
-    assert!(chat_message(TO, 0, &detached).is_none());
+fn streams_between_servers_stay_within_their_node() {
+    let pair = xmpp::s2s::Pair { local: "example.net".into(), remote: "prosody.test".into() };
+    let offer = xmpp::s2s::ShardMessage::Offer { edge: edge(), pair };
+    assert!(chat_message(TO, 0, &XmppShardMessage::Servers(Box::new(offer))).is_none());
+}
+
+#[test]
+fn a_stanza_for_another_server_needs_the_bucket_of_its_domain() {
+    let mut body = Vec::new();
+    put_of_edge(&mut body, OUTBOUND, edge());
+    put_element(&mut body, &stanza());
+    assert!(read(&message(CHAT, TO, body)).is_err());
 }
 
 #[test]

@@ -383,7 +383,7 @@ fn what_a_bidirectional_peer_says_that_it_takes_is_all_it_gets() {
         let element = Element::new("message", ns::CLIENT).with("from", "y@a.test").with("to", "x@evil.test");
         let element = Box::new(element.child(Element::new("body", ns::CLIENT).text("x".repeat(size))));
         let written = caller.tell(|servers, out| {
-            servers.handle_shard_message(START, ShardMessage::Over { edge, element }, out);
+            servers.handle_shard_message(START, ShardMessage::Over { edge, element, receipt: None }, out);
         });
         assert_eq!(!written.is_empty(), is_written, "{size}");
         let is_answered = caller.effects.iter().any(|effect| {

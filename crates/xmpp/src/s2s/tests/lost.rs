@@ -1,5 +1,5 @@
 //! For any failure at any time: a stanza is delivered once, or answered once, or was on the wire that was
-//! cut.
+//! cut, or goes back to its origin in the farm because another shard owns its domain. Each has one outcome.
 
 use proptest::prelude::*;
 
@@ -13,6 +13,8 @@ enum TestStep {
     Steps(u8),
     Cut,
     Wait(u16),
+    /// Another shard owns the domains of a node's peers.
+    Stop(bool),
 }
 
 fn act() -> impl Strategy<Value = TestStep> {
@@ -20,6 +22,7 @@ fn act() -> impl Strategy<Value = TestStep> {
         4 => (any::<bool>(), any::<bool>()).prop_map(|(who, second)| TestStep::Say(who, second)),
         4 => (1u8..40).prop_map(TestStep::Steps),
         1 => Just(TestStep::Cut),
+        1 => any::<bool>().prop_map(TestStep::Stop),
         1 => (1u16..900).prop_map(TestStep::Wait),
     ]
 }
@@ -57,15 +60,25 @@ fn play(seed: u64, certified: [bool; 2], acts: &[TestStep]) {
                     world.cut(wire);
                 }
             }
+            TestStep::Stop(who) => {
+                for shard in 0..SHARDS {
+                    world.tell(usize::from(who), shard, |servers, _, out| servers.stop(|_| true, out));
+                }
+            }
             TestStep::Wait(seconds) => world.pass(Duration::from_secs(seconds.into())),
         }
     }
     world.pass(Duration::from_secs(2_000));
-    for (node, id) in said {
+    for (number, (node, id)) in said.into_iter().enumerate() {
         let arrived = world.got(1 - node).iter().filter(|got| **got == id).count();
         let returned = world.got(node).iter().filter(|got| got.starts_with(&format!("{id} "))).count();
         let lost = usize::from(world.lost.contains(&id) && arrived == 0);
-        assert_eq!(arrived + returned + lost, 1, "{id}: arrived {arrived}, returned {returned}, lost {lost}");
+        let [outcome] = world.outcomes[number][..] else {
+            panic!("{id} has {} outcomes", world.outcomes[number].len());
+        };
+        let untaken = usize::from(outcome == Outcome::Untaken);
+        let sum = arrived + returned + lost + untaken;
+        assert_eq!(sum, 1, "{id}: arrived {arrived}, returned {returned}, lost {lost}, {outcome:?}");
     }
     for node in 0..2 {
         assert_eq!(world.sum(node, |counts| counts.outgoing + counts.incoming + counts.waiting), 0);

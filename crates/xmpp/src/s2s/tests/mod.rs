@@ -83,6 +83,8 @@ struct FederationWorld {
     places: BTreeMap<String, LinkEnd>,
     /// Ids of stanzas that were on a wire when it was cut.
     lost: BTreeSet<String>,
+    /// What became of each stanza that was said, by its number.
+    outcomes: Vec<Vec<Outcome>>,
     dialled: usize,
 }
 
@@ -96,6 +98,7 @@ impl FederationWorld {
             wires: Vec::new(),
             places: BTreeMap::new(),
             lost: BTreeSet::new(),
+            outcomes: Vec::new(),
             dialled: 0,
         };
         for (index, domains) in nodes.iter().enumerate() {
@@ -139,7 +142,16 @@ impl FederationWorld {
     fn say(&mut self, node: usize, stanza: Element) {
         let to = crate::stanza::to(&stanza).unwrap().unwrap();
         let shard = owner(to.domain());
-        self.tell(node, shard, |servers, now, out| servers.handle_stanza(now, Box::new(stanza), out));
+        let receipt = Receipt {
+            origin: ShardAddress::new(Life(0), shard),
+            bucket: cluster::Bucket::of(to.domain()),
+            number: self.outcomes.len() as u64,
+            run: 1,
+            index: 0,
+        };
+        self.outcomes.push(Vec::new());
+        let stanza = OutboundStanza { element: Box::new(stanza), receipt: Some(receipt) };
+        self.tell(node, shard, |servers, now, out| servers.handle_outbound(now, stanza, out));
     }
 
     fn message(&mut self, node: usize, from: &str, to: &str, id: &str) {
@@ -156,7 +168,7 @@ impl FederationWorld {
                     self.wires[wire].bytes[1 - end].extend(&bytes);
                     self.wires[wire].written[1 - end].extend(&bytes);
                 }
-                self.tell(node, shard, |servers, _, _| servers.handle_written(number, bytes.len()));
+                self.tell(node, shard, |servers, _, out| servers.handle_written(number, bytes.len(), out));
             }
             Effect::StartTls { number } => {
                 if let Some((wire, end)) = self.find((node, shard, number)) {
@@ -170,6 +182,9 @@ impl FederationWorld {
             }
             Effect::Deliver(element) => self.nodes[node].delivered.push(*element),
             Effect::Note(note) => self.nodes[node].notes.push(note),
+            Effect::Outcome(receipt, outcome) => {
+                self.outcomes[usize::try_from(receipt.number).unwrap()].push(outcome);
+            }
             Effect::Send(letter) => {
                 let shard = match letter.recipient() {
                     Recipient::Owner(domain) => owner(&domain),

@@ -262,7 +262,7 @@ fn who_does_not_read_gets_nothing_more() {
     }
     let mut effects = Vec::new();
     let servers = &mut world.nodes[0].shards[usize::from(shard)];
-    servers.handle_written(3, 3_000_000);
+    servers.handle_written(3, 3_000_000, &mut effects);
     let message = Element::new("message", ns::CLIENT).with("from", "x@a.test/y").with("to", "z@peer.test");
     servers.handle_stanza(START, Box::new(message), &mut effects);
     assert!(matches!(&effects[..], [Effect::Write { .. }]), "it has read: {effects:?}");
