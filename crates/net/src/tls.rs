@@ -16,6 +16,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use sha2::Digest;
+use tls_session::ExporterSecrets;
 
 use super::certificate::{self, ShownCertificate};
 use super::der::first_value;
@@ -185,7 +186,7 @@ fn stamps(files: &TlsFiles) -> Stamps {
 fn read(files: &TlsFiles, tickets: &TicketKeys) -> Result<Current, TlsError> {
     // Before reading: a change meanwhile is then seen as one.
     let stamps = stamps(files);
-    let provider = Arc::new(aws_lc_rs::default_provider());
+    let provider = Arc::new(tls_session::compact_provider());
     let server = server_config(files, &provider, tickets.ticketer("server"), None)?;
     let any_client = peers::any_client(&provider);
     // With keys of tickets of its own: a session that began without a question for a certificate must not be
@@ -194,6 +195,8 @@ fn read(files: &TlsFiles, tickets: &TicketKeys) -> Result<Current, TlsError> {
     let mut xmpp = server.clone();
     // XEP-0368 §3.
     xmpp.alpn_protocols = vec![b"xmpp-client".to_vec()];
+    // For channel bindings (RFC 9266).
+    ExporterSecrets::keep(&mut xmpp);
     let own = certificates(&files.certificate)?;
     let roots = roots(files.authorities.as_deref())?;
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|problem| error(&files.key, &problem))?;
