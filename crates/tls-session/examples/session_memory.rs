@@ -1,7 +1,8 @@
 //! What an idle session of TLS 1.3 costs, by part, beside rustls's connection with buffers: exact, as nothing else of the process allocates meanwhile.
 //!
 //!     cargo run --release -p tls-session --example session_memory
-#![allow(unsafe_code, reason = "an allocator that counts, and mallinfo2 of the C library")]
+#![expect(unsafe_code, reason = "an allocator that counts, and mallinfo2 of the C library")]
+#![expect(clippy::disallowed_methods, reason = "a measurement has a clock")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::RefCell;
