@@ -17,8 +17,8 @@ run: ## build and start one node on loopback with the example configuration
 	@tools/setup run
 	$(CARGO) run --release --package server --bin belfry -- serve --config $(CONFIG)
 
-demo: ## two good minutes: Ringer drives the seeds' runs R1 and R4, their users of chat and the tutorial's calls through a node, tables and reports
-	@tools/setup
+demo: ## two good minutes: Ringer drives the seeds' runs R1 and R4, their users of chat and the tutorial's calls through a node, tables and reports; what is built already starts at once
+	@tools/setup demo
 	@bench/demo/run $(ARGS)
 
 demo-farm: ## five minutes: calls of a minute through a farm of four nodes, and accounts at five on one database, with kills, beside the seed's R2, R3, R6 and R7
@@ -80,7 +80,7 @@ bench-ringer: ## Ringer and SIPp in turn, both ends the same tool; ARGS="--help"
 bench-ivr: ## RestComm's load test of programmable voice, then raised; ARGS="--help" lists the parts
 	@tools/setup
 	$(CARGO) build --release --package server --bin belfry --example ivr_application --locked
-	$(CARGO) build --release --bin ringer --locked
+	$(CARGO) build --release --package lab --bin ringer --package mmsg --example streams --locked
 	@bench/ivr/run $(ARGS)
 
 bench-xmpp: ## Belfry, ejabberd and Prosody under the same users of Ringer: memory, CPU, latencies; ARGS="--help" lists the parts

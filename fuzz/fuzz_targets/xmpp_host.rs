@@ -64,7 +64,21 @@ fn settings() -> HostSettings {
         services: Vec::new(),
         admins: Vec::new(),
         started: Instant::from_unix_seconds(0),
+        privileges: vec![component()],
         ..HostSettings::default()
+    }
+}
+
+/// A component of another domain that may do everything.
+fn component() -> chat::Privileges {
+    let all = chat::RequestAccess { get: true, set: true };
+    chat::Privileges {
+        component: "gate.example.net".into(),
+        roster: all,
+        roster_pushes: true,
+        messages: true,
+        presence: chat::PresenceAccess::Roster,
+        requests: vec![("http://jabber.org/protocol/pubsub".into(), all)],
     }
 }
 

@@ -71,6 +71,7 @@ static REAL: &[RealTests] = &[
     real("interop", "tests/console.rs", "console", &[]),
     real("interop", "tests/council.rs", "council", &[]),
     real("interop", "tests/database.rs", "database", &[]),
+    real("interop", "tests/demo.rs", "demo", &[]),
     real("interop", "tests/ends.rs", "ends", &[]),
     real("interop", "tests/farm.rs", "farm", &[]),
     real("interop", "tests/federation.rs", "federation", &[]),

@@ -47,6 +47,7 @@ impl Answers {
         Ok(())
     }
 
+    #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Answers::Http(answers) => answers.is_empty(),

@@ -27,6 +27,11 @@ impl CertificateFolder {
         CertificateFolder { path: root.join(name) }
     }
 
+    /// The name of the folder, which says which authority it is of.
+    pub fn authority(&self) -> String {
+        self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+
     /// Makes the folder, for its owner only.
     ///
     /// # Errors

@@ -1,10 +1,12 @@
 //! Certificates of an authority by ACME (RFC 8555): [`schedule`] says when an order is due, [`CertificateRenewer`] carries it out in the
 //! background and puts the certificate in place, the folder of files survives a restart. The challenges are HTTP-01 (RFC 8555
-//! §8.3) and TLS-ALPN-01 (RFC 8737), each answered at an address of its own that is open while an order goes on.
+//! §8.3) and TLS-ALPN-01 (RFC 8737), each answered at an address of its own that is open while an order goes on. Of a farm one node orders, and all
+//! answer ([`FarmOrders`]).
 
 #![warn(missing_docs)]
 
 mod challenges;
+mod farm_orders;
 mod folder;
 mod http_client;
 pub mod limits;
@@ -16,6 +18,7 @@ pub mod schedule;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+pub use farm_orders::{Awaited, FarmOrders, FarmTable};
 pub use folder::CertificateFolder;
 pub use renewer::{CertificateRenewer, RenewalStatus};
 

@@ -56,3 +56,16 @@ pub const ROOM: usize = 64 << 10;
 
 /// The pause after an `accept` that failed, as for want of file descriptors.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The time after which a node of a farm that has not ended its order has lost it: longer than `ORDER`, with what comes before and behind.
+pub const FARM_ORDER: Duration = Duration::from_mins(7);
+
+/// The time that the answers to challenges have to come to all nodes of a farm, before the authority is told to ask: a watch of the council takes milliseconds,
+/// and a node that has just connected to it reads first.
+pub const FARM_ANSWERS: Duration = Duration::from_secs(2);
+
+/// The longest wait of a node for the order of another one, between two looks at the clock.
+pub const FARM_LOOK: Duration = Duration::from_secs(30);
+
+/// Connections of the authority that wait to be accepted.
+pub const CHALLENGE_BACKLOG: u32 = 128;

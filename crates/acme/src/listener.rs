@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -12,7 +13,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -20,6 +21,19 @@ use web::Web;
 
 use crate::challenges::{ACME_TLS, Answers};
 use crate::limits;
+
+/// Binds the address for the authority's requests. `is_shared`: processes of one machine that are nodes of a farm have the same address, and each of them
+/// has the answers.
+pub(crate) async fn bind(address: SocketAddr, is_shared: bool) -> io::Result<TcpListener> {
+    if !is_shared {
+        return TcpListener::bind(address).await;
+    }
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.set_reuseport(true)?;
+    socket.bind(address)?;
+    socket.listen(limits::CHALLENGE_BACKLOG)
+}
 
 /// Serves the answers until dropped, on a `LocalSet`.
 pub(crate) async fn serve(listener: TcpListener, answers: Arc<Answers>) -> io::Result<Infallible> {
@@ -80,8 +94,6 @@ async fn serve_tls(listener: TcpListener, answers: Arc<Answers>) -> io::Result<I
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
-
     use rustls_pki_types::ServerName;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpStream;

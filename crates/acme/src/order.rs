@@ -8,9 +8,9 @@ use instant_acme::{
     Order, OrderStatus, Problem, RetryPolicy,
 };
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
-use tokio::net::TcpListener;
+use tokio::time::sleep;
 
-use crate::challenges::Answers;
+use crate::farm_orders::{FarmOrders, Proof, answers_of};
 use crate::folder::CertificateFolder;
 use crate::http_client::AuthorityClient;
 use crate::schedule::FailureKind;
@@ -45,7 +45,13 @@ pub(crate) async fn account(
     settings: &AcmeSettings,
     folder: &CertificateFolder,
     client: &AuthorityClient,
+    farm: Option<&FarmOrders>,
 ) -> Result<Account, OrderError> {
+    if let Some(shared) = farm.and_then(FarmOrders::account)
+        && folder.read_account().map_err(OrderError::here)?.as_ref() != Some(&shared)
+    {
+        folder.write_account(&shared).map_err(OrderError::here)?;
+    }
     let builder = Account::builder_with_http(Box::new(client.clone()));
     let away = |error: Error| OrderError::here(format!("{}: {}", settings.directory, words(&error)));
     if let Some(text) = folder.read_account().map_err(OrderError::here)? {
@@ -70,6 +76,9 @@ pub(crate) async fn account(
     })?;
     let text = serde_json::to_string(&credentials).map_err(OrderError::here)?;
     folder.write_account(&text).map_err(OrderError::here)?;
+    if let Some(farm) = farm {
+        farm.put_account(&text).await.map_err(OrderError::here)?;
+    }
     tracing::info!(directory = settings.directory, "made an account of ACME");
     Ok(account)
 }
@@ -79,6 +88,7 @@ pub(crate) async fn order(
     settings: &AcmeSettings,
     account: &Account,
     names: &[String],
+    farm: Option<&FarmOrders>,
 ) -> Result<Issued, OrderError> {
     let identifiers: Vec<_> = names.iter().cloned().map(Identifier::Dns).collect();
     let mut new = NewOrder::new(&identifiers);
@@ -86,18 +96,23 @@ pub(crate) async fn order(
         new = new.profile(profile);
     }
     let mut order = account.new_order(&new).await.map_err(|error| refusal(&error))?;
-    let answers = answers(settings, &mut order).await?;
-    if answers.is_empty() {
+    let proofs = proofs(settings, &mut order).await?;
+    if proofs.is_empty() {
         // The names were proved by an earlier order (RFC 8555 §7.1.3).
         return finish(&mut order, names).await;
     }
-    let listener = TcpListener::bind(settings.listen).await.map_err(|error| {
+    let listener = listener::bind(settings.listen, farm.is_some()).await.map_err(|error| {
         OrderError::refused(format!(
             "[acme] listen: {} cannot be bound for the challenges: {error}; end the program that has it (ss -lntup), or give \
              this one the right to low ports (CAP_NET_BIND_SERVICE)",
             settings.listen
         ))
     })?;
+    let answers = answers_of(settings.challenge, &proofs).map_err(OrderError::refused)?;
+    if let Some(farm) = farm {
+        farm.publish(&proofs).await.map_err(OrderError::refused)?;
+        sleep(limits::FARM_ANSWERS).await;
+    }
     tokio::select! {
         ended = listener::serve(listener, Arc::new(answers)) => {
             let Err(error) = ended;
@@ -115,8 +130,8 @@ fn challenge_type(kind: ChallengeKind) -> ChallengeType {
 }
 
 /// The answers to all challenges that are still to be met.
-async fn answers(settings: &AcmeSettings, order: &mut Order) -> Result<Answers, OrderError> {
-    let mut answers = Answers::new(settings.challenge);
+async fn proofs(settings: &AcmeSettings, order: &mut Order) -> Result<Vec<Proof>, OrderError> {
+    let mut proofs = Vec::new();
     let mut authorizations = order.authorizations();
     while let Some(authorization) = authorizations.next().await {
         let mut authorization = authorization.map_err(|error| refusal(&error))?;
@@ -130,9 +145,10 @@ async fn answers(settings: &AcmeSettings, order: &mut Order) -> Result<Answers, 
             return Err(OrderError::refused(text));
         };
         let authorization = challenge.key_authorization();
-        answers.insert(&name, &challenge.token, authorization.as_str()).map_err(OrderError::refused)?;
+        let (token, authorization) = (challenge.token.clone(), authorization.as_str().to_owned());
+        proofs.push(Proof { name, token, authorization });
     }
-    Ok(answers)
+    Ok(proofs)
 }
 
 /// The answers are there: the authority may ask.

@@ -10,11 +10,12 @@ use stdx::Instant;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
+use crate::farm_orders::FarmOrders;
 use crate::folder::CertificateFolder;
 use crate::http_client::AuthorityClient;
 use crate::order::{self, Issued, OrderError};
-use crate::schedule::Schedule;
-use crate::{AcmeSettings, limits};
+use crate::schedule::{FailureKind, Schedule};
+use crate::{AcmeSettings, limits, listener};
 
 /// The state of orders, for the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct CertificateRenewer {
     names: RefCell<Vec<String>>,
     names_changed: Notify,
     status: RefCell<RenewalStatus>,
+    /// None: the node is in no farm.
+    farm: Option<FarmOrders>,
 }
 
 impl CertificateRenewer {
@@ -57,7 +60,14 @@ impl CertificateRenewer {
             names: RefCell::new(names),
             names_changed: Notify::new(),
             status: RefCell::default(),
+            farm: None,
         })
+    }
+
+    /// The certificate is that of a farm: one of its nodes orders at a time, and all use it.
+    #[must_use]
+    pub fn of_farm(self, farm: FarmOrders) -> CertificateRenewer {
+        CertificateRenewer { farm: Some(farm), ..self }
     }
 
     /// The state of orders.
@@ -75,9 +85,23 @@ impl CertificateRenewer {
 
     /// Until dropped.
     pub async fn run(&self) {
+        match &self.farm {
+            Some(farm) => {
+                tokio::join!(self.run_orders(), self.answer_for_others(farm));
+            }
+            None => self.run_orders().await,
+        }
+    }
+
+    async fn run_orders(&self) {
         let mut schedule = Schedule::new(self.folder.read_orders(), random());
+        if let Some(farm) = self.farm.as_ref().filter(|farm| farm.changes() == 0) {
+            // Without the farm's table it is not known whether a certificate is due.
+            farm.changed(0).await;
+        }
         loop {
             let now = self.clock.now();
+            let seen = self.look(now, &mut schedule);
             schedule.handle_clock(now);
             let due = schedule.deadline(self.held());
             self.status.borrow_mut().next = (due > now).then_some(due);
@@ -85,10 +109,93 @@ impl CertificateRenewer {
                 tokio::select! {
                     () = sleep(due.since(now).min(limits::LONGEST_PAUSE)) => {}
                     () = self.names_changed.notified() => schedule.handle_names_changed(),
+                    () = self.changed(seen) => {}
                 }
                 continue;
             }
-            self.attempt(&mut schedule).await;
+            match &self.farm {
+                None => self.attempt(&mut schedule).await,
+                Some(farm) => self.attempt_in_farm(farm, seen, &mut schedule).await,
+            }
+        }
+    }
+
+    /// Takes over what other nodes have left in the farm's table. The number of its changes so far.
+    fn look(&self, now: Instant, schedule: &mut Schedule) -> u64 {
+        let Some(farm) = &self.farm else { return 0 };
+        let seen = farm.changes();
+        farm.look(now);
+        if let Some((revision, issued)) = farm.new_certificate() {
+            // One that is of no use is not looked at again: the table will have another.
+            farm.note_installed(revision);
+            match self.put_in_place(&issued, &[]) {
+                Ok(()) => tracing::info!(
+                    "a certificate that a node of the farm has ordered is in use for new connections"
+                ),
+                Err(error) => {
+                    tracing::warn!(problem = error.text, "the farm's certificate cannot be used here");
+                }
+            }
+            self.status.borrow_mut().failure = None;
+        }
+        let (begun, retry_at) = farm.past();
+        schedule.handle_farm(begun, retry_at);
+        seen
+    }
+
+    /// Waits for a change of the farm's table; without a farm for ever.
+    async fn changed(&self, seen: u64) {
+        match &self.farm {
+            Some(farm) => farm.changed(seen).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Orders for the farm, if no other node does.
+    async fn attempt_in_farm(&self, farm: &FarmOrders, seen: u64, schedule: &mut Schedule) {
+        match farm.take(self.clock.now()).await {
+            Ok(true) => {
+                self.attempt(schedule).await;
+                farm.release(schedule.retry_at()).await;
+            }
+            // The other node's certificate comes by the table, or the end of its order.
+            Ok(false) => {
+                tokio::select! {
+                    () = sleep(limits::FARM_LOOK) => {}
+                    () = farm.changed(seen) => {}
+                }
+            }
+            Err(problem) => {
+                let error = OrderError { kind: FailureKind::Unreachable, text: problem };
+                self.failed(schedule, &error, None);
+            }
+        }
+    }
+
+    /// Answers the authority while another node of the farm orders: a balancer may send its requests here.
+    async fn answer_for_others(&self, farm: &FarmOrders) {
+        loop {
+            let seen = farm.changes();
+            let now = self.clock.now();
+            farm.look(now);
+            let Some(answers) = farm.answers_of_other(now, self.settings.challenge) else {
+                farm.changed(seen).await;
+                continue;
+            };
+            let listen = self.settings.listen;
+            let serving = async {
+                let listener = listener::bind(listen, true).await?;
+                listener::serve(listener, Arc::new(answers)).await
+            };
+            tokio::select! {
+                ended = serving => {
+                    let Err(error) = ended;
+                    tracing::warn!(%listen, %error, "[acme] listen: the order of another node of the farm is not answered here");
+                    farm.changed(seen).await;
+                }
+                () = farm.changed(seen) => {}
+                () = sleep(limits::FARM_ORDER) => {}
+            }
         }
     }
 
@@ -129,18 +236,32 @@ impl CertificateRenewer {
         client: &AuthorityClient,
     ) -> Result<(), OrderError> {
         self.folder.check_room().map_err(OrderError::here)?;
-        let account = order::account(&self.settings, &self.folder, client).await?;
+        let farm = self.farm.as_ref();
+        let account = order::account(&self.settings, &self.folder, client, farm).await?;
         schedule.handle_begun(self.clock.now());
         // Before the authority counts it: a node that restarts again and again must not forget it.
         self.folder.write_orders(schedule.begun()).map_err(OrderError::here)?;
-        let issued = match order::order(&self.settings, &account, names).await {
+        if let Some(farm) = farm {
+            farm.note_begun(schedule.begun()).await.map_err(OrderError::here)?;
+        }
+        let issued = match order::order(&self.settings, &account, names, farm).await {
             Err(error) if order::is_account_unknown(&error) => {
                 self.folder.forget_account();
+                if let Some(farm) = farm {
+                    farm.put_account("").await.map_err(OrderError::here)?;
+                }
                 return Err(error);
             }
             other => other?,
         };
-        self.put_in_place(&issued, names)
+        self.put_in_place(&issued, names)?;
+        if let Some(farm) = farm
+            && let Err(problem) = farm.put_certificate(&issued).await
+        {
+            // It counts as issued: another order would cost the authority's limits. The other nodes order when theirs is due.
+            tracing::warn!(problem, "the certificate could not be given to the other nodes of the farm");
+        }
+        Ok(())
     }
 
     fn put_in_place(&self, issued: &Issued, names: &[String]) -> Result<(), OrderError> {

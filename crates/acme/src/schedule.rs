@@ -89,6 +89,13 @@ impl Schedule {
         self.retry_at = now + pause;
     }
 
+    /// Orders of other nodes of the farm, and the time before which none begins after a failure there.
+    pub fn handle_farm(&mut self, begun: impl IntoIterator<Item = Instant>, retry_at: Instant) {
+        self.begun.clear();
+        begun.into_iter().for_each(|at| self.remember(at));
+        self.retry_at = self.retry_at.max(retry_at);
+    }
+
     /// A certificate is in place.
     pub fn handle_issued(&mut self, random: u64) {
         self.failures = 0;
@@ -112,6 +119,11 @@ impl Schedule {
     /// Orders of the last hour, the oldest first, for the next start.
     pub fn begun(&self) -> impl Iterator<Item = Instant> {
         self.begun.iter().copied()
+    }
+
+    /// No order begins before, because of failures.
+    pub fn retry_at(&self) -> Instant {
+        self.retry_at
     }
 
     /// The time at which a third of the life is left, or up to a thirtieth of the life earlier.

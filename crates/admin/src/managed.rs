@@ -13,10 +13,10 @@ use crate::control::Audio;
 use crate::fault::Fault;
 use crate::limits;
 use crate::request::{Base, Format, Request};
-use crate::resources;
 use crate::service::State;
 use crate::table::{Answer, Context, Found, find};
 use crate::value::Value;
+use crate::{resources, sign_in};
 
 /// The kinds of resources that operators see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,9 +148,13 @@ impl ManagedResources {
     }
 
     /// A number, the application that it names where that is of the same account, and its account.
+    ///
+    /// # Errors
+    /// There is no such number, or its account or one above it is not active: its calls are refused.
     pub fn number(&self, sid: &str) -> Result<(IncomingNumber, Option<Application>, RestAccount), Fault> {
         let number: IncomingNumber = self.0.get(sid)?.ok_or_else(|| Fault::not_found(sid))?;
         let account = self.account(&number.common.account)?;
+        sign_in::active(&self.0, &account)?;
         let application: Option<Application> = match number.voice.application_sid.as_str() {
             "" => None,
             sid => self.0.get(sid)?,

@@ -63,7 +63,7 @@ pub(crate) fn signer(state: &State, authorization: &str) -> Result<RestAccount, 
 }
 
 /// An account is as active as all above it.
-fn active(state: &State, account: &RestAccount) -> Result<(), Fault> {
+pub(crate) fn active(state: &State, account: &RestAccount) -> Result<(), Fault> {
     let mut above = Some(account.clone());
     for _ in 0..limits::MAX_DEPTH {
         let Some(account) = above else { break };

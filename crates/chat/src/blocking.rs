@@ -237,10 +237,15 @@ pub(super) fn blocks_outgoing(accounts: &AccountMemory, key: Key, stanza: &Eleme
         return None;
     }
     let to = stanza::to(stanza).ok()??;
-    blocks_incoming(accounts, &user, &to).then(|| StanzaError {
+    blocks_incoming(accounts, &user, &to).then(blocked)
+}
+
+/// The error for a stanza to an address that the account has blocked (XEP-0191 §3.2).
+pub(super) fn blocked() -> StanzaError {
+    StanzaError {
         kind: Some("cancel"),
         ..StanzaError::from(Condition::NotAcceptable).with(Element::new("blocked", ns::BLOCKING_ERRORS))
-    })
+    }
 }
 
 /// Delivers the refusal past the router: the answer of a blocked address would be dropped there. The caller performs the effects

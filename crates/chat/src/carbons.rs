@@ -105,8 +105,8 @@ pub(super) fn copy_sent(
     copy_to_sessions(accounts, now, &user, &except, "sent", copy.as_ref().unwrap_or(message), out);
 }
 
-/// Copies a message of the account's phone; `id` as for `copy_sent`.
-pub(super) fn copy_of_phone(
+/// Copies a message of the account that no session has sent: of its phone, or of a component in its name. `id` as for `copy_sent`.
+pub(super) fn copy_without_session(
     accounts: &mut AccountMemory,
     now: Instant,
     user: &Bare,

@@ -129,6 +129,7 @@ pub fn all() -> Vec<&'static Specification> {
     let streams = STREAMS.iter().chain(c2s::SPECIFICATIONS).chain(s2s::SPECIFICATIONS);
     let streams =
         streams.chain(component::SPECIFICATIONS).chain(bosh::SPECIFICATIONS).chain(pie::SPECIFICATIONS);
+    let streams = streams.chain(privilege::SPECIFICATIONS);
     let mut all: Vec<&Specification> = crate::specifications().chain(streams).collect();
     all.sort_by_key(|found| (found.name, found.file));
     all
@@ -241,6 +242,15 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0334", &["archive.rs", "offline.rs"]),
     ("XEP-0344", &["crates/xmpp/src/s2s/tests/bad.rs"]),
     ("XEP-0352", &["csi.rs"]),
+    (
+        "XEP-0356",
+        &[
+            "privileged.rs",
+            "crates/privilege/src/request.rs",
+            "crates/server/tests/live/xmpp/components.rs",
+            INTEROP,
+        ],
+    ),
     ("XEP-0357", &["push.rs"]),
     ("XEP-0359", &["archive.rs"]),
     ("XEP-0363", &["upload.rs", "crates/server/tests/live/xmpp/uploads.rs", INTEROP]),

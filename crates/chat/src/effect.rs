@@ -484,6 +484,12 @@ impl Subscription {
         }
     }
 
+    /// Finds the state by the value of the attribute.
+    pub fn parse(name: &str) -> Option<Subscription> {
+        let all = [Subscription::None, Subscription::To, Subscription::From, Subscription::Both];
+        all.into_iter().find(|known| known.as_str() == name)
+    }
+
     /// True if the user sees the contact's presence.
     pub fn has_to(self) -> bool {
         matches!(self, Subscription::To | Subscription::Both)

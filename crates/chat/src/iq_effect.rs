@@ -42,7 +42,7 @@ pub(super) enum IqEffect {
     Push(PushTask),
     /// Change or remove the sender's account.
     Register(Key, AccountRequest),
-    /// Change a contact of the sender.
+    /// Change a contact of the account that is asked.
     Roster(Bare, RosterAction),
     /// Read the vCard of the account that is asked.
     ReadVcard,
@@ -83,7 +83,7 @@ pub(super) fn perform(host: &mut Host, now: Instant, iq: &IqRequest<'_>, effect:
             return register::perform(&mut host.store, key, iq, request, out);
         }
         IqEffect::Roster(contact, action) => {
-            roster::change_contact(host, now, &iq.from.bare(), (contact, action), out)
+            roster::change_contact(host, now, &iq.to.bare(), (contact, action), out)
         }
         IqEffect::ReadVcard => return vcard::read(&mut host.store, iq, out),
         IqEffect::PublishVcard4(publication) => {

@@ -82,6 +82,7 @@ pub mod phones;
 mod ping;
 mod presence;
 mod private;
+mod privileged;
 mod pubsub;
 mod push;
 mod read_queues;
@@ -119,6 +120,8 @@ pub use departed::without_user;
 pub use effect::{Access, Change, Effect, Load, StoreFailure, StoreReply, Ticket};
 pub use feature::specifications;
 pub use page::{ItemPage, ItemQuery, ItemRow, RowPage, StanzaPage};
+pub use privilege::{PresenceAccess, Privileges, RequestAccess};
+pub use privileged::handle_component_attached;
 pub use register::SessionEndReason;
 pub use restore::{RestoreManner, announced_session, handle_restore};
 pub use rosters::RosterMemory;
@@ -149,6 +152,8 @@ pub struct HostSettings {
     pub admins: Vec<Bare>,
     /// Domains of external components (XEP-0114), for discovery.
     pub components: Vec<Box<str>>,
+    /// The permissions that some of them have for accounts (XEP-0356).
+    pub privileges: Vec<privilege::Privileges>,
     /// The messages that phones get.
     pub texts_to_phones: phones::TextsToPhones,
     /// The default of archives, for accounts without preferences.
@@ -248,6 +253,7 @@ pub struct Host {
     push: push::Push,
     upload: upload::Upload,
     phones: phones::Phones,
+    privileged: privileged::PrivilegedComponents,
     /// The content of real-time block lists.
     rtbl: Arc<rtbl::RtblLists>,
     /// Stanzas that were refused because a list has their sender.
@@ -278,6 +284,7 @@ impl Host {
             push: push::Push::default(),
             upload: upload::Upload::default(),
             phones: phones::Phones::default(),
+            privileged: privileged::PrivilegedComponents::default(),
             rtbl: Arc::default(),
             rtbl_refused: 0,
         }
@@ -319,7 +326,9 @@ impl Host {
     pub fn deadline(&self) -> Option<Instant> {
         let sleeping = self.sleeping.front().map(|(until, _)| *until);
         let phones = self.phones.deadline();
-        [sleeping, self.rooms.deadline(), phones, self.resumes.deadline()].into_iter().flatten().min()
+        let components = self.privileged.deadline();
+        let all = [sleeping, self.rooms.deadline(), phones, self.resumes.deadline(), components];
+        all.into_iter().flatten().min()
     }
 
     /// Handles the timers that are due at `now`.
@@ -336,6 +345,7 @@ impl Host {
         }
         self.rooms.expire(now);
         self.expire_restored_rooms(now, out);
+        privileged::expire(self, now, out);
         for user in self.phones.due_texts(now) {
             phones::texts_due(self, now, &user, out);
         }

@@ -330,3 +330,7 @@ pub const RTBL_ANSWER: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// The least time between two contents for the hosts: each is a copy of all entries.
 pub const RTBL_PUBLISH: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Sessions whose presence a privileged component that has connected gets at a time (XEP-0356 §8). The rest follows 20 ms later: a component's
+/// queue is bounded, and what it cannot take is lost.
+pub const COMPONENT_PRESENCES: usize = 200;

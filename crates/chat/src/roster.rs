@@ -20,9 +20,10 @@ use super::change_queue::{not_written, too_many};
 use super::effect::{AccountData, Change, Effect, RosterItem, StoreFailure, Subscription};
 use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
+use super::presence::subscription::SubscriptionState;
 use super::pubsub::PubSubEvent;
 use super::{Host, Outbox};
-use crate::{change_queue, connection, limits, presence, token};
+use crate::{change_queue, connection, limits, presence, privileged, token};
 use approval::ReceivedSubscription;
 pub(super) use approval::{SentSubscription, subscription_from, subscription_in, subscription_to};
 
@@ -93,9 +94,9 @@ pub(super) fn sets_roster(iq: &Element) -> bool {
     iq.attr("type") == Some("set") && iq.get("query", ns::ROSTER).is_some()
 }
 
-/// Answers the account's own roster get, and checks a roster set. The result goes to the session past the router, as
-/// pushes do.
-fn roster(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
+/// Answers a roster get of the account itself or of a component that may read it (`privileged`), and checks a roster set. The result goes
+/// to the session past the router, as pushes do.
+pub(super) fn roster(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if !iq.is_set {
         return match get(view.accounts, iq) {
             Ok((Some(key), query)) => IqReply::Perform(IqEffect::Deliver(key, stanza::result(iq.iq, query))),
@@ -107,7 +108,7 @@ fn roster(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
         Ok(set) => set,
         Err(error) => return IqReply::Error(error),
     };
-    if view.accounts.is_anonymous(&iq.from.bare()) {
+    if view.accounts.is_anonymous(&iq.to.bare()) {
         let error = StanzaError::new(Condition::NotAllowed, "anonymous accounts have no contacts");
         return IqReply::Error(error);
     }
@@ -119,7 +120,7 @@ fn get(
     accounts: &mut AccountMemory,
     iq: &IqRequest<'_>,
 ) -> Result<(Option<Key>, Option<Element>), StanzaError> {
-    let Some(data) = accounts.data(&iq.from.bare()) else {
+    let Some(data) = accounts.data(&iq.to.bare()) else {
         return Err(Condition::InternalServerError.into());
     };
     // Versions are numbers that only grow; to clients they are opaque.
@@ -152,13 +153,18 @@ fn read(iq: &IqRequest<'_>) -> Result<(Bare, RosterAction), StanzaError> {
         return Err(bad("an item has an address: jid"));
     };
     let contact = Jid::parse(jid).map_err(|_| StanzaError::from(Condition::JidMalformed))?.bare();
-    if contact == iq.from.bare() {
+    if contact == iq.to.bare() {
         return Err(StanzaError::new(Condition::NotAllowed, "an account cannot be its own contact"));
     }
-    // All other values of `subscription` are the server's to set.
     if item.attr("subscription") == Some("remove") {
         return Ok((contact, RosterAction::Remove(PendingRosterSet::new(iq))));
     }
+    // RFC 6121 §2.1.2.5: of a client all other values are ignored. COMPAT(gateways written for ejabberd and Prosody): a component that
+    // may change rosters sets the subscription to its own contacts.
+    let named = item.attr("subscription").filter(|_| iq.from.bare() != iq.to.bare());
+    let subscription = named
+        .map(|name| Subscription::parse(name).ok_or_else(|| bad("no state of a subscription")))
+        .transpose()?;
     let too_long = |text: &str| text.len() > limits::CONTACT_NAME;
     let name = item.attr("name").filter(|name| !name.is_empty());
     if name.is_some_and(too_long) {
@@ -179,7 +185,7 @@ fn read(iq: &IqRequest<'_>) -> Result<(Bare, RosterAction), StanzaError> {
         return Err(StanzaError::new(Condition::NotAcceptable, "too many groups"));
     }
     let (name, groups) = (name.map(Box::from), groups.into_iter().collect());
-    Ok((contact, RosterAction::Set { asked: PendingRosterSet::new(iq), name, groups }))
+    Ok((contact, RosterAction::Set { asked: PendingRosterSet::new(iq), name, groups, subscription }))
 }
 
 /// A roster set that waits for its answer.
@@ -198,8 +204,13 @@ impl PendingRosterSet {
 
 /// A change of one contact, before it has its turn.
 pub(super) enum RosterAction {
-    /// A client sets the contact.
-    Set { asked: PendingRosterSet, name: Option<Box<str>>, groups: Vec<Box<str>> },
+    /// A client or a component sets the contact; a component sets its subscription, too.
+    Set {
+        asked: PendingRosterSet,
+        name: Option<Box<str>>,
+        groups: Vec<Box<str>>,
+        subscription: Option<Subscription>,
+    },
     /// A client removes the contact.
     Remove(PendingRosterSet),
     /// The account sends a subscription stanza.
@@ -225,8 +236,8 @@ pub(super) struct PendingContact {
 
 /// The cause of a [`PendingContact`], which decides about its consequences.
 enum ContactCause {
-    /// A client has set the contact.
-    Set(PendingRosterSet),
+    /// A client or a component has set the contact, whose subscription was this.
+    Set(PendingRosterSet, SubscriptionState),
     /// With the contact as it was.
     Removal(PendingRosterSet, RosterItem),
     Sent(SentSubscription, approval::SubscriptionChange),
@@ -273,13 +284,18 @@ impl Roster {
         let Some(data) = accounts.data(user) else { return };
         let known = data.contact(contact);
         match action {
-            RosterAction::Set { asked, name, groups } => {
+            RosterAction::Set { asked, name, groups, subscription } => {
                 if known.is_none() && data.roster.len() >= limits::CONTACTS {
                     let text = "too many contacts: remove some";
                     return self.answer(&asked, Err(StanzaError::new(Condition::PolicyViolation, text)));
                 }
-                let item = RosterItem { name, groups, is_listed: true, ..known.cloned().unwrap_or_default() };
-                self.write(data, (user, contact), (Some(item), true), ContactCause::Set(asked));
+                let before = SubscriptionState::of(known);
+                let mut item =
+                    RosterItem { name, groups, is_listed: true, ..known.cloned().unwrap_or_default() };
+                if let Some(subscription) = subscription {
+                    set_subscription(&mut item, subscription);
+                }
+                self.write(data, (user, contact), (Some(item), true), ContactCause::Set(asked, before));
             }
             // RFC 6121 §2.5.2: it ends the subscriptions too.
             RosterAction::Remove(asked) => match known.filter(|item| item.is_listed).cloned() {
@@ -342,7 +358,12 @@ impl Roster {
         let result = result.map_err(not_written);
         let is_written = result.is_ok();
         match cause {
-            ContactCause::Set(asked) => self.finish_set(accounts, (user, contact), &asked, result),
+            ContactCause::Set(asked, before) => {
+                self.finish_set(accounts, (user, contact), &asked, result);
+                if is_written {
+                    self.show_set(accounts, (user, contact), before);
+                }
+            }
             ContactCause::Removal(asked, item) => {
                 self.finish_set(accounts, (user, contact), &asked, result);
                 if is_written {
@@ -396,6 +417,23 @@ impl Roster {
         self.answer(asked, result);
     }
 
+    /// A contact whose subscription a component has set sees the account's presence or does not, and is asked for its own.
+    fn show_set(
+        &mut self,
+        accounts: &AccountMemory,
+        (user, contact): (&Bare, &Bare),
+        before: SubscriptionState,
+    ) {
+        let after = SubscriptionState::of(accounts.data(user).and_then(|data| data.contact(contact)));
+        self.show_change(accounts, (user, contact), before, after);
+        if after.from && !before.from {
+            self.effects.push(RosterEffect::Added);
+        }
+        if after.to && !before.to {
+            self.effects.push(RosterEffect::SendProbes);
+        }
+    }
+
     /// Answers a roster set past the router when the session is here: the push before it went that way.
     fn answer(&mut self, asked: &PendingRosterSet, result: Result<(), StanzaError>) {
         let answer = match result {
@@ -420,6 +458,15 @@ impl Roster {
         };
         let query = Element::new("query", ns::ROSTER).with("ver", data.roster_version.to_string());
         self.effects.push(RosterEffect::Push(query.child(item)));
+    }
+}
+
+/// The subscription that a component sets. A request that waits for what is granted by it does not wait any more.
+fn set_subscription(item: &mut RosterItem, subscription: Subscription) {
+    item.subscription = subscription;
+    item.ask &= !subscription.has_to();
+    if subscription.has_from() {
+        item.asked = None;
     }
 }
 
@@ -462,6 +509,7 @@ pub(super) fn perform(host: &mut Host, now: Instant, (user, contact): (&Bare, &B
                 let keys = host.accounts.keys_of(user, |session| session.is_interested);
                 push_to_sessions((&mut host.accounts, &mut host.rng), now, &keys, &query, out);
                 connection::perform_deliveries(host, now, out);
+                privileged::push_roster(host, user, &query, out);
             }
             RosterEffect::SendPresences => {
                 presence::send_presences(&host.accounts, &host.phones, user, contact.as_str(), out);

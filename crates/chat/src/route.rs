@@ -27,7 +27,7 @@ use super::user::{AccountState, QueuedWork, refuse_waiting, too_much_waits, wait
 use super::{Host, Outbox, push};
 use crate::{
     blocking, carbons, connection, iq_effect, last, message_writes, no_account, offline, phones, presence,
-    read_queues, resume, rtbl, subaddress, webhooks,
+    privileged, read_queues, resume, rtbl, subaddress, webhooks,
 };
 
 impl Host {
@@ -200,7 +200,9 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
             kind => {
                 let hold = host.pending_acks.begin(&mut element);
                 // Presence for a domain of ours has no effect.
-                if kind == Some(StanzaKind::Message) && !rtbl::is_notification(host, &from, &element) {
+                if privilege::is_wrapped_message(&element) {
+                    privileged::handle_message(host, now, &element, &from, out);
+                } else if kind == Some(StanzaKind::Message) && !rtbl::is_notification(host, &from, &element) {
                     host.refuse(&element, &Condition::ServiceUnavailable.into(), out);
                 }
                 host.acks().end(hold, out);
@@ -288,6 +290,9 @@ fn arrived(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
 /// RFC 6121 §8.5.2 and 8.5.3: to the session that is meant, or those that fit best, or kept.
 fn message_to(host: &mut Host, now: Instant, from: &Jid, to: &Jid, mut element: Element, out: &mut Outbox) {
     let bare = to.bare();
+    if privileged::is_message(host, from, &element) {
+        return privileged::handle_message(host, now, &element, from, out);
+    }
     if let Some(approval) = Approval::parse(from, to, &element) {
         return host.tell_pubsub(now, PubSubEvent::Approval { approval, from, to }, out);
     }
@@ -414,7 +419,7 @@ pub(super) fn deliver_message(
 
 /// An iq for an account or a domain of ours: a request goes to the handler that a feature has in the table of `feature`, an answer to the
 /// feature that has sent a request itself (`push`, `caps`). `session`: that of the sender, if the caller knows it.
-fn ask(
+pub(super) fn ask(
     host: &mut Host,
     now: Instant,
     iq: &Element,
@@ -426,18 +431,7 @@ fn ask(
     let is_set = match iq.attr("type") {
         Some("get") => false,
         Some("set") => true,
-        // An answer to a question of the host's own.
-        Some("result" | "error") => {
-            let effects = host.push.handle_answer(now, from, iq);
-            push::perform(host, effects, out);
-            return match host.caps.handle_response(now, from, iq, &mut host.rng) {
-                Some(CapsEffect::Send(iq)) => host.route(iq, out),
-                Some(CapsEffect::FeaturesKnown(ver)) => {
-                    host.tell_pubsub(now, PubSubEvent::FeaturesKnown { ver: &ver }, out);
-                }
-                None => {}
-            };
-        }
+        Some("result" | "error") => return handle_answer(host, now, from, iq, out),
         _ => return host.refuse(iq, &Condition::BadRequest.into(), out),
     };
     // RFC 6120 §8.2.3: an iq has an id, and a question one child.
@@ -451,23 +445,40 @@ fn ask(
         (Some(_), true) => &[IqTarget::Own, IqTarget::Account],
         (Some(_), false) => &[IqTarget::Account],
     };
-    // RFC 6120 §8.4: a payload that is not understood is `service-unavailable`.
-    let Some(run) = places.iter().find_map(|at| find(*at, payload)) else {
-        return host.refuse(iq, &Condition::ServiceUnavailable.into(), out);
-    };
     let session = session.or_else(|| host.accounts.session_of(from).filter(|_| is_own));
     let question = IqRequest { iq, payload, from, to, session, is_set };
-    let reply = match run {
-        IqHandlerFn::View(run) => {
+    let privileged =
+        if to.local().is_some() { privileged::handle_request(host, now, &question, out) } else { None };
+    let reply = match (privileged, places.iter().find_map(|at| find(*at, payload))) {
+        (Some(reply), _) => reply,
+        // RFC 6120 §8.4: a payload that is not understood is `service-unavailable`.
+        (None, None) => IqReply::Error(Condition::ServiceUnavailable.into()),
+        (None, Some(IqHandlerFn::View(run))) => {
             let accounts = &mut host.accounts;
             run(&mut IqView { now, settings: &host.settings, accounts }, &question)
         }
-        IqHandlerFn::Host(run) => run(host, now, &question, out),
+        (None, Some(IqHandlerFn::Host(run))) => run(host, now, &question, out),
     };
     match reply {
         IqReply::Result(payload) => host.answer(iq, Ok(payload), out),
         IqReply::Error(error) => host.refuse(iq, &error, out),
         IqReply::Perform(effect) => iq_effect::perform(host, now, &question, effect, out),
         IqReply::Later => {}
+    }
+}
+
+/// The answer to a request of the host's own, or to one that it has passed on for a component.
+fn handle_answer(host: &mut Host, now: Instant, from: &Jid, iq: &Element, out: &mut Outbox) {
+    if privileged::handle_answer(host, from, iq, out) {
+        return;
+    }
+    let effects = host.push.handle_answer(now, from, iq);
+    push::perform(host, effects, out);
+    match host.caps.handle_response(now, from, iq, &mut host.rng) {
+        Some(CapsEffect::Send(iq)) => host.route(iq, out),
+        Some(CapsEffect::FeaturesKnown(ver)) => {
+            host.tell_pubsub(now, PubSubEvent::FeaturesKnown { ver: &ver }, out);
+        }
+        None => {}
     }
 }

@@ -3,8 +3,8 @@
 //! Only the wishes of the operator; the orders themselves are made by the crate `acme` and the node. It is read after all other sections, because the
 //! names of the certificate come from them.
 //!
-//! Invariant: when `is_on`, at least one name can be certified, no certificate is configured in `[tls]`, and
-//! the node is in no farm; so the node can begin an order without checking again.
+//! Invariant: when `is_on`, at least one name can be certified, and no certificate is configured in `[tls]`; so the node can begin an order without
+//! checking again.
 //! `server/src/node/certificates.rs` takes the settings over.
 
 use std::net::SocketAddr;
@@ -128,7 +128,7 @@ impl Acme {
             ),
             folder: section.optional(
                 "folder",
-                "Folder of the account's key and the certificate, for the node's user only. `acme` in `[server] data` when not given.",
+                "Folder of the account's key and the certificate, for the node's user only. `acme` in `[server] data` when not given. In a farm each node has its own.",
             ),
             challenge: section.key(
                 "challenge",
@@ -169,7 +169,7 @@ impl Acme {
         self
     }
 
-    /// A node in a farm cannot order: the authority's request may come to any of the nodes.
+    /// Reports mistakes of the section as a whole.
     fn check(&self, section: &mut Section<'_, '_>, config: &Config) {
         // These keys have no use of their own: their author expects a certificate, and would get none without a
         // word.
@@ -186,13 +186,6 @@ impl Acme {
         if config.tls.certificate.is_some() {
             let what = "[tls] certificate names a file, and [acme] orders a certificate";
             section.mistake("agree_to_terms", what, "one of the two");
-        }
-        if config.farm.name.is_some() {
-            section.mistake(
-                "agree_to_terms",
-                "[acme] orders for one node, and this one is in a [farm]: the authority's request may come to any of its nodes",
-                "no [acme] here: put the files of the certificate on each node and name them in [tls]; a node reads them again when they change",
-            );
         }
         // The address becomes a `mailto:` URL (RFC 8555 §7.3), in which more than one address or header fields
         // are not allowed.
@@ -252,8 +245,16 @@ impl Config {
     }
 
     /// The folder of the accounts and certificates of authorities.
+    /// The processes of one machine are nodes of a farm, and each has a folder of its own.
     pub fn acme_folder(&self) -> PathBuf {
-        self.acme.folder.clone().unwrap_or_else(|| self.server.data.join("acme"))
+        let folder = self.acme.folder.clone().unwrap_or_else(|| self.server.data.join("acme"));
+        match &self.process {
+            Some(process) if process.number() > 1 => {
+                let name = folder.file_name().unwrap_or_default().to_string_lossy();
+                folder.with_file_name(format!("{name}-{}", process.number()))
+            }
+            _ => folder,
+        }
     }
 }
 
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_tls_a_farm_and_names_that_cannot_be_certified_are_mistakes() {
+    fn a_file_in_tls_and_names_that_cannot_be_certified_are_mistakes() {
         let sip = "[sip]\ndomains = [\"a.test\"]\n";
         let many: Vec<_> = (0..101).map(|n| format!("\"n{n}.a.test\"")).collect();
         let cases = [
@@ -335,7 +336,9 @@ mod tests {
         }
         let farm =
             "[farm]\nname = \"f\"\nnode = \"n\"\ncouncil = [\"nats://127.0.0.1:4222\"]\nsecret = \"s\"\n";
-        let error = parse(&format!("{sip}{farm}{ON}")).unwrap_err();
-        assert!(error.contains("put the files of the certificate on each node"), "{error}");
+        assert!(
+            parse(&format!("{sip}{farm}{ON}")).unwrap().acme.is_on,
+            "one node of the farm orders for all"
+        );
     }
 }

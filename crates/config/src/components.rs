@@ -10,11 +10,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use net::Listener;
+use privilege::Privileges;
 use sip::transport::Transport;
 use toml::de::DeTable;
 use xmpp::Bare;
 use xmpp::sasl::Secret;
 
+use super::privileges;
 use super::reader::Section;
 use super::value::{Size, Value};
 
@@ -38,6 +40,8 @@ pub struct Component {
     pub domain: Box<str>,
     /// The source of the secret that it proves its domain with.
     pub secret: ComponentSecret,
+    /// The permissions that it has for accounts (XEP-0356).
+    pub privileges: Privileges,
 }
 
 /// The source of a component's secret.
@@ -63,7 +67,7 @@ impl Components {
         let known: Vec<Component> = section.tables(
             "components",
             FORM,
-            "External components: each speaks for one domain. As `[[xmpp.components]]` each is a table of its own. Several connections of one component share its stanzas: all of one user go to the same.",
+            "External components: each speaks for one domain. As `[[xmpp.components]]` each is a table of its own. Several connections of one component share its stanzas: all of one user go to the same. An entry may grant what a component does for accounts (XEP-0356): `roster` and the namespaces of `requests` are \"get\", \"set\" or \"both\", `messages` is true, `presence` is \"managed_entity\" or \"roster\", `roster_pushes` is false for a component that wants no changes of rosters; see operating.md.",
             Component::read,
         );
         let stanzas = section.key_in(
@@ -114,8 +118,11 @@ impl Component {
     /// One entry. Its text is never shown, for it may hold the secret.
     fn read(table: &DeTable<'_>, folder: Option<&Path>) -> Result<Self, (String, String)> {
         let keys = ["domain", "secret", "secret_file"];
-        if let Some(key) = table.keys().find(|key| !keys.contains(&&**key.get_ref())) {
-            return Err((format!("unknown key `{}`", key.get_ref()), "domain, secret or secret_file".into()));
+        let is_known = |key: &str| keys.contains(&key) || privileges::KEYS.contains(&key);
+        if let Some(key) = table.keys().find(|key| !is_known(key.get_ref())) {
+            let expected =
+                format!("domain, secret, secret_file or a permission: {}", privileges::KEYS.join(", "));
+            return Err((format!("unknown key `{}`", key.get_ref()), expected));
         }
         let text = |name: &str| match table.get(name).map(|value| value.get_ref().as_str()) {
             None => Ok(None),
@@ -130,7 +137,8 @@ impl Component {
         })?;
         let what = format!("how {domain} proves itself");
         let secret = read_secret((text("secret")?, text("secret_file")?), folder, &what)?;
-        Ok(Component { domain: bare.as_str().into(), secret })
+        let privileges = privileges::read(table, bare.as_str())?;
+        Ok(Component { domain: bare.as_str().into(), secret, privileges })
     }
 
     /// The secret that the component has to know.
@@ -267,7 +275,7 @@ mod tests {
             ),
             (
                 &format!("{listen}\ncomponents = [{{ domain = \"a.test\", password = \"hush\" }}]"),
-                "unknown key `password`; expected domain, secret or secret_file",
+                "unknown key `password`; expected domain, secret, secret_file or a permission",
             ),
             (
                 &format!(

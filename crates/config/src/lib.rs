@@ -27,6 +27,7 @@ mod log;
 mod mistake;
 mod operating;
 mod phones;
+mod privileges;
 mod processes;
 mod proxies;
 mod reader;
@@ -239,7 +240,8 @@ impl Config {
     /// Consequences of the configuration that may surprise, a line each, for `check-config` and for the log at the start.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings: Vec<String> = self.accounts.warning().map(str::to_owned).into_iter().collect();
-        warnings.extend(self.console.warning());
+        let gives_roles = self.accounts.sources.iter().any(|source| source.groups().is_some());
+        warnings.extend(self.console.warning(gives_roles));
         warnings.extend(self.hep.warning());
         warnings.extend(self.call_export.warning());
         warnings.extend(self.telemetry.warning());

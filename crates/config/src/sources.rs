@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use external_auth::{
-    BodyForm, FilterTemplate, HttpSettings, JwtSettings, KeySource, LdapLookup, LdapSecurity, LdapSettings,
-    NameTemplate, SourceKind, SourceSettings, is_loopback,
+    BodyForm, DirectoryRole, FilterTemplate, GroupFilter, GroupSettings, HttpSettings, JwtSettings,
+    KeySource, LdapLookup, LdapSecurity, LdapSettings, MemberForm, NameTemplate, SourceKind, SourceSettings,
+    is_loopback,
 };
 use toml::de::DeTable;
 use url::Url;
@@ -26,6 +27,7 @@ const FORM: &str = "{ domain = \"example.net\", type = \"ldap\", \"http\" or \"j
 /// The text of the reference.
 const DOC: &str = "Sources of sign-ins outside the database, at most one for a domain: chat clients of that domain sign in by the source alone, and an account is made at the first time. As `[[accounts.sources]]` each is a table of its own; operating.md has the keys, with examples.";
 
+const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_hours(24);
 /// Keys of every source.
@@ -85,8 +87,13 @@ fn read_source(table: &DeTable<'_>, folder: Option<&Path>) -> Result<SourceSetti
 /// Keys of a source by its type.
 /// `bind_as` excludes `base`, `filter` and the pair of `bind_dn` and its password file
 /// ([`SourceKeys::lookup`]).
-const LDAP: [&str; 8] =
-    ["url", "starttls", "ca", "bind_dn", "bind_password_file", "base", "filter", "bind_as"];
+const LDAP: [&str; 9] =
+    ["url", "starttls", "ca", "bind_dn", "bind_password_file", "base", "filter", "bind_as", "groups"];
+/// Keys of `groups`.
+const GROUPS: [&str; 10] =
+    ["base", "filter", "member", "member_form", "name", "refresh", "keep", "admins", "operators", "readers"];
+/// Groups that give roles, at most: each is compared with each group of a user.
+const MAPPED_GROUPS: usize = 100;
 /// A form or JSON is posted to `url`; `token_file` has a token for the service.
 const HTTP: [&str; 4] = ["url", "body", "token_file", "ca"];
 /// Either `keys_file` or `keys_url`; `issuer` and `audience` are always required, since a signature alone does
@@ -119,6 +126,15 @@ impl SourceKeys<'_> {
     /// A key that must be there.
     fn needed<T: Value>(&self, name: &str) -> Result<T, Fault> {
         self.get(name)?.ok_or_else(|| fault(format!("no `{name}`"), T::EXPECTED))
+    }
+
+    /// A list of names.
+    fn names(&self, name: &str) -> Result<Vec<Box<str>>, Fault> {
+        let Some(value) = self.table.get(name) else { return Ok(Vec::new()) };
+        let names = value.get_ref().as_array().and_then(|names| {
+            names.iter().map(|name| name.get_ref().as_str().map(Box::from)).collect::<Option<_>>()
+        });
+        names.ok_or_else(|| fault(format!("`{name}` cannot be read"), "a list of names"))
     }
 
     /// A duration with a default and limits.
@@ -200,8 +216,66 @@ impl SourceKeys<'_> {
             return Err(fault("`url` has more than host and port", "`base` and `filter` for the rest"));
         }
         let port = url.port().unwrap_or(port);
-        let (authorities, lookup) = (self.file("ca")?, self.lookup()?);
-        Ok(LdapSettings { host, port, security, authorities, lookup })
+        let (authorities, lookup, groups) = (self.file("ca")?, self.lookup()?, self.groups()?);
+        if groups.is_some() && matches!(lookup, LdapLookup::Template(_)) {
+            // With `bind_as` no account of the node's own may search, and the user is there at a sign-in only.
+            return Err(fault("`groups` with `bind_as`", "`base` and `filter`, with `bind_dn` perhaps"));
+        }
+        Ok(LdapSettings { host, port, security, authorities, lookup, groups })
+    }
+
+    /// The groups that give roles at the console: `groups = { … }`, or a table of its own.
+    fn groups(&self) -> Result<Option<GroupSettings>, Fault> {
+        let Some(value) = self.table.get("groups") else { return Ok(None) };
+        let table =
+            value.get_ref().as_table().ok_or_else(|| fault("`groups` is no table", GROUPS.join(", ")))?;
+        if let Some(key) = table.keys().find(|key| !GROUPS.contains(&&**key.get_ref())) {
+            return Err(fault(format!("unknown key `{}` of `groups`", key.get_ref()), GROUPS.join(", ")));
+        }
+        let keys = SourceKeys { table, folder: self.folder };
+        let within = |(what, expected): Fault| (format!("`groups`: {what}"), expected);
+        keys.group_settings().map(Some).map_err(within)
+    }
+
+    fn group_settings(&self) -> Result<GroupSettings, Fault> {
+        let filter = self.get::<Box<str>>("filter")?.unwrap_or_else(|| "(objectClass=*)".into());
+        let expected = "a filter of groups, as \"(objectClass=groupOfNames)\"";
+        let filter =
+            GroupFilter::parse(&filter).map_err(|mistake| fault(format!("`filter`: {mistake}"), expected))?;
+        let member_form = match self.get::<Box<str>>("member_form")?.as_deref() {
+            None | Some("name") => MemberForm::Name,
+            Some("nested") => MemberForm::NestedName,
+            Some("user") => MemberForm::User,
+            Some(other) => {
+                return Err(fault(format!("`member_form` is {other:?}"), "\"name\", \"nested\" or \"user\""));
+            }
+        };
+        let mut roles = Vec::new();
+        for (key, role) in [
+            ("admins", DirectoryRole::Admin),
+            ("operators", DirectoryRole::Operator),
+            ("readers", DirectoryRole::ReadOnly),
+        ] {
+            let groups = self.names(key)?;
+            if groups.iter().any(|group| group.trim().is_empty()) {
+                return Err(fault(format!("`{key}` has a group without a name"), "names of groups"));
+            }
+            roles.extend(groups.into_iter().map(|group| (role, group)));
+        }
+        if roles.is_empty() || roles.len() > MAPPED_GROUPS {
+            let expected = format!("one to {MAPPED_GROUPS} groups in `admins`, `operators` and `readers`");
+            return Err(fault(format!("{} groups give a role", roles.len()), expected));
+        }
+        Ok(GroupSettings {
+            base: self.needed("base")?,
+            filter,
+            member: self.get("member")?.unwrap_or_else(|| "member".into()),
+            member_form,
+            name: self.get("name")?.unwrap_or_else(|| "cn".into()),
+            roles,
+            refresh: self.duration("refresh", 5 * MINUTE, (10 * SECOND, Duration::from_hours(24)))?,
+            keep: self.duration("keep", Duration::from_hours(1), (Duration::ZERO, 7 * DAY))?,
+        })
     }
 
     /// Two ways: a search for the entry, as another user or anonymously, or a name that the user's own name is put into.
@@ -310,6 +384,43 @@ mod tests {
             let SourceKind::Ldap(ldap) = source.kind else { panic!("{url}") };
             assert_eq!((ldap.port, ldap.security), (port, security), "{url}");
             assert!(matches!(ldap.lookup, LdapLookup::Template(_)), "{url}");
+        }
+    }
+
+    #[test]
+    fn groups_of_a_directory_are_read() {
+        let source = |groups: &str, lookup: &str| {
+            read(&format!("{LDAP}url = \"ldaps://ldap.example.net\"\n{lookup}groups = {{ {groups} }}\n"))
+        };
+        let given = "base = \"ou=groups\", admins = [\"ops\"], readers = [\"cn=staff,ou=groups\", \"audit\"]";
+        let sources = source(given, SEARCH).unwrap();
+        let groups = sources[0].groups().unwrap();
+        assert_eq!((&*groups.base, &*groups.member, &*groups.name), ("ou=groups", "member", "cn"));
+        assert_eq!(
+            (groups.member_form, groups.refresh, groups.keep),
+            (MemberForm::Name, 5 * MINUTE, 60 * MINUTE)
+        );
+        let roles: Vec<_> = groups.roles.iter().map(|(role, group)| (*role, &**group)).collect();
+        let reader = DirectoryRole::ReadOnly;
+        assert_eq!(roles, [(DirectoryRole::Admin, "ops"), (reader, "cn=staff,ou=groups"), (reader, "audit")]);
+        let nested = source(&format!("{given}, member_form = \"nested\", keep = \"0s\""), SEARCH).unwrap();
+        assert_eq!(nested[0].groups().unwrap().member_form, MemberForm::NestedName);
+        for (groups, lookup, mistake) in [
+            ("admins = [\"ops\"]", SEARCH, "`groups`: no `base`"),
+            ("base = \"b\"", SEARCH, "0 groups give a role"),
+            ("base = \"b\", admins = [\" \"]", SEARCH, "a group without a name"),
+            (
+                "base = \"b\", admins = [\"a\"], filter = \"(uid={user})\"",
+                SEARCH,
+                "`filter`: a place for a name",
+            ),
+            ("base = \"b\", admins = [\"a\"], member_form = \"dn\"", SEARCH, "`member_form` is \"dn\""),
+            ("base = \"b\", admins = [\"a\"], refresh = \"1s\"", SEARCH, "`refresh` is"),
+            ("base = \"b\", admin = [\"a\"]", SEARCH, "unknown key `admin` of `groups`"),
+            (given, "bind_as = \"{user}@corp.test\"\n", "`groups` with `bind_as`"),
+        ] {
+            let error = source(groups, lookup).unwrap_err();
+            assert!(error.contains(mistake), "{mistake}: {error}");
         }
     }
 

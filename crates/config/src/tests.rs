@@ -127,6 +127,14 @@ const MISTAKES: &[(&str, &str)] = &[
         "2:15: `media_ports` is \"20000\"; expected a range of at least two ports, as \"20000-39999\"",
     ),
     (
+        "[voice]\nopen = true\nredial_on_failure = \"all\"\n",
+        "3:21: `redial_on_failure` is \"all\" and `open` is true; expected \"accounts\", or only one of the two",
+    ),
+    (
+        "[voice]\nredial_on_failure = \"always\"\n",
+        "2:21: `redial_on_failure` is \"always\"; expected \"never\", \"accounts\" or \"all\"",
+    ),
+    (
         "[voice]\nmail_relay = \"mail.test\"\n",
         "2:14: `mail_relay` is \"mail.test\"; expected a host and port, as \"mail.example.org:587\"",
     ),

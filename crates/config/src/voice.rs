@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::voice::{ConfiguredNumber, NumberSettings, Settings};
+use ::voice::{ConfiguredNumber, NumberSettings, RedialPolicy, Settings};
 use ivr::request::Method;
 use net::Network;
 use toml::de::DeValue;
@@ -41,6 +41,8 @@ pub struct Voice {
     pub media_timeout: Duration,
     /// End the call then, or only report it.
     pub media_timeout_ends: bool,
+    /// The calls that another node makes again when their node dies.
+    pub redial: RedialPolicy,
     /// The folder of documents that numbers name as `file:NAME`.
     pub documents: Option<PathBuf>,
     /// The folder of sounds that documents name as `file:NAME`.
@@ -120,6 +122,7 @@ impl Voice {
             media_networks: self.media_networks.clone().into(),
             media_timeout: self.media_timeout,
             media_timeout_ends: self.media_timeout_ends,
+            redial: self.redial,
         })
     }
 
@@ -158,6 +161,7 @@ impl Voice {
             media_networks,
             media_timeout,
             media_timeout_ends,
+            redial: read_redial(&mut section),
             documents,
             prompts: section.optional("prompts", "Folder of sounds that documents name as `file:NAME`."),
             speech: section.list(
@@ -187,12 +191,33 @@ impl Voice {
             records: read_records(&mut section),
             mail,
         };
-        if !ivr::sid::is(ivr::sid::ACCOUNT, &voice.account) {
-            section.mistake("account", "`account` is no sid", "AC and 32 hexadecimal digits");
-        }
+        check(&mut section, &voice);
         section.finish();
         voice
     }
+}
+
+/// Mistakes that several keys make together, or that the value of one does not show.
+fn check(section: &mut Section<'_, '_>, voice: &Voice) {
+    if !ivr::sid::is(ivr::sid::ACCOUNT, &voice.account) {
+        section.mistake("account", "`account` is no sid", "AC and 32 hexadecimal digits");
+    }
+    // Anyone may then claim a number, and it would be called.
+    if voice.open && voice.redial == RedialPolicy::All {
+        section.mistake(
+            "redial_on_failure",
+            "`redial_on_failure` is \"all\" and `open` is true",
+            "\"accounts\", or only one of the two",
+        );
+    }
+}
+
+fn read_redial(section: &mut Section<'_, '_>) -> RedialPolicy {
+    section.key(
+        "redial_on_failure",
+        RedialPolicy::Never,
+        "In a farm: which answered calls are made again when their node dies. The other party is called, and the application's URL is requested anew, with the lost call as `RedialOf`. `never`; `accounts`: calls that applications have placed, and callers that are accounts of ours; or `all`: also numbers that trunks have named, which costs what calls to them cost.",
+    )
 }
 
 /// Reads the address of media, the address that callers are told, and the ports.
@@ -362,6 +387,28 @@ impl Value for MailSecurity {
             MailSecurity::Tls => "tls",
             MailSecurity::StartTls => "starttls",
             MailSecurity::None => "none",
+        };
+        format!("\"{name}\"")
+    }
+}
+
+impl Value for RedialPolicy {
+    const EXPECTED: &'static str = "\"never\", \"accounts\" or \"all\"";
+
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        match value.as_str()? {
+            "never" => Some(RedialPolicy::Never),
+            "accounts" => Some(RedialPolicy::Accounts),
+            "all" => Some(RedialPolicy::All),
+            _ => None,
+        }
+    }
+
+    fn show(&self) -> String {
+        let name = match self {
+            RedialPolicy::Never => "never",
+            RedialPolicy::Accounts => "accounts",
+            RedialPolicy::All => "all",
         };
         format!("\"{name}\"")
     }

@@ -14,7 +14,7 @@ use tokio::time;
 
 use crate::http::HttpSource;
 use crate::jwt::TokenSource;
-use crate::ldap::LdapSource;
+use crate::ldap::{DirectoryRole, LdapSource};
 use crate::remembered::RememberedPasswords;
 use crate::settings::{Hidden, SourceKind, SourceSettings};
 use crate::{SourceFailure, limits};
@@ -53,6 +53,39 @@ pub enum Verdict {
     Refused,
     /// The source gave no verdict.
     Unavailable,
+}
+
+/// The role that the groups of a source give to a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoleVerdict {
+    /// The source has answered. `None`: no role, or no such user.
+    Known(Option<DirectoryRole>),
+    /// The source gave no answer: nothing is known.
+    Unavailable,
+}
+
+/// Receives the answer to one question for a role, as [`Answer`] does the verdict.
+pub struct RoleAnswer(Option<Box<dyn FnOnce(RoleVerdict) + Send>>);
+
+impl RoleAnswer {
+    /// `give` receives the answer.
+    pub fn new(give: impl FnOnce(RoleVerdict) + Send + 'static) -> RoleAnswer {
+        RoleAnswer(Some(Box::new(give)))
+    }
+
+    fn give(mut self, verdict: RoleVerdict) {
+        if let Some(give) = self.0.take() {
+            give(verdict);
+        }
+    }
+}
+
+impl Drop for RoleAnswer {
+    fn drop(&mut self) {
+        if let Some(give) = self.0.take() {
+            give(RoleVerdict::Unavailable);
+        }
+    }
 }
 
 /// Receives the verdict of one query. It is called once, by the thread of the authenticator or by the asking one, and must
@@ -98,9 +131,15 @@ struct Registered {
 
 struct Job {
     source: usize,
-    query: Query,
-    answer: Answer,
+    question: Question,
     place: OwnedSemaphorePermit,
+}
+
+/// A question with the receiver of its answer.
+enum Question {
+    SignIn(Query, Answer),
+    /// Asks for the role of this user of the source's domain.
+    Role(Box<str>, RoleAnswer),
 }
 
 impl Authenticator {
@@ -147,13 +186,23 @@ impl Authenticator {
     /// Asks the source of the query's domain. Without a place, and for a domain without a source, the answer is
     /// `Verdict::Unavailable` at once.
     pub fn ask(&self, query: Query, answer: Answer) {
-        let source = self.sources.get(&query.domain);
+        let domain = query.domain.clone();
+        self.put(&domain, Question::SignIn(query, answer));
+    }
+
+    /// Asks for the role that the groups of a domain's source give to a user, as [`ask`](Authenticator::ask) does for a
+    /// verdict. `user` is the local part of the address, prepared.
+    pub fn ask_role(&self, domain: &str, user: &str, answer: RoleAnswer) {
+        self.put(domain, Question::Role(user.into(), answer));
+    }
+
+    /// A question that finds no place is dropped, and with it answered.
+    fn put(&self, domain: &str, question: Question) {
+        let source = self.sources.get(domain);
         let place = source.and_then(|source| Arc::clone(&source.places).try_acquire_owned().ok());
-        let (Some(source), Some(place), Some(jobs)) = (source, place, &self.jobs) else {
-            return answer.give(Verdict::Unavailable);
-        };
-        // A job that is not taken is dropped, and with it answered. There is a place in the queue for each.
-        let _ = jobs.try_send(Job { source: source.number, query, answer, place });
+        let (Some(source), Some(place), Some(jobs)) = (source, place, &self.jobs) else { return };
+        // There is a place in the queue for each.
+        let _ = jobs.try_send(Job { source: source.number, question, place });
     }
 }
 
@@ -178,7 +227,7 @@ fn of(source: &SourceSettings) -> String {
 }
 
 enum Protocol {
-    Ldap(LdapSource),
+    Ldap(Box<LdapSource>),
     Http(HttpSource),
     Jwt(TokenSource),
 }
@@ -186,7 +235,7 @@ enum Protocol {
 impl Protocol {
     fn new(settings: &SourceSettings) -> Result<Protocol> {
         Ok(match &settings.kind {
-            SourceKind::Ldap(ldap) => Protocol::Ldap(LdapSource::new(ldap, settings.timeout)?),
+            SourceKind::Ldap(ldap) => Protocol::Ldap(Box::new(LdapSource::new(ldap, settings.timeout)?)),
             SourceKind::Http(http) => Protocol::Http(HttpSource::new(http)?),
             SourceKind::Jwt(jwt) => Protocol::Jwt(TokenSource::new(jwt)?),
         })
@@ -225,8 +274,12 @@ impl Worker {
     }
 
     async fn perform(&self, job: Job) {
-        let Job { source, query, answer, place } = job;
+        let Job { source, question, place } = job;
         let Some(source) = self.sources.get(source) else { return };
+        let (query, answer) = match question {
+            Question::SignIn(query, answer) => (query, answer),
+            Question::Role(user, answer) => return self.find_role(source, &user, answer, place).await,
+        };
         let begin = time::Instant::now();
         let asked = time::timeout(source.settings.timeout, self.ask(source, &query)).await;
         drop(place);
@@ -247,6 +300,36 @@ impl Worker {
             time::sleep_until(begin + limits::REFUSAL_AFTER).await;
         }
         answer.give(verdict);
+    }
+
+    async fn find_role(
+        &self,
+        source: &OpenSource,
+        user: &str,
+        answer: RoleAnswer,
+        place: OwnedSemaphorePermit,
+    ) {
+        let domain = &*source.settings.domain;
+        let asked = time::timeout(source.settings.timeout, async {
+            let _turn = source.concurrent.acquire().await.map_err(SourceFailure::new)?;
+            match &source.protocol {
+                Protocol::Ldap(ldap) if user.len() <= limits::USER => ldap.role(user, domain).await,
+                Protocol::Ldap(_) | Protocol::Http(_) | Protocol::Jwt(_) => Ok(None),
+            }
+        });
+        let asked = asked.await;
+        drop(place);
+        answer.give(match asked {
+            Ok(Ok(role)) => RoleVerdict::Known(role),
+            Ok(Err(failure)) => {
+                tracing::warn!(domain, %failure, "the groups of a user are not known");
+                RoleVerdict::Unavailable
+            }
+            Err(_) => {
+                tracing::warn!(domain, timeout = ?source.settings.timeout, "a source did not name the groups of a user in time");
+                RoleVerdict::Unavailable
+            }
+        });
     }
 
     async fn ask(&self, source: &OpenSource, query: &Query) -> Result<Verdict, SourceFailure> {

@@ -18,9 +18,9 @@ mod remembered;
 mod settings;
 mod tls;
 
-pub use authenticator::{Answer, Authenticator, Credential, Query, Verdict};
+pub use authenticator::{Answer, Authenticator, Credential, Query, RoleAnswer, RoleVerdict, Verdict};
 pub use http::client as http_client;
-pub use ldap::{FilterTemplate, NameTemplate};
+pub use ldap::{DirectoryRole, FilterTemplate, GroupFilter, GroupSettings, MemberForm, NameTemplate};
 pub use settings::{
     BodyForm, Hidden, HttpSettings, JwtSettings, KeySource, LdapLookup, LdapSecurity, LdapSettings,
     SourceKind, SourceSettings, is_loopback,

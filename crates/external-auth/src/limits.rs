@@ -53,3 +53,6 @@ pub(crate) const KEYS_FRESH: Duration = Duration::from_hours(1);
 
 /// A key set that is older is used no more, even if its source does not answer: a key may have been withdrawn.
 pub(crate) const KEYS_USABLE: Duration = Duration::from_hours(24);
+
+/// Groups of one user. A user of more has no known groups: Active Directory gives a thousand entries in one answer.
+pub(crate) const GROUPS: u32 = 1_000;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::ldap::{FilterTemplate, NameTemplate};
+use crate::ldap::{FilterTemplate, GroupSettings, NameTemplate};
 
 /// A password or a token, which is never shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -44,6 +44,16 @@ pub enum SourceKind {
     Http(Box<HttpSettings>),
     /// JSON web tokens (RFC 7519).
     Jwt(Box<JwtSettings>),
+}
+
+impl SourceSettings {
+    /// The groups that give roles. `None`: the source gives none.
+    pub fn groups(&self) -> Option<&GroupSettings> {
+        match &self.kind {
+            SourceKind::Ldap(ldap) => ldap.groups.as_ref(),
+            SourceKind::Http(_) | SourceKind::Jwt(_) => None,
+        }
+    }
 }
 
 impl SourceKind {
@@ -99,6 +109,8 @@ pub struct LdapSettings {
     pub authorities: Option<PathBuf>,
     /// The way from a user's name to the name that the directory takes.
     pub lookup: LdapLookup,
+    /// The groups that give roles; with a search for users only. `None`: none do.
+    pub groups: Option<GroupSettings>,
 }
 
 /// The protection of a connection with a directory.

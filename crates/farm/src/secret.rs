@@ -4,8 +4,10 @@ use std::fmt;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use cluster::link::FarmSecret;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
@@ -52,9 +54,44 @@ impl Secret {
         mac.finalize().into_bytes().into()
     }
 
+    /// The key of values that nodes leave at the council for each other.
+    pub fn for_table(&self) -> SealingKey {
+        let key = RandomizedNonceKey::new(&AES_256_GCM, &self.derive("table"));
+        SealingKey(Arc::new(key.expect("a key of 32 bytes")))
+    }
+
     /// The secret that nodes prove to each other.
     pub fn for_links(&self) -> FarmSecret {
         FarmSecret::new(self.derive("links"))
+    }
+}
+
+/// Encrypts values of named places (AES-256-GCM): a value of one place is none of another.
+#[derive(Clone)]
+pub struct SealingKey(Arc<RandomizedNonceKey>);
+
+impl SealingKey {
+    /// The nonce, and behind it the encrypted value. `None`: the system gives no randomness.
+    pub(crate) fn seal(&self, place: &str, value: &[u8]) -> Option<Vec<u8>> {
+        let mut sealed = value.to_vec();
+        let nonce = self.0.seal_in_place_append_tag(Aad::from(place.as_bytes()), &mut sealed).ok()?;
+        Some([&nonce.as_ref()[..], &sealed].concat())
+    }
+
+    /// `None`: another key or place, or bytes that were changed.
+    pub(crate) fn open(&self, place: &str, sealed: &[u8]) -> Option<Vec<u8>> {
+        let (nonce, sealed) = sealed.split_first_chunk::<NONCE_LEN>()?;
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let mut value = sealed.to_vec();
+        let length = self.0.open_in_place(nonce, Aad::from(place.as_bytes()), &mut value).ok()?.len();
+        value.truncate(length);
+        Some(value)
+    }
+}
+
+impl fmt::Debug for SealingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SealingKey")
     }
 }
 
@@ -94,6 +131,23 @@ mod tests {
                 "4590bb7e3204f9548aeea06878c0591821eb4f2eb0a7c5735ea513718e7c4174",
             ]
         );
+    }
+
+    #[test]
+    fn a_value_is_opened_with_the_same_secret_at_the_same_place_only() {
+        let (own, other) = (Secret([1; 32]).for_table(), Secret([2; 32]).for_table());
+        let sealed = own.seal("certificate", b"a key").unwrap();
+        assert_eq!(own.open("certificate", &sealed).as_deref(), Some(&b"a key"[..]));
+        assert_ne!(own.seal("certificate", b"a key").unwrap(), sealed, "each has a nonce of its own");
+        assert!(!sealed.windows(5).any(|part| part == b"a key"));
+        assert_eq!(own.open("account", &sealed), None);
+        assert_eq!(other.open("certificate", &sealed), None);
+        for place in 0..sealed.len() {
+            let mut changed = sealed.clone();
+            changed[place] ^= 1;
+            assert_eq!(own.open("certificate", &changed), None, "{place}");
+            assert_eq!(own.open("certificate", &sealed[..place]), None, "{place}");
+        }
     }
 
     #[test]

@@ -64,3 +64,6 @@ pub const URL_BYTES: usize = 4_096;
 
 /// Steps of a dry run: more than a person reads. It ends at them.
 pub const DRY_RUN_STEPS: usize = 400;
+
+/// Verbs that a trace has from one input of a script. A document of many verbs that take no time has more; those are counted only.
+pub const PERFORMED_VERBS: usize = 64;

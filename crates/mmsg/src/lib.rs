@@ -3,6 +3,8 @@
 #![expect(unsafe_code, reason = "recvmmsg(2), sendmmsg(2) and these socket options have no wrapper in std")]
 #![warn(missing_docs)]
 
+mod groups;
+
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -10,6 +12,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
 use libc::{c_int, c_void, cmsghdr, iovec, mmsghdr, msghdr, sockaddr_in, sockaddr_in6, socklen_t};
+
+pub use groups::DatagramGroups;
 
 /// Datagrams per system call. Twice as many save nothing that can be measured.
 pub const BATCH: usize = 64;

@@ -197,7 +197,7 @@ impl Io {
         // Before it is queued: a copy of a datagram that then finds the queue full is harmless, a message
         // without one is not found in a trace.
         self.shared.capture(|| Way { transport, source, destination }, &bytes);
-        let message = Outgoing { bytes, remote: target.remote, from, report };
+        let message = Outgoing { bytes, remote: target.remote, from, report, order: 0 };
         // A full queue means that the kernel takes nothing. The newest message is refused, as the others are in
         // order.
         if socket.queue(message, self.shared.settings.udp_send_queue).is_err() {

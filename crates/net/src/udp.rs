@@ -1,8 +1,8 @@
 //! One UDP socket of one shard. Received in batches, sent in batches, never blocking.
 //!
 //! Each shard has a socket of its own for each address, and the kernel divides datagrams by source. Datagrams
-//! are copied out of the batch's buffer at once, so the buffer is the same for all sockets and turns. In:
-//! datagrams and ICMP errors of the kernel; out: packets, answers to keep-alives, and failures of messages
+//! are copied out of the batch's buffer at once, so the buffer is the same for all sockets and turns. Datagrams of
+//! one length to one peer leave, and arrive, as one (`UDP_SEGMENT`, `UDP_GRO`). In: datagrams and ICMP errors of the kernel; out: packets, answers to keep-alives, and failures of messages
 //! whose sender asked for a report.
 
 use std::cell::Cell;
@@ -14,8 +14,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use mmsg::{BATCH, Datagram, Message, Receiver, Sender};
+use mmsg::{BATCH, Datagram, DatagramGroups, Message, Receiver, Sender};
 use sip::transport::{Packet, Source, TransmitId, Transport};
+use sip::wire::raw_call_id;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
@@ -45,6 +46,9 @@ impl ReadTrigger {
     }
 }
 
+/// 2^64 divided by the golden ratio, which spreads the bits of a byte over the whole word.
+const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// One datagram to send.
 pub(super) struct Outgoing {
     pub(super) bytes: Bytes,
@@ -52,9 +56,18 @@ pub(super) struct Outgoing {
     /// The source address, on a socket that has several.
     pub(super) from: Option<IpAddr>,
     pub(super) report: Option<TransmitId>,
+    /// The place in the batch that it is sent with.
+    pub(super) order: u64,
 }
 
 impl Outgoing {
+    /// A hash of the Call-ID, or 0: messages of one call keep their order. Peers that choose equal ones delay only themselves.
+    fn call(&self) -> u64 {
+        let id = raw_call_id(&self.bytes).unwrap_or_default();
+        id.iter()
+            .fold(0, |hash, byte| (u64::rotate_left(hash, 5) ^ u64::from(*byte)).wrapping_mul(HASH_FACTOR))
+    }
+
     fn message(&self) -> Message<'_> {
         Message { bytes: &self.bytes, remote: self.remote, from: self.from }
     }
@@ -72,6 +85,8 @@ pub(super) struct UdpListener {
     /// The last messages that went and whose failure is to be reported, oldest first.
     sent: VecDeque<Outgoing>,
     drops: u32,
+    /// The kernel takes and gives runs of datagrams at this socket.
+    runs: bool,
 }
 
 /// Binds a socket; a shared one beside those of the other shards.
@@ -103,6 +118,8 @@ impl UdpListener {
             socket.set_recv_buffer_size(receive_buffer)?;
         }
         socket.set_send_buffer_size(limits::UDP_SEND_BUFFER)?;
+        // Kernels before 5.0 have none of both.
+        let runs = mmsg::want_runs(socket.as_fd()).is_ok();
         // The kernel doubles what was asked for to pay for its own bookkeeping, and says the double.
         let granted = socket.recv_buffer_size()? / 2;
         let socket = Rc::new(UdpSocket::from_std(socket.into())?);
@@ -116,6 +133,7 @@ impl UdpListener {
             queue: VecDeque::new(),
             sent: VecDeque::new(),
             drops: 0,
+            runs,
         })
     }
 
@@ -178,8 +196,13 @@ impl UdpListener {
         counters: &mut NetCounters,
         events: &mut Vec<NetEvent>,
     ) {
+        let mut runs = self.runs && self.queue.len() > 1;
+        if runs {
+            self.arrange();
+        }
         while !self.queue.is_empty() {
-            match sender.send(self.socket.as_fd(), self.queue.iter().map(Outgoing::message)) {
+            let (socket, messages) = (self.socket.as_fd(), self.queue.iter().map(Outgoing::message));
+            match if runs { sender.send_runs(socket, messages) } else { sender.send(socket, messages) } {
                 Ok(sent) => self.remember(sent, counters),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.await_room(),
                 // The device's queue is full, of which readiness says nothing: the next turn tries again.
@@ -187,8 +210,31 @@ impl UdpListener {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // The socket may tell of an earlier datagram's fate instead of sending this one.
                 Err(_) if self.take_refusals(counters, events) => {}
+                // A refused run is tried datagram by datagram: on this path they may be too long for a run (EINVAL).
+                Err(error) if runs => {
+                    runs = false;
+                    // EIO: the device of this socket takes no runs at all.
+                    self.runs = error.raw_os_error() != Some(libc::EIO);
+                }
                 Err(error) => self.give_up_first(&error, counters, events),
             }
+        }
+    }
+
+    /// Puts messages of one length to one peer behind each other, as the kernel takes those as one.
+    fn arrange(&mut self) {
+        let mut groups = DatagramGroups::new();
+        let mut is_arranged = true;
+        let mut last = 0;
+        for (index, message) in self.queue.iter_mut().enumerate() {
+            let group = groups.place(message.bytes.len(), message.remote, message.call());
+            // Within a group the order of the queue.
+            message.order = u64::from(group) << 32 | index as u64;
+            is_arranged &= last <= group;
+            last = group;
+        }
+        if !is_arranged {
+            self.queue.make_contiguous().sort_unstable_by_key(|message| message.order);
         }
     }
 
@@ -298,7 +344,7 @@ impl Intake<'_> {
         let answer = stun::answer(datagram.bytes, datagram.remote);
         if let Some(answer) = answer.filter(|_| self.queue.len() < BATCH) {
             let (remote, from) = (datagram.remote, datagram.to);
-            self.queue.push_back(Outgoing { bytes: answer.into(), remote, from, report: None });
+            self.queue.push_back(Outgoing { bytes: answer.into(), remote, from, report: None, order: 0 });
         }
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct Location {
 /// registers and unregisters all day has one entry, not one each time. A refresh leaves the entry where it
 /// is; when it comes too early it is set again. Only a set that ends sooner than `armed` adds one, so there
 /// are never more than the longest interval has seconds.
-struct BindingSlot(Box<[u8]>);
+pub(crate) struct BindingSlot(Box<[u8]>);
 
 /// Bytes before the record.
 const HEAD: usize = 12;
@@ -51,6 +51,11 @@ impl BindingSlot {
         BindingSlot(bytes.into_boxed_slice())
     }
 
+    /// Makes the slot of a set that has no row yet and is not in a table.
+    pub(crate) fn unwritten(record: &[u8]) -> Self {
+        BindingSlot::new(u32::MAX, NO_ROW, record)
+    }
+
     fn armed(&self) -> u32 {
         self.0.first_chunk().map_or(0, |armed| u32::from_le_bytes(*armed))
     }
@@ -58,6 +63,12 @@ impl BindingSlot {
     fn arm(&mut self, at: u32) {
         if let Some(armed) = self.0.first_chunk_mut() {
             *armed = at.to_le_bytes();
+        }
+    }
+
+    fn set_row(&mut self, row: i64) {
+        if let Some(bytes) = self.0.get_mut(4..).and_then(|bytes| bytes.first_chunk_mut()) {
+            *bytes = row.to_le_bytes();
         }
     }
 
@@ -106,13 +117,24 @@ impl Location {
 
     /// Live bindings, highest q first.
     pub(crate) fn lookup(&self, now: Instant, aor: &str) -> Vec<Binding> {
+        self.lookup_with_row(now, aor).0
+    }
+
+    /// Live bindings, highest q first, and the row of the log that holds the set.
+    pub(crate) fn lookup_with_row(&self, now: Instant, aor: &str) -> (Vec<Binding>, Option<i64>) {
         let hash = self.keyed.hash(aor.as_bytes());
         let Some(slot) = self.table.find(hash, |slot| slot.aor() == aor) else {
-            return Vec::new();
+            return (Vec::new(), None);
         };
         let (_, mut bindings) = slot.bindings();
         bindings.retain(|binding| binding.expires_at > now);
-        bindings
+        (bindings, slot.row())
+    }
+
+    /// True if the address has a live binding.
+    pub(crate) fn is_bound(&self, now: Instant, aor: &str) -> bool {
+        let hash = self.keyed.hash(aor.as_bytes());
+        self.table.find(hash, |slot| slot.aor() == aor).is_some_and(|slot| slot.is_bound(now))
     }
 
     /// The first addresses behind `after` that begin with `prefix` and have a live binding, `most` of them, in their order; and the
@@ -134,20 +156,25 @@ impl Location {
         (first.into_sorted_vec().into_iter().map(Aor::from).collect(), total)
     }
 
-    /// The row of the log that holds the set of this address.
-    pub(crate) fn row(&self, aor: &str) -> Option<i64> {
-        let hash = self.keyed.hash(aor.as_bytes());
-        self.table.find(hash, |slot| slot.aor() == aor)?.row()
-    }
-
     /// From now on this is bound, and nothing else. The set has been written as this row. Returns the row that held the
     /// set until now.
-    pub(crate) fn put(&mut self, aor: &str, row: i64, bindings: &[Binding]) -> Option<i64> {
+    fn put(&mut self, aor: &str, row: i64, bindings: &[Binding]) -> Option<i64> {
+        self.put_slot(aor, row, bindings, BindingSlot::unwritten(&record::encode(aor, bindings)))
+    }
+
+    /// As [`put`](Self::put), of a set that is encoded.
+    pub(crate) fn put_slot(
+        &mut self,
+        aor: &str,
+        row: i64,
+        bindings: &[Binding],
+        mut new: BindingSlot,
+    ) -> Option<i64> {
         // The row of an empty set is dead from the beginning.
         let row = if bindings.is_empty() { NO_ROW } else { row };
+        new.set_row(row);
         let mut replaced = None;
         let hash = self.keyed.hash(aor.as_bytes());
-        let record = record::encode(aor, bindings);
         let Location { table, wheel, keyed, .. } = self;
         let rehash = |slot: &BindingSlot| keyed.hash(slot.aor().as_bytes());
         let earliest = earliest(bindings);
@@ -161,15 +188,16 @@ impl Location {
                 self.bindings -= slot.count();
                 self.slot_bytes -= slot.0.len();
                 replaced = slot.row();
-                *slot = BindingSlot::new(armed, row, &record);
-                self.slot_bytes += slot.0.len();
+                new.arm(armed);
+                self.slot_bytes += new.0.len();
+                *slot = new;
             }
             Entry::Vacant(entry) => {
                 let armed = earliest?;
                 wheel.insert(Instant::from_unix_seconds(armed.into()), hash);
-                let slot = BindingSlot::new(armed, row, &record);
-                self.slot_bytes += slot.0.len();
-                entry.insert(slot);
+                new.arm(armed);
+                self.slot_bytes += new.0.len();
+                entry.insert(new);
             }
         }
         self.bindings += bindings.len();

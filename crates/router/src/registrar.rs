@@ -8,49 +8,63 @@ use crate::contact::same_binding;
 use crate::interface::{Binding, Change, Contact, Register, RegisterRefused};
 use crate::limits;
 
-/// The complete set afterwards, highest q first, or `None` when nothing changes.
+/// The bindings of an address after a REGISTER, highest q first.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Registered {
+    /// They are those from before.
+    Unchanged(Vec<Binding>),
+    /// They are these from now on.
+    Changed(Vec<Binding>),
+}
+
+/// The complete set afterwards. Takes the contacts out of the request.
 ///
 /// # Errors
 /// `OutOfOrder` and `TooManyContacts`; then nothing of the request may be done (§10.3 step 7: "the update
 /// MUST be aborted and the request fails").
 pub(crate) fn change(
     now: Instant,
-    old: &[Binding],
-    register: &Register,
-) -> Result<Option<Vec<Binding>>, RegisterRefused> {
-    match &register.change {
-        Change::None => Ok(None),
-        Change::RemoveAll if old.is_empty() => Ok(None),
+    old: Vec<Binding>,
+    register: &mut Register,
+) -> Result<Registered, RegisterRefused> {
+    match std::mem::replace(&mut register.change, Change::None) {
+        Change::None => Ok(Registered::Unchanged(old)),
+        Change::RemoveAll if old.is_empty() => Ok(Registered::Unchanged(old)),
         Change::RemoveAll => {
             old.iter().try_for_each(|binding| in_order(binding, register))?;
-            Ok(Some(Vec::new()))
+            Ok(Registered::Changed(Vec::new()))
         }
-        Change::Update(contacts) if is_repeated(old, register, contacts) => Ok(None),
+        Change::Update(contacts) if is_repeated(&old, register, &contacts) => Ok(Registered::Unchanged(old)),
         Change::Update(contacts) => update(now, old, register, contacts),
     }
 }
 
 fn update(
     now: Instant,
-    old: &[Binding],
+    old: Vec<Binding>,
     register: &Register,
-    contacts: &[Contact],
-) -> Result<Option<Vec<Binding>>, RegisterRefused> {
-    let mut new = old.to_vec();
-    for contact in contacts {
-        // Order is judged against what was bound before: a contact that stands twice in one request is
-        // not its own predecessor, the last one counts.
+    contacts: Vec<Contact>,
+) -> Result<Registered, RegisterRefused> {
+    // Order is judged against what was bound before: a contact that stands twice in one request is
+    // not its own predecessor, the last one counts.
+    for contact in &contacts {
         for binding in old.iter().filter(|binding| same_binding(&binding.contact, contact)) {
             in_order(binding, register)?;
         }
-        put(now, &mut new, register, contact);
     }
-    if new.len() > register.max_contacts.min(limits::CONTACTS_PER_ADDRESS) && new.len() > old.len() {
+    // Of several contacts one may undo what another did: only then the sets have to be compared.
+    let compared = (contacts.len() > 1).then(|| old.clone());
+    let (before, mut new, mut is_changed) = (old.len(), old, false);
+    for contact in contacts {
+        is_changed |= put(now, &mut new, register, contact);
+    }
+    if new.len() > register.max_contacts.min(limits::CONTACTS_PER_ADDRESS) && new.len() > before {
         return Err(RegisterRefused::TooManyContacts);
     }
     // Stable: among equals the order of first registration.
     new.sort_by_key(|binding| std::cmp::Reverse(binding.contact.q));
-    Ok((new != old).then_some(new))
+    is_changed &= compared.is_none_or(|old| old != new);
+    Ok(if is_changed { Registered::Changed(new) } else { Registered::Unchanged(new) })
 }
 
 /// True if this very request made the present bindings: a retransmission that reached us by another way,
@@ -81,20 +95,22 @@ fn in_order(binding: &Binding, register: &Register) -> Result<(), RegisterRefuse
     Ok(())
 }
 
-fn put(now: Instant, set: &mut Vec<Binding>, register: &Register, contact: &Contact) {
-    let place = set.iter().position(|binding| same_binding(&binding.contact, contact));
+/// True if this changes the set. A binding of the same Call-ID and CSeq is [`OutOfOrder`](RegisterRefused::OutOfOrder), so
+/// what takes the place of one differs from it.
+fn put(now: Instant, set: &mut Vec<Binding>, register: &Register, contact: Contact) -> bool {
+    let place = set.iter().position(|binding| same_binding(&binding.contact, &contact));
     match (place, contact.expires) {
         (Some(place), 0) => {
             set.remove(place);
         }
-        (None, 0) => {}
+        (None, 0) => return false,
         (Some(place), _) => set[place] = bind(now, register, contact),
         (None, _) => set.push(bind(now, register, contact)),
     }
+    true
 }
 
-fn bind(now: Instant, register: &Register, contact: &Contact) -> Binding {
-    let mut contact = contact.clone();
+fn bind(now: Instant, register: &Register, mut contact: Contact) -> Binding {
     let longest = u32::try_from(limits::LONGEST_BINDING.as_secs()).unwrap_or(u32::MAX);
     contact.expires = contact.expires.min(longest);
     Binding {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use stdx::Instant;
 use stdx::cache::Cache;
-use stdx::hash::Keyed;
+use stdx::hash::{HashedKeys, Keyed};
 use stdx::rate::TokenBucket;
 
 use crate::interface::{
@@ -13,9 +13,9 @@ use crate::interface::{
 };
 use crate::kept::MessageQueue;
 use crate::limits;
-use crate::location::Location;
+use crate::location::{BindingSlot, Location};
 use crate::record::{self, Corrupt};
-use crate::registrar;
+use crate::registrar::{self, Registered};
 use crate::soft::SoftStates;
 use crate::watch::ListedEdges;
 
@@ -142,7 +142,8 @@ pub struct Router {
     pub(crate) soft: SoftStates,
     pub(crate) kept: MessageQueue,
     pub(crate) call_rates: Cache<Aor, TokenBucket>,
-    pub(crate) writes: HashMap<u64, PendingWrite>,
+    /// By ticket. Tickets are numbered one after the other, so that they spread over the table without a hash.
+    pub(crate) writes: HashMap<u64, PendingWrite, HashedKeys>,
     /// Addresses with a REGISTER on its way to the disk, and those that wait for it: the next one must see
     /// what this one did, and must not build on it when it fails.
     pub(crate) lines: HashMap<Aor, VecDeque<(WaitingEdge, Register)>>,
@@ -166,17 +167,10 @@ impl WaitingEdge {
 
 /// A change on its way to the disk.
 pub(crate) enum PendingWrite {
-    Bindings {
-        asker: WaitingEdge,
-        aor: Aor,
-        bindings: Vec<Binding>,
-    },
+    /// `slot`: the set as the table is going to keep it.
+    Bindings { asker: WaitingEdge, aor: Aor, bindings: Vec<Binding>, slot: BindingSlot },
     /// `absent`: the address had no binding when it was asked.
-    Message {
-        asker: WaitingEdge,
-        aor: Aor,
-        absent: bool,
-    },
+    Message { asker: WaitingEdge, aor: Aor, absent: bool },
 }
 
 impl PendingWrite {
@@ -198,7 +192,7 @@ impl Router {
             kept: MessageQueue::new(keyed.clone(), now),
             keyed,
             call_rates: Cache::new(limits::CALL_RATES),
-            writes: HashMap::new(),
+            writes: HashMap::default(),
             lines: HashMap::new(),
             listed_edges: ListedEdges::default(),
             last_ticket: 0,
@@ -284,9 +278,12 @@ impl Router {
         out: &mut Vec<Effect>,
     ) {
         match self.writes.remove(&ticket) {
-            Some(PendingWrite::Bindings { asker, aor, bindings }) => {
+            Some(PendingWrite::Bindings { asker, aor, bindings, slot }) => {
                 match result {
-                    Ok(row) => self.bind(now, asker, &aor, row, bindings, out),
+                    Ok(row) => {
+                        self.location.put_slot(&aor, row, &bindings, slot);
+                        self.bind(now, asker, &aor, bindings, out);
+                    }
                     Err(WriteFailed) => refuse(asker, RegisterRefused::StoreFailed, out),
                 }
                 self.next_in_line(now, &aor, out);
@@ -297,7 +294,7 @@ impl Router {
                 asker.answer(Answer::Kept(kept), out);
                 self.notify(now, &aor, out);
                 // The address came while its message was being written: no other event looks for it.
-                if absent && !self.location.lookup(now, &aor).is_empty() {
+                if absent && self.location.is_bound(now, &aor) {
                     self.load_kept(now, asker.edge, &aor, out);
                 }
             }
@@ -378,21 +375,19 @@ impl Router {
         &mut self,
         now: Instant,
         asker: WaitingEdge,
-        register: Register,
+        mut register: Register,
         out: &mut Vec<Effect>,
     ) -> bool {
-        let old = self.location.lookup(now, &register.aor);
-        match registrar::change(now, &old, &register) {
+        let (old, replaces) = self.location.lookup_with_row(now, &register.aor);
+        match registrar::change(now, old, &mut register) {
             Err(refused) => refuse(asker, refused, out),
-            Ok(None) => asker.answer(Answer::Registered(Ok(old)), out),
-            Ok(Some(bindings)) => {
-                let row = BindingRow {
-                    replaces: self.location.row(&register.aor),
-                    empties: bindings.is_empty(),
-                    record: record::encode(&register.aor, &bindings),
-                    aor: register.aor.clone(),
-                };
-                let ticket = self.write(PendingWrite::Bindings { asker, aor: register.aor, bindings });
+            Ok(Registered::Unchanged(bindings)) => asker.answer(Answer::Registered(Ok(bindings)), out),
+            Ok(Registered::Changed(bindings)) => {
+                let aor = register.aor;
+                let record = record::encode(&aor, &bindings);
+                let slot = BindingSlot::unwritten(&record);
+                let row = BindingRow { replaces, empties: bindings.is_empty(), record, aor: aor.clone() };
+                let ticket = self.write(PendingWrite::Bindings { asker, aor, bindings, slot });
                 out.push(Effect::WriteBinding { ticket, row });
                 return true;
             }
@@ -401,25 +396,24 @@ impl Router {
     }
 
     fn next_in_line(&mut self, now: Instant, aor: &Aor, out: &mut Vec<Effect>) {
-        while let Some((asker, register)) = self.lines.get_mut(aor).and_then(VecDeque::pop_front) {
+        let Some((aor, mut line)) = self.lines.remove_entry(aor) else { return };
+        while let Some((asker, register)) = line.pop_front() {
             if self.register(now, asker, register, out) {
+                self.lines.insert(aor, line);
                 return;
             }
         }
-        self.lines.remove(aor);
     }
 
-    /// The record has it.
+    /// The table has it, as it is on disk.
     fn bind(
         &mut self,
         now: Instant,
         asker: WaitingEdge,
         aor: &Aor,
-        row: i64,
         bindings: Vec<Binding>,
         out: &mut Vec<Effect>,
     ) {
-        self.location.put(aor, row, &bindings);
         let there = !bindings.is_empty();
         asker.answer(Answer::Registered(Ok(bindings)), out);
         self.notify(now, aor, out);
@@ -443,7 +437,7 @@ impl Router {
             return asker.answer(Answer::Kept(Err(refused)), out);
         }
         let aor = message.aor.clone();
-        let absent = self.location.lookup(now, &aor).is_empty();
+        let absent = !self.location.is_bound(now, &aor);
         let ticket = self.write(PendingWrite::Message { asker, aor, absent });
         out.push(Effect::KeepMessage { ticket, message });
     }

@@ -177,8 +177,7 @@ impl Router {
     pub fn presence(&self, now: Instant, aor: &str) -> Presence {
         let soft = self.soft.get(aor);
         Presence {
-            open: !self.location.lookup(now, aor).is_empty()
-                || soft.is_some_and(|soft| soft.publications.open()),
+            open: self.location.is_bound(now, aor) || soft.is_some_and(|soft| soft.publications.open()),
             on_the_phone: soft.is_some_and(|soft| soft.calls.on_the_phone()),
             chat: soft.and_then(|soft| soft.chat.clone()),
             documents: soft.map(|soft| soft.publications.documents()).unwrap_or_default(),

@@ -18,10 +18,11 @@ use store::Address;
 use tokio::net::TcpListener;
 use voice_io::helpers::Helpers;
 use web_console::{
-    Applications, AuditLine, Console, ConsoleLog, DocumentSource, FailedSignIn, Fetched, Invitations,
-    NodeQueries, Role, Roles, Settings,
+    Applications, AuditLine, Console, ConsoleLog, Directory, DocumentSource, FailedSignIn, Fetched,
+    Invitations, NodeQueries, Role, RoleChange, Roles, Settings,
 };
 
+use crate::console_directory::Directories;
 use crate::http::{Web, serve_rest};
 use crate::node::Node;
 use crate::rest::Rest;
@@ -42,7 +43,9 @@ impl NodeConsole {
             documents: documents.map(|documents| Arc::new(documents) as Arc<dyn DocumentSource>),
         };
         let source = Arc::new(Chance::new(clock));
-        let (console, queries) = Console::new(&settings, source, log, applications);
+        let directory = Directories::of(shared.authenticator.clone());
+        let directory = directory.map(|directory| Arc::new(directory) as Arc<dyn Directory>);
+        let (console, queries) = Console::new(&settings, source, log, applications, directory);
         (NodeConsole(Some(console)), Some(queries))
     }
 
@@ -81,6 +84,18 @@ impl ConsoleLog for NodeLog {
         let service = Service::Console;
         let failure = Failure { service, transport: "http", address: from, account, cause };
         self.failures.note(self.clock.now(), &failure);
+    }
+
+    fn role_changed(&self, change: &RoleChange<'_>) {
+        let RoleChange { account, before, after, is_known } = *change;
+        tracing::info!(
+            target: "belfry::audit",
+            account = %Identity(account),
+            before = before.map(Role::name),
+            after = after.map(Role::name),
+            cause = if is_known { "groups" } else { "no answer" },
+            "role of a directory"
+        );
     }
 
     fn audit(&self, line: &AuditLine<'_>) {

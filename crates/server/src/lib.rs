@@ -3,6 +3,7 @@
 #![warn(missing_docs)]
 
 mod console;
+mod console_directory;
 pub mod farm;
 pub mod http;
 pub mod limits;

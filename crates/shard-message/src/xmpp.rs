@@ -188,13 +188,18 @@ pub enum XmppShardMessage {
     Servers(Box<::xmpp::s2s::ShardMessage>),
 }
 
-/// The condition of the stream error with which a host closes a connection, as its place in [`StreamCondition::ALL`].
+/// The condition of the stream error with which a host closes a connection, as its place in [`StreamCondition::ALL`], or
+/// [`StreamCondition::IN_ORDER`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamCondition(u8);
 
 impl StreamCondition {
-    /// RFC 6120 §4.9.3. The order is that of the RFC; new conditions go to the end.
-    const ALL: [&'static str; 25] = [
+    /// No error: the client has closed its stream, and has all stanzas that its session was sent before. A node that does not
+    /// know it has closed the stream already.
+    pub const IN_ORDER: StreamCondition = StreamCondition(25);
+
+    /// RFC 6120 §4.9.3, and the name of [`IN_ORDER`](Self::IN_ORDER). The order is that of the RFC; new conditions go to the end.
+    const ALL: [&'static str; 26] = [
         "bad-format",
         "bad-namespace-prefix",
         "conflict",
@@ -220,6 +225,7 @@ impl StreamCondition {
         "unsupported-feature",
         "unsupported-stanza-type",
         "unsupported-version",
+        "in-order",
     ];
 
     /// The condition of this name; `undefined-condition` for a name that RFC 6120 does not have.
@@ -244,6 +250,7 @@ mod tests {
         for name in StreamCondition::ALL {
             assert_eq!(StreamCondition::named(name).name(), name);
         }
+        assert_eq!(StreamCondition::named("in-order"), StreamCondition::IN_ORDER);
         assert_eq!(StreamCondition::named("no-such").name(), "undefined-condition");
     }
 }

@@ -183,7 +183,7 @@ impl Header {
         NAMES[row..]
             .iter()
             .take_while(|(known, _)| known.len() == name.len())
-            .find(|(known, _)| known.as_bytes() == name || known.as_bytes().eq_ignore_ascii_case(name))
+            .find(|(known, _)| is_same(known.as_bytes(), name) || known.as_bytes().eq_ignore_ascii_case(name))
             .map_or_else(|| Header::in_group(name), |&(_, header)| header)
     }
 
@@ -256,6 +256,15 @@ static BY_SHAPE: [[u8; 26]; LONGEST + 1] = {
 
 /// No longer name is looked up in the table.
 const LONGEST: usize = "Proxy-Authorization".len();
+
+/// Compares names of one length: most have 8 to 16 bytes, of which two words that overlap are all.
+fn is_same(known: &[u8], name: &[u8]) -> bool {
+    if known.len() > 16 || known.len() < 8 {
+        return known == name;
+    }
+    let ends = |text: &[u8]| Some((*text.first_chunk::<8>()?, *text.last_chunk::<8>()?));
+    ends(known) == ends(name)
+}
 
 fn first_letter(name: &[u8]) -> Option<usize> {
     let letter = name.first()?.to_ascii_lowercase();

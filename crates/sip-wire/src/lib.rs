@@ -38,6 +38,6 @@ pub use params::{Param, Params};
 pub use raw_header::{raw_call_id, raw_header_value};
 pub use rewrite::Rewrite;
 pub use scan::{early_position, eq_ignore_case, lossy, parse_number, quoted_end, trim, write_number};
-pub use uri::{Scheme, Uri, UriError, escape_at, escape_user, parse_ip, unescape};
+pub use uri::{Scheme, Uri, UriError, escape_user, parse_ip, unescape};
 pub use values::Values;
 pub use via::{MAGIC_COOKIE, Via};

@@ -8,7 +8,7 @@ use super::address::Address;
 use super::header::Header;
 use super::method::Method;
 use super::places::{AddressPlaces, Place, UriPlaces, ViaPlaces};
-use super::scan::{early_position, is_lws, is_token, parse_number, trim, trim_end, trim_start};
+use super::scan::{early_position, is_lws, is_token, parse_number, position, trim, trim_end, trim_start};
 use super::uri::{Uri, UriError};
 use super::values::Values;
 use super::via::Via;
@@ -444,9 +444,7 @@ fn index(bytes: &[u8]) -> Result<(MessageKind, StartLine, HeaderIndex), ParseErr
         return Err(ParseError::NotSip);
     }
     let mut header = index_lines(bytes, first_end + 1)?;
-    // A CR without LF ends a line for some readers and not for others, so it could hide a header from us.
-    let crlfs = header.crlfs + first_end - start_line.len();
-    header.blemished |= memchr::memchr_iter(b'\r', &bytes[..header.body]).count() != crlfs;
+    header.blemished |= position(b'\r', start_line).is_some();
     Ok((kind, StartLine::of(start_line, spaces), header))
 }
 
@@ -455,10 +453,10 @@ struct HeaderIndex {
     lines: Vec<HeaderLine>,
     present: u64,
     body: usize,
+    /// A line has no name, or a CR stands without its LF: it ends a line for some readers and not for others, so it could hide
+    /// a header from us.
     blemished: bool,
     repeated: bool,
-    /// Line ends with a CR.
-    crlfs: usize,
 }
 
 /// Enough for nearly all messages in one allocation.
@@ -466,16 +464,14 @@ const USUAL_LINES: usize = 20;
 
 fn index_lines(bytes: &[u8], mut at: usize) -> Result<HeaderIndex, ParseError> {
     let lines = Vec::with_capacity(USUAL_LINES);
-    let mut index = HeaderIndex { lines, present: 0, body: 0, blemished: false, repeated: false, crlfs: 0 };
+    let mut index = HeaderIndex { lines, present: 0, body: 0, blemished: false, repeated: false };
     loop {
         match &bytes[at..] {
             [b'\n', ..] => return Ok(HeaderIndex { body: at + 1, ..index }),
-            [b'\r', b'\n', ..] => {
-                return Ok(HeaderIndex { body: at + 2, crlfs: index.crlfs + 1, ..index });
-            }
+            [b'\r', b'\n', ..] => return Ok(HeaderIndex { body: at + 2, ..index }),
             _ => {}
         }
-        let end = line_end(bytes, at, &mut index.crlfs)?;
+        let end = line_end(bytes, at, &mut index.blemished)?;
         if index.lines.len() == limits::HEADER_LINES {
             return Err(ParseError::TooManyHeaders);
         }
@@ -490,10 +486,16 @@ fn index_lines(bytes: &[u8], mut at: usize) -> Result<HeaderIndex, ParseError> {
 }
 
 /// After the end of a line that is not empty, continuation lines included (RFC 3261 §7.3.1).
-fn line_end(bytes: &[u8], mut at: usize, crlfs: &mut usize) -> Result<usize, ParseError> {
+fn line_end(bytes: &[u8], mut at: usize, blemished: &mut bool) -> Result<usize, ParseError> {
     loop {
-        at += memchr::memchr(b'\n', &bytes[at..]).ok_or(ParseError::Unfinished)? + 1;
-        *crlfs += usize::from(bytes[..at].ends_with(b"\r\n"));
+        at += memchr::memchr2(b'\r', b'\n', &bytes[at..]).ok_or(ParseError::Unfinished)? + 1;
+        if bytes[at - 1] == b'\r' {
+            if bytes.get(at) != Some(&b'\n') {
+                *blemished = true;
+                continue;
+            }
+            at += 1;
+        }
         if !matches!(bytes.get(at), Some(b' ' | b'\t')) {
             return Ok(at);
         }
@@ -507,7 +509,9 @@ fn index_line(bytes: &[u8], start: usize, end: usize) -> (HeaderLine, bool) {
     let name = trim_end(&line[..colon.unwrap_or(0)]);
     let header = Header::from_bytes(name);
     let after_colon = colon.map_or(0, |at| at + 1);
-    let until_end = trim_end(&line[after_colon..]);
+    let behind = &line[after_colon..];
+    // Nearly all lines end like that.
+    let until_end = trim_end(behind.strip_suffix(b"\r\n").unwrap_or(behind));
     let value_end = start + after_colon + until_end.len();
     let line = HeaderLine {
         header,

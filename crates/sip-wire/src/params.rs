@@ -35,7 +35,13 @@ impl<'a> Params<'a> {
     }
 
     /// The parameter's value; an empty slice for a flag without one.
+    #[inline]
     pub fn get(self, name: &str) -> Option<&'a [u8]> {
+        // Most URIs have no parameters.
+        if self.0.len() < name.len() { None } else { self.find(name) }
+    }
+
+    fn find(self, name: &str) -> Option<&'a [u8]> {
         let mut rest = self.0;
         // Most look-ups find nothing: only the value of a parameter with this name is looked at.
         while rest.len() >= name.len() {

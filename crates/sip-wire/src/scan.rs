@@ -1,8 +1,13 @@
 //! Byte-level helpers shared by the parsers.
 
 /// Without leading and trailing linear white space, folded line ends included.
+#[inline]
 pub fn trim(value: &[u8]) -> &[u8] {
-    trim_end(trim_start(value))
+    match value {
+        // Most texts have none.
+        [first, .., last] if *first > b' ' && *last > b' ' => value,
+        _ => trim_end(trim_start(value)),
+    }
 }
 
 pub(crate) fn trim_start(mut value: &[u8]) -> &[u8] {

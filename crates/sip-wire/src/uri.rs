@@ -57,7 +57,11 @@ impl<'a> Uri<'a> {
         if marks.has(FORBIDDEN) {
             return Err(UriError::Malformed);
         }
-        let colon = marks.colon.ok_or(UriError::Malformed)?;
+        // Nearly all URIs begin so.
+        if let Some(rest) = raw.strip_prefix(b"sip:") {
+            return Uri::parse_sip(raw, Scheme::Sip, rest, &marks);
+        }
+        let colon = raw.iter().position(|&byte| byte == b':').ok_or(UriError::Malformed)?;
         let (scheme, rest) = (&raw[..colon], &raw[colon + 1..]);
         if eq_ignore_case(scheme, "sip") {
             Uri::parse_sip(raw, Scheme::Sip, rest, &marks)
@@ -78,10 +82,7 @@ impl<'a> Uri<'a> {
             if marks.has(QUESTION) { split_at_byte(hostpart, b'?') } else { (hostpart, &b""[..]) };
         let (hostport, params) =
             if marks.has(SEMICOLON) { split_at_byte(hostpart, b';') } else { (hostpart, &b""[..]) };
-        let (host, port) = split_host_port(hostport).ok_or(UriError::BadPort)?;
-        if !is_host(host) {
-            return Err(UriError::BadHost);
-        }
+        let (host, port) = host_and_port(hostport)?;
         let (user, password) = match userinfo.map(|info| split_at_byte(info, b':')) {
             Some((user, password)) if !password.is_empty() => (Some(user), Some(password)),
             Some((user, _)) => (Some(user), None),
@@ -128,11 +129,10 @@ impl<'a> Uri<'a> {
 
 /// The kinds of bytes that matter in a URI: those that may not stand there, and those that separate its parts.
 const FORBIDDEN: u8 = 1;
-const COLON: u8 = 2;
-const AT: u8 = 4;
-const SEMICOLON: u8 = 8;
-const QUESTION: u8 = 16;
-const PERCENT: u8 = 32;
+const AT: u8 = 2;
+const SEMICOLON: u8 = 4;
+const QUESTION: u8 = 8;
+const PERCENT: u8 = 16;
 
 static MARK: [u8; 256] = {
     let mut marks = [0; 256];
@@ -145,7 +145,6 @@ static MARK: [u8; 256] = {
     marks[b'>' as usize] = FORBIDDEN;
     marks[b'"' as usize] = FORBIDDEN;
     marks[0x7f] = FORBIDDEN;
-    marks[b':' as usize] = COLON;
     marks[b'@' as usize] = AT;
     marks[b';' as usize] = SEMICOLON;
     marks[b'?' as usize] = QUESTION;
@@ -154,21 +153,15 @@ static MARK: [u8; 256] = {
 };
 
 /// The kinds of bytes in a URI, found in one pass: most URIs are short and have few of them, so that looking for each costs more.
-struct Marks {
-    found: u8,
-    /// The first one.
-    colon: Option<usize>,
-}
+struct Marks(u8);
 
 impl Marks {
     fn of(raw: &[u8]) -> Marks {
-        let found = raw.iter().fold(0, |found, &byte| found | MARK[usize::from(byte)]);
-        let colon = (found & COLON != 0).then(|| raw.iter().position(|&byte| byte == b':')).flatten();
-        Marks { found, colon }
+        Marks(raw.iter().fold(0, |found, &byte| found | MARK[usize::from(byte)]))
     }
 
     fn has(&self, mark: u8) -> bool {
-        self.found & mark != 0
+        self.0 & mark != 0
     }
 }
 
@@ -266,7 +259,7 @@ pub fn unescape(text: &[u8]) -> Vec<u8> {
 }
 
 /// The byte of the escape (`%20`) at the beginning of a text; `None`: there is none, or its digits are wrong.
-pub fn escape_at(text: &[u8]) -> Option<u8> {
+pub(crate) fn escape_at(text: &[u8]) -> Option<u8> {
     match text {
         [b'%', high, low, ..] => {
             let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
@@ -298,14 +291,35 @@ fn split_at_byte(bytes: &[u8], byte: u8) -> (&[u8], &[u8]) {
     }
 }
 
+/// The parts of `host[:port]`, IPv6 in brackets.
+pub(crate) fn host_and_port(text: &[u8]) -> Result<(&[u8], Option<u16>), UriError> {
+    // Nearly all are a name or an IPv4 address, with or without a port: one pass finds out.
+    let end = text.iter().position(|&byte| !HOST_BYTE[usize::from(byte)]).unwrap_or(text.len());
+    match &text[end..] {
+        [] if end > 0 => return Ok((text, None)),
+        [b':', digits @ ..] if end > 0 && digits.len() <= 5 => {
+            if let Some(port) = parse_number(digits).and_then(as_port) {
+                return Ok((&text[..end], Some(port)));
+            }
+        }
+        _ => {}
+    }
+    let (host, port) = split_host_port(text).ok_or(UriError::BadPort)?;
+    if is_host(host) { Ok((host, port)) } else { Err(UriError::BadHost) }
+}
+
 /// Splits `host[:port]`, IPv6 in brackets. `None` for a port that is none.
-pub(crate) fn split_host_port(text: &[u8]) -> Option<(&[u8], Option<u16>)> {
+fn split_host_port(text: &[u8]) -> Option<(&[u8], Option<u16>)> {
     let search_from = if text.first() == Some(&b'[') { memchr::memchr(b']', text)? } else { 0 };
     let Some(colon) = position(b':', &text[search_from..]).map(|at| at + search_from) else {
         return Some((text, None));
     };
-    let port = u16::try_from(parse_number(trim(&text[colon + 1..]))?).ok().filter(|&port| port > 0)?;
+    let port = as_port(parse_number(trim(&text[colon + 1..]))?)?;
     Some((trim(&text[..colon]), Some(port)))
+}
+
+fn as_port(number: u32) -> Option<u16> {
+    u16::try_from(number).ok().filter(|&port| port > 0)
 }
 
 static HOST_BYTE: [bool; 256] = {
@@ -331,4 +345,22 @@ pub(crate) fn is_host(host: &[u8]) -> bool {
 fn is_scheme(scheme: &[u8]) -> bool {
     scheme.first().is_some_and(u8::is_ascii_alphabetic)
         && scheme.iter().all(|&b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn one_pass_reads_host_and_port_as_two_do(text in "[a-c1.:_\\[\\] \u{80}-]{0,8}(:[0-9 ]{0,6})?") {
+            let split = split_host_port(text.as_bytes()).ok_or(UriError::BadPort);
+            let in_two = split.and_then(|(host, port)| {
+                if is_host(host) { Ok((host, port)) } else { Err(UriError::BadHost) }
+            });
+            prop_assert_eq!(host_and_port(text.as_bytes()), in_two);
+        }
+    }
 }

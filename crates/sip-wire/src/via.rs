@@ -2,7 +2,7 @@
 
 use super::params::Params;
 use super::scan::{eq_ignore_case, is_lws, is_token, parse_number, position, trim};
-use super::uri::{is_host, split_host_port};
+use super::uri::host_and_port;
 
 /// One Via value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +30,10 @@ impl<'a> Via<'a> {
         let space = rest.iter().position(|&b| is_lws(b))?;
         let (transport, rest) = (&rest[..space], trim(&rest[space..]));
         let semicolon = position(b';', rest).unwrap_or(rest.len());
-        let (host, port) = split_host_port(trim(&rest[..semicolon]))?;
+        let (host, port) = host_and_port(trim(&rest[..semicolon])).ok()?;
         let params = Params(rest.get(semicolon + 1..).unwrap_or_default());
         let branch = params.get("branch").filter(|branch| !branch.is_empty());
-        (is_token(transport) && is_host(host)).then_some(Via { transport, host, port, params, branch })
+        is_token(transport).then_some(Via { transport, host, port, params, branch })
     }
 
     /// The `branch` parameter.

@@ -329,6 +329,8 @@ fn ambiguous_lines_are_refused() {
     assert_eq!(verdict("X Y: two words"), Some("Bad Header Line"));
     assert_eq!(verdict("X: a\rTo: <sip:evil@e>"), Some("Bad Header Line"));
     assert_eq!(verdict("X: a\r\r\nY: b"), Some("Bad Header Line"));
+    assert_eq!(verdict("\rX: a"), Some("Bad Header Line"));
+    assert_eq!(verdict("X: a\r\n b\rc"), Some("Bad Header Line"), "in a continuation line");
     assert_eq!(verdict("Content-Length: 0\r\nl: 0"), Some("Repeated Header"));
     assert_eq!(verdict("Content-Length: 99999999999999999999"), Some("Bad Content-Length"));
     assert_eq!(verdict("Content-Length: -1"), Some("Bad Content-Length"));

@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::calls::CallSpans;
 use crate::limits;
 use crate::message::CallMessage;
-use crate::span::{AttributeValue, Span, SpanId, SpanKind, TraceId, request_body};
+use crate::span::{AttributeValue, Attributes, Span, SpanId, SpanKind, TraceId, request_body};
 use crate::stanzas::{Stanza, StanzaSpans};
 
 /// The collector, and the node as it is told of it.
@@ -42,6 +42,28 @@ pub struct Exporter {
     node: Box<str>,
     /// Requests to applications that were begun.
     requests: AtomicU64,
+    /// Parts of calls that were offered.
+    parts: AtomicU64,
+}
+
+/// Spans of messages have small numbers, requests to applications those from 2³² on, and parts of calls those from here on.
+const PART_NUMBERS: u64 = 1 << 48;
+
+/// A part of a call that is over, as a verb of its application.
+#[derive(Debug)]
+pub struct PartSpan<'a> {
+    /// The call.
+    pub call_id: &'a [u8],
+    /// `CallSid`; empty: none.
+    pub sid: &'a str,
+    /// The name of the span.
+    pub name: &'static str,
+    /// The begin.
+    pub begin: Instant,
+    /// The end.
+    pub end: Instant,
+    /// Facts about it.
+    pub attributes: Attributes,
 }
 
 /// Something for the thread.
@@ -74,7 +96,7 @@ pub struct ExporterStatus {
     pub sent: u64,
     /// Spans that were dropped, since the start: too many waited, or the collector refused them.
     pub dropped: u64,
-    /// Messages, stanzas, requests and calls that were not looked at, since the start, because there were too many.
+    /// Messages, stanzas, requests, parts and calls that were not looked at, since the start, because there were too many.
     pub missed: u64,
     /// Requests to the collector that failed, since the start.
     pub failures: u64,
@@ -86,7 +108,7 @@ pub struct ExporterStatus {
 struct Counts {
     sent: AtomicU64,
     dropped: AtomicU64,
-    /// Messages that found the queue full.
+    /// Messages that found the queue full, and parts of calls beyond their bounds.
     unqueued: AtomicU64,
     /// Calls, requests and IQs without spans.
     missed: AtomicU64,
@@ -106,8 +128,8 @@ impl Exporter {
         let worker = Worker::new(settings, Arc::clone(&counts))?;
         let thread =
             std::thread::Builder::new().name("telemetry".into()).spawn(move || worker.run(&items))?;
-        let requests = AtomicU64::new(0);
-        Ok(Exporter { queue: Some(queue), thread: Some(thread), counts, collector, node, requests })
+        let (requests, parts) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Exporter { queue: Some(queue), thread: Some(thread), counts, collector, node, requests, parts })
     }
 
     /// Hands a message over. Never waits: one that finds the queue full is counted.
@@ -150,6 +172,33 @@ impl Exporter {
         let number = status.map(|status| AttributeValue::Number(status.into()));
         span.attributes.extend(number.map(|number| ("http.response.status_code", number)));
         self.put(Item::Span(span));
+    }
+
+    /// A part of a call is over: it becomes a span below the call.
+    pub fn offer_part(&self, part: PartSpan<'_>) {
+        let trace = TraceId::of(part.call_id);
+        let number = PART_NUMBERS + self.parts.fetch_add(1, Ordering::Relaxed);
+        let mut attributes = part.attributes;
+        if !part.sid.is_empty() {
+            attributes.push(("belfry.call_sid", AttributeValue::text(part.sid.as_bytes())));
+        }
+        self.put(Item::Span(Box::new(Span {
+            trace,
+            id: SpanId::of(trace, &self.node, number),
+            parent: Some(SpanId::of(trace, &self.node, 0)),
+            name: part.name.into(),
+            kind: SpanKind::Internal,
+            begin: part.begin,
+            end: part.end.max(part.begin),
+            attributes,
+            events: Vec::new(),
+            is_error: false,
+        })));
+    }
+
+    /// So many parts of calls were not offered, because there were too many.
+    pub fn miss(&self, count: u64) {
+        self.counts.unqueued.fetch_add(count, Ordering::Relaxed);
     }
 
     fn put(&self, item: Item) {

@@ -14,7 +14,7 @@ mod span;
 mod stanzas;
 
 pub use calls::CallSpans;
-pub use exporter::{ApplicationRequest, Exporter, ExporterSettings, ExporterStatus};
+pub use exporter::{ApplicationRequest, Exporter, ExporterSettings, ExporterStatus, PartSpan};
 pub use message::CallMessage;
 pub use span::{AttributeValue, Attributes, Span, SpanEvent, SpanId, SpanKind, TraceId, request_body};
 pub use stanzas::{Stanza, StanzaSpans};

@@ -11,7 +11,7 @@ use std::time::Duration;
 use interop::HttpRequest;
 use serde_json::Value;
 use stdx::Instant;
-use telemetry::{CallMessage, Exporter, ExporterSettings, ExporterStatus};
+use telemetry::{AttributeValue, CallMessage, Exporter, ExporterSettings, ExporterStatus, PartSpan};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -151,4 +151,42 @@ fn a_request_to_an_application_is_a_part_of_its_call_and_says_so() {
     assert_eq!(post["attributes"][0]["value"]["stringValue"], "https://app.test/menu");
     assert_eq!(post["attributes"][1]["value"]["intValue"], "200");
     assert_eq!((&get["status"]["code"], &post["status"]["code"]), (&2.into(), &Value::Null));
+}
+
+#[test]
+fn a_part_of_a_call_is_a_span_below_it() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let exporter = start(listener.local_addr().unwrap());
+    let bodies = collector(listener, &[200]);
+    offer_call(&exporter, "1@a");
+    for (name, lost) in [("Say", None), ("media", Some(3))] {
+        exporter.offer_part(PartSpan {
+            call_id: b"1@a",
+            sid: "CA1",
+            name,
+            begin: NOW,
+            end: NOW + Duration::from_secs(2),
+            attributes: lost
+                .map(|lost| ("media.packets_lost", AttributeValue::Number(lost)))
+                .into_iter()
+                .collect(),
+        });
+    }
+    exporter.miss(5);
+    let status = until("the spans are sent", &exporter, |status| status.sent == 4);
+    assert_eq!(status.missed, 5);
+    drop(exporter);
+    let spans: Vec<Value> = bodies
+        .try_iter()
+        .flat_map(|body| body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone())
+        .collect();
+    let named = |name: &str| spans.iter().find(|span| span["name"] == name).unwrap();
+    let (call, say, media) = (named("call"), named("Say"), named("media"));
+    for span in [say, media] {
+        assert_eq!((&span["parentSpanId"], &span["traceId"]), (&call["spanId"], &call["traceId"]));
+        assert_eq!(span["kind"], 1);
+    }
+    assert_ne!(say["spanId"], media["spanId"]);
+    assert_eq!(say["attributes"][0]["value"]["stringValue"], "CA1");
+    assert_eq!(media["attributes"][0]["value"]["intValue"], "3");
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use ::voice::control::{Reply, Request};
+use ::voice::control::{Placing, Reply, Request};
 use ::voice::{HelperResult, Numbers, RoomMessage};
 use admin::control::ControlError;
 use ivr::request::Wire;
@@ -21,6 +21,8 @@ pub enum VoiceShardMessage {
     Control(Order),
     /// A request to an application about a call of a node that has died.
     Tell(Wire),
+    /// A call in place of one of a node that has died.
+    Redial(Box<Placing>),
     /// Bindings have changed.
     Numbers(Arc<Numbers>),
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use ::voice::{Common, Numbers, ShardPlace, Voice, VoiceCounts};
+use ::voice::{CallTrace, Common, Numbers, ShardPlace, Voice, VoiceCounts};
 use stdx::Instant;
 
 use super::helpers::Helpers;
@@ -44,6 +44,12 @@ impl NodeVoice {
     #[must_use]
     pub fn with_life(self, life: u32) -> NodeVoice {
         NodeVoice { common: self.common.with_life(life), ..self }
+    }
+
+    /// Parts of calls are noted for traces.
+    #[must_use]
+    pub fn with_trace(self, trace: Option<Arc<dyn CallTrace>>) -> NodeVoice {
+        NodeVoice { common: self.common.with_trace(trace), ..self }
     }
 
     /// The client of calls' documents, for the operators' console.

@@ -12,11 +12,12 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::actor::{Actor, Part};
+use super::call_trace::TracedLeg;
 use super::calls::Calls;
 use super::leg::{Leg, NO_SESSION};
 use super::rooms::Rooms;
 use super::rows::{self, Row};
-use super::{API_VERSION, Voice, World, limits};
+use super::{API_VERSION, Voice, World, limits, redial};
 
 impl Calls {
     /// The first leg or room of some begins the ticks. To be called before the leg or the member is added:
@@ -53,6 +54,9 @@ impl Calls {
     pub(super) fn add_actor(&mut self, mut actor: Actor) -> Key {
         actor.script.set_end_pause(self.end_pause);
         let (leg, part) = (actor.leg, actor.part);
+        if self.legs.get(leg).is_some_and(|leg| leg.traced.is_some()) {
+            actor.script.verb_log().turn_on();
+        }
         let key = self.actors.insert(actor);
         if let Some(leg) = self.legs.get_mut(leg) {
             match part {
@@ -92,7 +96,12 @@ impl Voice {
         let from = call.from.as_str().into();
         let caller_name = call.caller_name.as_deref().map(Box::from);
         let (life, status) = (self.calls.life, answers.plan.status.as_ref());
-        let row = || Row::new(now, &call, &answers.number).of_node(life, status);
+        // A Dial or the REST interface calls its own number: only the party at its other end is called again.
+        let is_ours = world.endpoint.own_address().is_some_and(|own| own.remote == invited.source.remote);
+        let party =
+            (!is_ours).then(|| redial::party(self.calls.redial, &invited.caller, &call.from)).flatten();
+        let redial = party.and_then(|party| redial::of(&answers.plan, party, &call.to));
+        let row = || Row::new(now, &call, &answers.number).of_node(life, status).redialled_as(redial);
         let row = self.calls.has_records.then(row);
         let script = Script::new(call, answers.plan.clone());
         let trusted = invited.source.remote.ip();
@@ -111,6 +120,7 @@ impl Voice {
         // 7332).
         leg.hops = request.max_forwards().flatten().unwrap_or(leg.hops);
         leg.row = row.map(Box::new);
+        leg.traced = TracedLeg::of(self.calls.trace.as_deref(), request.call_id().unwrap_or_default());
         let is_sdp = request.header(Header::ContentType).is_some();
         leg.offer = sip::session::body_of(request).filter(|_| is_sdp).unwrap_or_default();
         self.calls.start_ticks(now, &self.rooms);

@@ -6,6 +6,7 @@
 //! by that.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ivr::script::{CallStatus, Effect, Script};
@@ -15,10 +16,11 @@ use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
 
 use super::actor::Actor;
+use super::call_trace::CallTrace;
 use super::helper_requests::HelperRequests;
 use super::leg::Leg;
 use super::media_rules::MediaRules;
-use super::settings::Settings;
+use super::settings::{RedialPolicy, Settings};
 use super::tick::MediaTicker;
 use super::{VoiceCounts, World};
 
@@ -41,10 +43,14 @@ pub(super) struct Calls {
     pub(super) has_records: bool,
     /// The life of this node in its farm, for the rows of calls; 0 outside of one.
     pub(super) life: u32,
+    /// `[voice] redial_on_failure`.
+    pub(super) redial: RedialPolicy,
     /// `[voice] end_pause`.
     pub(super) end_pause: Duration,
     pub(super) counts: VoiceCounts,
     pub(super) media_rules: MediaRules,
+    /// Takes the parts of traced calls; none: no calls are traced.
+    pub(super) trace: Option<Arc<dyn CallTrace>>,
 }
 
 impl Calls {
@@ -59,9 +65,11 @@ impl Calls {
             queued_effects: VecDeque::new(),
             has_records: settings.records,
             life: 0,
+            redial: settings.redial,
             end_pause: settings.end_pause,
             counts: VoiceCounts::default(),
             media_rules: MediaRules::new(settings),
+            trace: None,
         }
     }
 
@@ -81,6 +89,9 @@ impl Calls {
         if let Some(leg) = self.legs.get_mut(leg_key) {
             // Each input may have moved the script's deadline.
             self.ticker.arm(now, told.script.deadline(), leg_key, leg);
+            if let Some(trace) = self.trace.as_ref().filter(|_| leg.traced.is_some()) {
+                leg.note_verbs(&**trace, told.script.verb_log().take());
+            }
             if is_up {
                 // The row's first write; later calls find it written.
                 leg.call_answered(now, world);

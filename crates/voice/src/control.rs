@@ -125,6 +125,8 @@ pub struct Placing {
     pub timeout: Duration,
     /// Begins with the answer.
     pub record: Option<Background>,
+    /// The sid of the call that it is in place of, whose node has died.
+    pub redial_of: Option<String>,
 }
 
 /// A change of a live call, performed whole or not at all.
@@ -157,10 +159,7 @@ impl Voice {
     ) -> Result<Reply, ControlError> {
         match request {
             Request::Start(placing) => {
-                for shown in [&placing.from, &placing.call.from] {
-                    self.dials.origin().check_shown(&self.numbers, &placing.owner, shown)?;
-                }
-                self.start_call(now, (*placing).into(), world);
+                self.place(now, *placing, world)?;
                 Ok(Reply::Done)
             }
             Request::Change { call, change } => {
@@ -202,6 +201,25 @@ impl Voice {
                 Ok(Reply::Done)
             }
         }
+    }
+}
+
+impl Voice {
+    /// Places a call.
+    ///
+    /// # Errors
+    /// It is to come from an address that is not the account's.
+    pub(super) fn place(
+        &mut self,
+        now: Instant,
+        placing: Placing,
+        world: &mut World<'_>,
+    ) -> Result<(), ControlError> {
+        for shown in [&placing.from, &placing.call.from] {
+            self.dials.origin().check_shown(&self.numbers, &placing.owner, shown)?;
+        }
+        super::outgoing::start_call(self, now, placing.into(), world);
+        Ok(())
     }
 }
 

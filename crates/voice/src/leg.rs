@@ -19,6 +19,7 @@ use stdx::Instant;
 use stdx::rng::Rng;
 use stdx::slab::Key;
 
+use super::call_trace::TracedLeg;
 use super::dial::DialCaller;
 use super::dial_recording::DialRecording;
 use super::prompts::Speaking;
@@ -104,6 +105,8 @@ pub(super) struct Leg {
     pub(super) is_muted: bool,
     /// A transfer of ours that has no answer yet, and the script that waits for it.
     pub(super) referring: Option<(Key, Id)>,
+    /// Its parts are noted for traces.
+    pub(super) traced: Option<Box<TracedLeg>>,
 }
 
 /// The leg or room that a leg hears, and that hears it.
@@ -185,6 +188,7 @@ impl Leg {
             notifications: 0,
             is_muted: false,
             referring: None,
+            traced: None,
         }
     }
 

@@ -12,6 +12,7 @@ mod active_recordings;
 mod actor;
 mod begin;
 mod bridge;
+mod call_trace;
 mod caller_ids;
 mod calls;
 pub mod control;
@@ -37,6 +38,7 @@ mod prompts;
 mod recognise;
 pub mod record;
 mod recording_files;
+pub mod redial;
 mod refer;
 mod resolving;
 mod ringing;
@@ -72,6 +74,7 @@ use resolving::Resolutions;
 use ringing::RingTones;
 use rows::RingingRows;
 
+pub use call_trace::{CallPart, CallPartKind, CallTrace, MediaFigures};
 pub use effect::{Address, Destination, Purpose, Resolved, VoiceEffect};
 pub use helper_service::{
     Done, HelperResult, HelperService, MediaStreamEvent, Opening, RecognitionResult, SpeechListener,
@@ -81,7 +84,9 @@ pub use numbers::{CallerStanding, Numbers};
 pub use recording_files::{RecordingFile, RecordingFiles};
 pub use rooms::message as room_message;
 pub use rooms::{RoomHomes, RoomMessage, set_room_homes};
-pub use settings::{Common, ConfiguredNumber, NumberSettings, OwnsCallId, Settings, ShardPlace};
+pub use settings::{
+    Common, ConfiguredNumber, NumberSettings, OwnsCallId, RedialPolicy, Settings, ShardPlace,
+};
 pub use sockets::{MediaSender, MediaSockets, PortKind, PortPair};
 
 pub(crate) use effect::CountedCall;
@@ -197,13 +202,14 @@ impl Voice {
         let settings = &common.settings;
         let mut rng = Rng::from_seed(seed);
         let own = router::ShardAddress::new(router::Life(common.life), shard);
-        let rooms = rooms::Rooms::new(own, shards, rng.fork());
+        let rooms = rooms::Rooms::new(own, shards, rng.fork(), Arc::clone(&common.remote_members));
         let origin = CallOrigin::new(&common.domain, owns_call_id);
         let mut dials = Dials::new(origin, rng.fork(), settings.records, settings.allow_private);
         dials.life = common.life;
         let helper_requests = HelperRequests::new(shard, Arc::clone(&common.helpers));
         let mut calls = Calls::new(settings, helper_requests, rng);
         calls.life = common.life;
+        calls.trace = common.trace.clone();
         Voice {
             calls,
             numbers: Arc::clone(&common.numbers),
@@ -297,12 +303,12 @@ impl Voice {
         let mut out = DialOutbox::new();
         match event {
             SessionEvent::Ringing { session, response } => {
-                if let Some(phone) = self.calls.handle_phone_response(session, &response, world) {
+                if let Some(phone) = self.calls.handle_phone_response(now, session, &response, world) {
                     self.dials.handle_ringing(&phone, &mut out);
                 }
             }
             SessionEvent::Answered { session, response } => {
-                if let Some(phone) = self.calls.handle_phone_response(session, &response, world) {
+                if let Some(phone) = self.calls.handle_phone_response(now, session, &response, world) {
                     self.dials.handle_answered(now, &phone, &response, &mut out);
                 }
             }
@@ -371,6 +377,7 @@ impl Voice {
             leg.is_gone = true;
         }
         self.recordings.end_recordings(now, key, &mut self.calls);
+        self.calls.note_media_end(now, key);
         if let Some(leg) = self.calls.legs.get_mut(key) {
             self.calls.ticker.close(now, (key, leg), &mut self.calls.counts, world.sockets);
         }
@@ -461,6 +468,7 @@ impl Voice {
     fn remove(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
         self.with_rooms(now, world, |rooms, parts| rooms.part(now, key, parts));
         self.recordings.end_recordings(now, key, &mut self.calls);
+        self.calls.note_media_end(now, key);
         if let Some(leg) = self.calls.legs.get_mut(key) {
             self.calls.ticker.close(now, (key, leg), &mut self.calls.counts, world.sockets);
         }

@@ -57,9 +57,10 @@ pub(super) const ROOM_LOST: std::time::Duration = std::time::Duration::from_secs
 /// have other homes once the farm's map says so. Without it, such as when the council is away, the member's script goes on.
 pub(super) const ROOM_MOVES: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// Members of other nodes in the rooms of a shard: 500 that speak in 16 kHz are 320 KiB a tick, and the class of sound of a link has room
-/// for 512 KiB. One more is refused as at `MEMBERS`.
-pub(super) const REMOTE_MEMBERS: usize = 500;
+/// Members of one other node in the rooms of this node, all shards together: what 380 say in 16 kHz, and what as many of this node's hear in
+/// rooms of the other one, is 490 KiB a tick of the 512 KiB for which the class of sound of the link between the two has room. Of Opus, with three times as
+/// many samples, a third may speak at once; the link drops the rest. One more is refused as at `MEMBERS`.
+pub const LINK_MEMBERS: u32 = 380;
 
 /// Members whose status one message has: with a hold document of 4 KiB each it is below the largest message between nodes.
 pub(super) const ROOM_STANDINGS: usize = 50;
@@ -97,5 +98,19 @@ pub(super) const REASON: usize = 200;
 /// The time that a call rings before the record has it. Nearly all are answered before, and are written once less.
 pub(super) const RINGING: Duration = Duration::from_secs(1);
 
+/// Calls in place of those of dead nodes that wait, and those that are placed in a second: the last is placed after a minute, when its
+/// party still remembers the first one, and a farm that has lost a node is not busy with calls of its own. More are not made.
+pub(super) const REDIALS: usize = 600;
+pub(super) const REDIALS_A_SECOND: usize = 10;
+
+/// A call is made again if its node was seen alive so long ago at most: not after a farm has been off as a whole.
+pub(super) const REDIAL_WITHIN: Duration = Duration::from_secs(60);
+
+/// The time that a call in place of another rings: as long as a call of the REST interface that names none.
+pub(super) const REDIAL_RINGS: Duration = Duration::from_secs(60);
+
 /// The reason in the row of a call whose node has died, in place of a Reason-Phrase.
 pub(super) const LOST_REASON: &str = "The node of the call has ended";
+
+/// Parts of one leg that are noted for its trace, as spans of one call in `telemetry`. Further ones are counted only.
+pub(crate) const TRACED_PARTS: usize = 256;

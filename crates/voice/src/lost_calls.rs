@@ -21,7 +21,7 @@ pub fn end(now: Instant, call: &mut RestCall) {
 
 /// Nothing is left to do about the end: the row is not found by the dead life any more.
 pub fn forget(call: &mut RestCall) {
-    (call.node_life, call.end_callback) = (0, None);
+    (call.node_life, call.end_callback, call.redial) = (0, None, None);
 }
 
 /// The signed status callback about the end of the call; `None`: the application did not ask for it.

@@ -84,13 +84,9 @@ impl Directory {
         let application = self.applications.get(&number.voice.application_sid);
         // An application of another account is not used, even if a binding names it.
         let application = application.filter(|application| application.common.account == account.common.sid);
-        let mut plan = application.and_then(plan_of_application).or_else(|| plan_of_hook(&number.voice))?;
-        if let Some(status) = callback(&number.status_callback, &number.status_callback_method) {
-            plan.status = Some(status);
-        }
         Some(Answers {
             owner: Arc::new(owner_of(account)),
-            plan,
+            plan: plan_of_binding(number, application)?,
             number: number.common.sid.as_str().into(),
             is_suspended: self.is_suspended(&account.common.sid),
         })
@@ -100,6 +96,16 @@ impl Directory {
 /// The owner on whose behalf an account's applications are requested, with the key that signs their requests.
 pub fn owner_of(account: &RestAccount) -> Owner {
     Owner { account: account.common.sid.as_str().into(), signing_key: account.signing_key.as_str().into() }
+}
+
+/// The plan by which a bound number answers: that of its application, which is of the same account, else its own URL. `None`: neither
+/// has a document.
+pub fn plan_of_binding(number: &IncomingNumber, application: Option<&Application>) -> Option<Plan> {
+    let mut plan = application.and_then(plan_of_application).or_else(|| plan_of_hook(&number.voice))?;
+    if let Some(status) = callback(&number.status_callback, &number.status_callback_method) {
+        plan.status = Some(status);
+    }
+    Some(plan)
 }
 
 /// The plan by which an application answers: its voice URL, else RestComm's `RcmlUrl`; `None`: it has no

@@ -120,7 +120,8 @@ impl Calls {
     /// 200 with an answer, or with an offer when the INVITE had none; or the reason why not.
     pub(super) fn answer(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
         let sdp = self.describe(key, world);
-        let Some(leg) = self.legs.get(key) else { return };
+        let Some(leg) = self.legs.get_mut(key) else { return };
+        leg.note_media_begin(now);
         let session = leg.session;
         // The caller may have gone: then the session's end is on its way here.
         // An error means that the session has ended meanwhile.
@@ -200,6 +201,9 @@ impl Voice {
         }
         if let Some(sdp) = sdp {
             self.calls.settled(session, &sdp);
+        }
+        if let Some(leg) = self.calls.legs.get_mut(key) {
+            leg.note_media_begin(now);
         }
         if self.calls.legs.get(key).is_some_and(|leg| leg.media.is_none()) {
             // No answer to our offer, or none that fits: there is nothing to talk through.

@@ -27,8 +27,8 @@ use super::leg::{Leg, NO_SESSION};
 use super::numbers::Numbers;
 use super::record::Background;
 use super::rows::Row;
-use super::settings::OwnsCallId;
-use super::{API_VERSION, Owner, Voice, World};
+use super::settings::{OwnsCallId, RedialPolicy};
+use super::{API_VERSION, Owner, Voice, World, redial};
 
 /// A call that the REST interface asked for.
 pub(super) struct Outgoing {
@@ -47,13 +47,15 @@ pub(super) struct Outgoing {
     pub(super) record: Option<Background>,
     /// The row of the call, which is in the record.
     pub(super) row: Option<RestCall>,
+    /// The sid of the call that it is in place of.
+    pub(super) redial_of: Option<String>,
 }
 
 impl From<Placing> for Outgoing {
     fn from(placing: Placing) -> Outgoing {
-        let Placing { call, owner, to, send_digits, from, plan, timeout, record } = placing;
+        let Placing { call, owner, to, send_digits, from, plan, timeout, record, redial_of } = placing;
         let sid = call.common.sid.clone();
-        Outgoing { sid, owner, to, send_digits, from, plan, timeout, record, row: Some(call) }
+        Outgoing { sid, owner, to, send_digits, from, plan, timeout, record, row: Some(call), redial_of }
     }
 }
 
@@ -142,36 +144,38 @@ impl CallOrigin {
     }
 }
 
-impl Voice {
-    /// Begins a call with a script of its own ([`Direction::OutboundApi`]).
-    pub(super) fn start_call(&mut self, now: Instant, call: Outgoing, world: &mut World<'_>) {
-        let Outgoing { sid, owner, to, send_digits, from, plan, timeout, record, row } = call;
-        // The script's leg until a phone has answered, whose leg is then the script's.
-        let ip = self.calls.media_rules.own();
-        let mut leg = Leg::new(NO_SESSION, sid.clone(), Arc::clone(&owner), ip, &mut self.calls.rng);
-        leg.from = from.as_str().into();
-        let life = self.calls.life;
-        leg.row = row.map(|call| Box::new(Row::placed(now, call).of_node(life, plan.status.as_ref())));
-        self.calls.start_ticks(now, &self.rooms);
-        let leg = self.calls.add_leg(leg);
-        let call = Call {
-            sid: sid.clone(),
-            account_sid: owner.account.to_string(),
-            from: from.clone(),
-            to: shown(&to),
-            direction: Direction::OutboundApi,
-            caller_name: None,
-            forwarded_from: None,
-            parent_sid: None,
-            api_version: API_VERSION.to_owned(),
-            extra: Vec::new(),
-            answered: false,
-        };
-        let actor = self.calls.add_actor(Actor { script: Script::new(call, plan), leg, part: Part::Main });
-        self.drive(now, actor, world, |script, out| script.start(now, out));
-        let mut out = DialOutbox::new();
-        let call = OwnCall { actor, leg, sid, owner, from, to, send_digits, timeout, record };
-        self.dials.place(now, call, &mut out);
-        self.perform_dials(now, out, world);
-    }
+/// Begins a call with a script of its own ([`Direction::OutboundApi`]).
+pub(super) fn start_call(voice: &mut Voice, now: Instant, call: Outgoing, world: &mut World<'_>) {
+    let Outgoing { sid, owner, to, send_digits, from, plan, timeout, record, row, redial_of } = call;
+    // The script's leg until a phone has answered, whose leg is then the script's.
+    let ip = voice.calls.media_rules.own();
+    let mut leg = Leg::new(NO_SESSION, sid.clone(), Arc::clone(&owner), ip, &mut voice.calls.rng);
+    leg.from = from.as_str().into();
+    let life = voice.calls.life;
+    // A call is made again once: its document may be what ends the nodes.
+    let is_again = voice.calls.redial == RedialPolicy::Never || redial_of.is_some();
+    let redial = if is_again { None } else { redial::of_placed(&plan, &to, &from) };
+    let placed = |call| Row::placed(now, call).of_node(life, plan.status.as_ref()).redialled_as(redial);
+    leg.row = row.map(|call| Box::new(placed(call)));
+    voice.calls.start_ticks(now, &voice.rooms);
+    let leg = voice.calls.add_leg(leg);
+    let call = Call {
+        sid: sid.clone(),
+        account_sid: owner.account.to_string(),
+        from: from.clone(),
+        to: shown(&to),
+        direction: Direction::OutboundApi,
+        caller_name: None,
+        forwarded_from: None,
+        parent_sid: None,
+        api_version: API_VERSION.to_owned(),
+        extra: redial_of.map(|sid| (redial::REDIAL_OF.to_owned(), sid)).into_iter().collect(),
+        answered: false,
+    };
+    let actor = voice.calls.add_actor(Actor { script: Script::new(call, plan), leg, part: Part::Main });
+    voice.drive(now, actor, world, |script, out| script.start(now, out));
+    let mut out = DialOutbox::new();
+    let call = OwnCall { actor, leg, sid, owner, from, to, send_digits, timeout, record };
+    voice.dials.place(now, call, &mut out);
+    voice.perform_dials(now, out, world);
 }

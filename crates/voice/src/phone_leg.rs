@@ -7,6 +7,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::World;
+use super::call_trace::TracedLeg;
 use super::calls::Calls;
 use super::dial_attempt::PhoneInvite;
 use super::leg::{Leg, NO_SESSION};
@@ -42,6 +43,7 @@ impl Calls {
         let mut leg = Leg::new(NO_SESSION, sid, owner, trusted, &mut self.rng);
         leg.attempt = Some(attempt);
         (leg.codecs, leg.hops, leg.counted) = (codecs, hops, counted);
+        leg.traced = TracedLeg::of(self.trace.as_deref(), invite.call_id.as_bytes());
         let leg = self.add_leg(leg);
         invite.offer = match self.describe(leg, world) {
             Ok(offer) => offer,
@@ -56,6 +58,7 @@ impl Calls {
     /// A response to the INVITE of a phone: media may go to where it came from, and its body answers the offer.
     pub(super) fn handle_phone_response(
         &mut self,
+        now: Instant,
         session: SessionId,
         response: &Message,
         world: &World<'_>,
@@ -72,7 +75,9 @@ impl Calls {
             Some(sdp) => self.settled(session, sdp),
             None => {}
         }
-        let has_media = self.legs.get(key).is_some_and(|leg| leg.media.is_some());
+        let leg = self.legs.get_mut(key)?;
+        leg.note_media_begin(now);
+        let has_media = leg.media.is_some();
         Some(PhoneResponse { leg: key, attempt, has_description: sdp.is_some(), has_media })
     }
 
@@ -82,6 +87,10 @@ impl Calls {
         let before = std::mem::replace(&mut answered.leg, phone);
         let before = self.legs.remove(before);
         let Some(leg) = self.legs.get_mut(phone) else { return };
+        if leg.traced.is_some() {
+            // The script began before its leg had a Call-ID.
+            answered.script.verb_log().turn_on();
+        }
         leg.main = Some(actor);
         leg.attempt = None;
         let Some(before) = before else { return };

@@ -8,7 +8,7 @@ use ivr::request::Form;
 use ivr::script::{Call, CallStatus, LegFailure};
 use stdx::Instant;
 use stdx::slab::Key;
-use store::rest::types::{Common, EndCallback, Notification, RestCall};
+use store::rest::types::{Common, EndCallback, Notification, Redial, RestCall};
 use store::rest::{Resource, RestWrite};
 
 use super::calls::Calls;
@@ -62,6 +62,13 @@ impl Row {
     pub(super) fn of_node(mut self, life: u32, status: Option<&Callback>) -> Row {
         self.call.node_life = life;
         self.set_status_callback(status);
+        self
+    }
+
+    /// The call that another node makes in place of this one.
+    #[must_use]
+    pub(super) fn redialled_as(mut self, redial: Option<Redial>) -> Row {
+        self.call.redial = redial.filter(|_| self.call.node_life != 0);
         self
     }
 
@@ -121,7 +128,7 @@ impl Row {
         let ring = self.call.started_at.map(|since| seconds(now.since(since)));
         self.call.ring_duration = self.call.ring_duration.or(ring);
         self.call.duration = Some(self.call.answered_at.map_or(0, |since| seconds(now.since(since))));
-        (self.call.node_life, self.call.end_callback) = (0, None);
+        (self.call.node_life, self.call.end_callback, self.call.redial) = (0, None, None);
     }
 
     /// The row as it is now, for the record.
@@ -141,14 +148,14 @@ impl Row {
 }
 
 /// Ends the row of a call whose node has died: `completed` if it was answered, else `failed`, with the reason. The row keeps the life
-/// and the callback until the application has been told.
+/// and the callback until the application has been told, and what is dialled until that is done.
 pub(super) fn end_lost(now: Instant, call: &mut RestCall) {
     let status = if call.answered_at.is_some() { CallStatus::Completed } else { CallStatus::Failed };
     let mut row = Row { call: std::mem::take(call), is_in_record: true };
-    let (life, callback) = (row.call.node_life, row.call.end_callback.take());
+    let RestCall { node_life, end_callback, redial, .. } = row.call.clone();
     row.end(now, status);
     *call = row.call;
-    (call.node_life, call.end_callback) = (life, callback);
+    (call.node_life, call.end_callback, call.redial) = (node_life, end_callback, redial);
     call.common.updated_at = now;
     limits::LOST_REASON.clone_into(&mut call.sip_reason_phrase);
 }

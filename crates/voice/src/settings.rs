@@ -7,9 +7,11 @@ use std::time::Duration;
 use ivr::request::Method;
 use stdx::network::Network;
 
+use super::call_trace::CallTrace;
 use super::helper_service::HelperService;
 use super::numbers::Numbers;
 use super::recording_files::RecordingFiles;
+use super::rooms::LinkMembers;
 
 /// The part of `[voice]` that calls read.
 #[derive(Clone, Debug)]
@@ -28,6 +30,20 @@ pub struct Settings {
     pub media_timeout: Duration,
     /// A call ends then; otherwise it is only reported.
     pub media_timeout_ends: bool,
+    /// The calls that another node of a farm makes again when their node dies.
+    pub redial: RedialPolicy,
+}
+
+/// `[voice] redial_on_failure`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RedialPolicy {
+    /// No call.
+    #[default]
+    Never,
+    /// Calls that an application has placed, and callers that have proved to be an account.
+    Accounts,
+    /// Also callers that a trunk has named.
+    All,
 }
 
 /// The part of `[voice]` that says which application answers which number.
@@ -68,6 +84,10 @@ pub struct Common {
     pub(crate) public_url: Box<str>,
     /// The life of this node in its farm; 0 outside of one.
     pub(crate) life: u32,
+    /// Takes the parts of traced calls.
+    pub(crate) trace: Option<Arc<dyn CallTrace>>,
+    /// The members of other nodes in conferences and queues of this one.
+    pub(crate) remote_members: Arc<LinkMembers>,
 }
 
 impl Common {
@@ -88,6 +108,8 @@ impl Common {
             files,
             public_url: public_url.into(),
             life: 0,
+            trace: None,
+            remote_members: Arc::default(),
         }
     }
 
@@ -95,6 +117,12 @@ impl Common {
     #[must_use]
     pub fn with_life(self, life: u32) -> Common {
         Common { life, ..self }
+    }
+
+    /// Parts of calls are noted for traces.
+    #[must_use]
+    pub fn with_trace(self, trace: Option<Arc<dyn CallTrace>>) -> Common {
+        Common { trace, ..self }
     }
 }
 

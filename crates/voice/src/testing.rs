@@ -8,12 +8,15 @@ use std::sync::{Arc, Mutex};
 
 use ivr::document::{Email, Voice as SpokenVoice};
 use ivr::request::Wire;
+use media::codec::Codec;
 use media::record::File;
+use media::sdp::{Description, Direction, Local, SrtpPolicy, answer};
+use media::session::MediaSession;
 use stdx::slab::{Key, Slab};
 
 use super::{
     Common, HelperService, MediaSender, MediaSockets, Numbers, Opening, PortKind, PortPair, RecordingFile,
-    RecordingFiles, Settings, ShardPlace, SpeechListener, StreamOrder, StreamSender, Ticket,
+    RecordingFiles, RedialPolicy, Settings, ShardPlace, SpeechListener, StreamOrder, StreamSender, Ticket,
 };
 
 /// The tests supply the helpers' results.
@@ -162,6 +165,7 @@ pub(crate) fn common(ip: [u8; 4]) -> Common {
         media_networks: Box::default(),
         media_timeout: std::time::Duration::from_secs(60),
         media_timeout_ends: true,
+        redial: RedialPolicy::Never,
     };
     let files = Arc::new(MemoryFiles::default());
     Common::new(settings, Numbers::default(), "example.test", Arc::new(NoHelpers), files, "http://127.0.0.1")
@@ -176,4 +180,21 @@ pub(crate) fn place(shard: u16, shards: u16) -> ShardPlace {
 /// The shard of a call.
 pub(crate) fn shard_of(call_id: &[u8], shards: u16) -> u16 {
     call_id.first().map_or(0, |first| u16::from(*first) % shards)
+}
+
+/// The media of a call with a phone of G.711.
+pub(crate) fn media() -> MediaSession {
+    let offer = "v=0\r\no=- 1 1 IN IP4 127.0.0.2\r\ns=-\r\nc=IN IP4 127.0.0.2\r\nt=0 0\r\n\
+                 m=audio 6000 RTP/AVP 8\r\n";
+    let local = Local {
+        ip: [127, 0, 0, 1].into(),
+        port: 4_000,
+        session_id: 1,
+        codecs: &[Codec::Pcma],
+        direction: Direction::SendRecv,
+        srtp: SrtpPolicy::IfOffered,
+        key: [0; media::srtp::KEY_LEN],
+    };
+    let negotiated = answer(&Description::parse(offer.as_bytes()).unwrap(), &local).unwrap().negotiated;
+    MediaSession::new(negotiated, 7, None).unwrap()
 }

@@ -8,6 +8,7 @@
 
 mod application_routes;
 mod assets;
+mod directory;
 mod docs;
 mod fault;
 mod guard;
@@ -27,9 +28,10 @@ mod state;
 mod tests;
 mod traces;
 
+pub use directory::{Directory, DirectoryAnswer, DirectoryTimes, PasswordVerdict, RoleVerdict};
 pub use node::NodeQueries;
 pub use role::{Role, Roles};
 pub use state::{
     Applications, AuditLine, Console, ConsoleLog, DocumentSource, FailedSignIn, Fetched, Invitations,
-    Settings,
+    RoleChange, Settings,
 };

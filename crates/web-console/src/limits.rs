@@ -98,3 +98,9 @@ pub const DOCS_PATH: usize = 256;
 
 /// Seconds after which a client asks again when the node does not answer.
 pub const RETRY_AFTER: u64 = 2;
+
+/// Accounts of which the role that a directory gives is kept: each has a session. One more takes the place of the one that was asked for longest ago.
+pub const KNOWN_ROLES: usize = SESSIONS;
+
+/// The interval at which roles are looked at whose answer may be old.
+pub const ROLE_LOOK: Duration = Duration::from_secs(1);

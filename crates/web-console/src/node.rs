@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use crate::directory;
 use crate::fault::Fault;
 use crate::history::Sample;
 use crate::limits;
@@ -89,6 +90,7 @@ impl NodeQueries {
     /// Answers the console's questions and takes the samples of its graphs, until dropped. On a `LocalSet`.
     pub async fn serve<C: Control + 'static>(self, control: Rc<C>, status: StatusSource) {
         let NodeQueries { mut queries, state } = self;
+        let roles = directory::keep_fresh(Arc::clone(&state));
         let sampling = sample(Rc::clone(&control), status.clone(), state);
         let answering = async {
             let mut at_work = JoinSet::new();
@@ -102,7 +104,7 @@ impl NodeQueries {
                 }
             }
         };
-        tokio::join!(answering, sampling);
+        tokio::join!(answering, sampling, roles);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Sessions of signed-in operators, in memory: a restart of the node signs all out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use stdx::{Instant, hex};
@@ -18,11 +18,20 @@ pub(crate) struct Session {
     /// The token that each change shows in a header: a page of another origin cannot read it.
     pub(crate) csrf: Box<str>,
     /// Proves which password the sign-in was by.
-    pub(crate) verifier: [u8; 32],
+    pub(crate) proof: Proof,
     began_at: Instant,
     /// The last action of the user; requests that the page makes by itself are none.
     used_at: Instant,
     checked_at: Instant,
+}
+
+/// The password that has begun a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// The account's own: its verifier.
+    Account([u8; 32]),
+    /// The user's in a directory, which gives a role.
+    Directory,
 }
 
 /// All of them.
@@ -41,7 +50,7 @@ pub(crate) struct Lifetimes {
 /// A sign-in that has succeeded.
 pub(crate) struct SignedIn {
     pub(crate) account: Address,
-    pub(crate) verifier: [u8; 32],
+    pub(crate) proof: Proof,
 }
 
 impl Sessions {
@@ -54,7 +63,7 @@ impl Sessions {
         lifetimes: Lifetimes,
     ) {
         self.expire(now, lifetimes);
-        let SignedIn { account, verifier } = signed_in;
+        let SignedIn { account, proof } = signed_in;
         if self.by_token.values().filter(|session| session.account == account).count()
             >= limits::SESSIONS_PER_ACCOUNT
         {
@@ -64,7 +73,7 @@ impl Sessions {
             self.end_oldest(|_| true);
         }
         let csrf = hex::encode(&random[1]).into();
-        let session = Session { account, csrf, verifier, began_at: now, used_at: now, checked_at: now };
+        let session = Session { account, csrf, proof, began_at: now, used_at: now, checked_at: now };
         self.by_token.insert(random[0], session);
     }
 
@@ -101,6 +110,18 @@ impl Sessions {
 
     pub(crate) fn end(&mut self, token: &Token) {
         self.by_token.remove(token);
+    }
+
+    /// The accounts of sessions that a directory has begun, each once.
+    pub(crate) fn accounts_of_directories(&self) -> Vec<Address> {
+        let of_directories = self.by_token.values().filter(|session| session.proof == Proof::Directory);
+        let accounts: HashSet<&Address> = of_directories.map(|session| &session.account).collect();
+        accounts.into_iter().cloned().collect()
+    }
+
+    /// Ends the sessions of an account that a directory has begun.
+    pub(crate) fn end_of_directory(&mut self, account: &Address) {
+        self.by_token.retain(|_, session| session.proof != Proof::Directory || session.account != *account);
     }
 
     fn expire(&mut self, now: Instant, lifetimes: Lifetimes) {
@@ -144,7 +165,7 @@ mod tests {
 
     fn begin(sessions: &mut Sessions, now: Instant, user: &str, number: usize) {
         let account = Address::new(user, "example.test").unwrap();
-        let signed_in = SignedIn { account, verifier: [1; 32] };
+        let signed_in = SignedIn { account, proof: Proof::Account([1; 32]) };
         sessions.begin(now, signed_in, &[token(number), [9; 32]], LIFETIMES);
     }
 

@@ -11,9 +11,10 @@ use store::{Account, Address, ScramHash, ScramKeys, Verifiers};
 use subtle::ConstantTimeEq as _;
 use xmpp::sasl::Secret;
 
+use crate::directory::PasswordVerdict;
 use crate::fault::Fault;
 use crate::role::Role;
-use crate::sessions::{Session, SignedIn, Token};
+use crate::sessions::{Proof, Session, SignedIn, Token};
 use crate::state::{ActiveSettings, AuditLine, FailedSignIn, State};
 
 /// The session of a request, and the role that its account has now.
@@ -36,16 +37,29 @@ pub(crate) async fn sign_in(
         pace(state, &unnamed, from, name)?;
         return Err(refuse(state, &unnamed, from, name, Cause::Malformed));
     };
+    let address = prepared_for_directory(state, address);
     let attempt = Attempt { source: without_port(from), user: &address.user, domain: &address.domain };
     pace(state, &attempt, from, name)?;
-    let account = state.node.account(address.clone()).await?;
+    let mut open = OpenCheck { state, attempt: &attempt, from, name, has_ended: false };
+    if is_password_of_directory(state, &address, &password).await {
+        open.has_ended = true;
+        return sign_in_by_directory(state, settings, &attempt, (address.clone(), from, name)).await;
+    }
+    let account = match state.node.account(address.clone()).await {
+        Ok(account) => account,
+        Err(fault) => {
+            // No password was checked here.
+            open.has_ended = true;
+            return Err(fault);
+        }
+    };
     let Ok(permit) = Arc::clone(&state.checks).try_acquire_owned() else {
+        open.has_ended = true;
         return Err(Fault::too_many(1));
     };
     let may_be = |account: &Account| !account.disabled && !account.verifiers.are_expired(state.now());
     let account = account.filter(may_be);
     let (of, user) = (account.clone(), address.clone());
-    let mut open = OpenCheck { state, attempt: &attempt, from, name, has_ended: false };
     let check = tokio::task::spawn_blocking(move || {
         let is_right = is_password(of.as_ref(), &user, password);
         drop(permit);
@@ -61,8 +75,19 @@ pub(crate) async fn sign_in(
     state.attempts().succeed(state.now(), &attempt);
     let address = account.address();
     let role = settings.settings.roles.of(&address);
+    let signed_in = SignedIn { account: address, proof: Proof::Account(account.verifiers.sha256) };
+    begin_session(state, settings, signed_in, (role, from))
+}
+
+/// Begins the session of an account that has proved itself, if it has a role.
+fn begin_session(
+    state: &State,
+    settings: &ActiveSettings,
+    signed_in: SignedIn,
+    (role, from): (Option<Role>, IpAddr),
+) -> Result<(Token, Value), Fault> {
     state.log.audit(&AuditLine {
-        account: &address.to_string(),
+        account: &signed_in.account.to_string(),
         role,
         from,
         action: "SignIn",
@@ -71,16 +96,58 @@ pub(crate) async fn sign_in(
     });
     let Some(role) = role else {
         return Err(Fault::forbidden(
-            "this account has no role here: name it in [console] admins, operators or readers",
+            "this account has no role here: name it in [console] admins, operators or readers, or its group in [[accounts.sources]] groups",
         ));
     };
     let random = [state.random(), state.random()];
-    let signed_in = SignedIn { account: address, verifier: account.verifiers.sha256 };
     let now = state.now();
     let mut sessions = state.sessions();
     sessions.begin(now, signed_in, &random, settings.lifetimes());
     let session = sessions.find(now, &random[0], true, settings.lifetimes()).ok_or_else(Fault::signed_out)?;
     Ok((random[0], describe(&session, role)))
+}
+
+/// An address as chat prepares it, where a directory gives roles: all spellings of a name are one user there (RFC 4519 §2.3), whose failed sign-ins count
+/// together. An address that no account of chat can have stays as it is.
+fn prepared_for_directory(state: &State, address: Address) -> Address {
+    if state.directory_of(&address.domain).is_none() {
+        return address;
+    }
+    let jid = xmpp::Jid::new(Some(&address.user), &address.domain, None).ok();
+    let prepared = jid.and_then(|jid| Address::new(jid.local()?, jid.domain()).ok());
+    prepared.unwrap_or(address)
+}
+
+/// True if this is the user's password in the directory of the domain. Else the account's own password counts, which has the roles of the configuration
+/// only.
+async fn is_password_of_directory(state: &State, address: &Address, password: &str) -> bool {
+    let Some((directory, _)) = state.directory_of(&address.domain) else { return false };
+    directory.check(state.now(), address, password).await == PasswordVerdict::Right
+}
+
+/// Begins the session of a user whom a directory has accepted. An account here is not needed.
+async fn sign_in_by_directory(
+    state: &State,
+    settings: &ActiveSettings,
+    attempt: &Attempt<'_>,
+    (account, from, name): (Address, IpAddr, &str),
+) -> Result<(Token, Value), Fault> {
+    let found = state.node.account(account.clone()).await?;
+    if found.is_some_and(|found| !is_usable(&found, &account)) {
+        return Err(refuse(state, attempt, from, name, Cause::UnknownAccount));
+    }
+    state.attempts().succeed(state.now(), attempt);
+    let given = match state.directory_of(&account.domain) {
+        Some(found) => state.ask_role(&account, found).await,
+        None => None,
+    };
+    let role = settings.settings.roles.of(&account).max(given);
+    begin_session(state, settings, SignedIn { account, proof: Proof::Directory }, (role, from))
+}
+
+/// The directory has vouched for this name: an alias of another account is not it.
+fn is_usable(found: &Account, account: &Address) -> bool {
+    !found.disabled && found.address() == *account
 }
 
 /// A password that is being checked. The check goes on when its client leaves, so that the attempt counts: else a client that leaves
@@ -163,13 +230,18 @@ pub(crate) async fn user_of(
     if is_change || state.sessions().wants_check(now, &token) {
         match state.node.account(session.account.clone()).await {
             Ok(account) => {
-                let is_same = |account: &Account| {
+                let is_same = |account: &Account, verifier: [u8; 32]| {
                     !account.disabled
                         && !account.verifiers.are_expired(now)
                         && account.address() == session.account
-                        && account.verifiers.sha256 == session.verifier
+                        && account.verifiers.sha256 == verifier
                 };
-                if !account.as_ref().is_some_and(is_same) {
+                let is_good = match session.proof {
+                    Proof::Account(verifier) => account.is_some_and(|account| is_same(&account, verifier)),
+                    // Its password is not here, and an account need not be.
+                    Proof::Directory => account.is_none_or(|account| is_usable(&account, &session.account)),
+                };
+                if !is_good {
                     state.sessions().end(&token);
                     return Err(Fault::signed_out());
                 }
@@ -179,7 +251,11 @@ pub(crate) async fn user_of(
             Err(_) => {}
         }
     }
-    let role = settings.settings.roles.of(&session.account).ok_or_else(Fault::signed_out)?;
+    let given = match session.proof {
+        Proof::Account(_) => None,
+        Proof::Directory => state.known_role(&session.account),
+    };
+    let role = settings.settings.roles.of(&session.account).max(given).ok_or_else(Fault::signed_out)?;
     Ok(User { token, session, role })
 }
 

@@ -17,6 +17,7 @@ use stdx::hash::Keyed;
 use store::Address;
 use tokio::sync::Semaphore;
 
+use crate::directory::{Directory, KnownRoles};
 use crate::guard::Hosts;
 use crate::history::History;
 use crate::http;
@@ -86,8 +87,23 @@ pub struct AuditLine<'a> {
     pub refused: Option<u16>,
 }
 
+/// A role that a directory gives has changed.
+#[derive(Clone, Copy, Debug)]
+pub struct RoleChange<'a> {
+    /// The account.
+    pub account: &'a str,
+    /// The role before.
+    pub before: Option<Role>,
+    /// The role from now on.
+    pub after: Option<Role>,
+    /// False: the directory has given no answer for so long that its last one does not count any more.
+    pub is_known: bool,
+}
+
 /// The log of the node.
 pub trait ConsoleLog: Send + Sync {
+    /// A directory has given a role, or taken it away.
+    fn role_changed(&self, change: &RoleChange<'_>);
     /// A sign-in failed.
     fn sign_in_failed(&self, failed: &FailedSignIn<'_>);
     /// An account has signed in, or changed something.
@@ -138,6 +154,9 @@ pub(crate) struct State {
     sessions: Mutex<Sessions>,
     history: Mutex<History>,
     pub(crate) traces: Traces,
+    /// None: no directory gives roles.
+    pub(crate) directory: Option<Arc<dyn Directory>>,
+    known_roles: Mutex<KnownRoles>,
     pub(crate) applications: Applications,
     /// Requests about resources that are at work.
     pub(crate) resource_requests: Arc<Semaphore>,
@@ -172,6 +191,10 @@ impl State {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn known_roles(&self) -> MutexGuard<'_, KnownRoles> {
+        self.known_roles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -188,6 +211,7 @@ impl Console {
         source: Arc<dyn Source>,
         log: impl ConsoleLog + 'static,
         applications: Applications,
+        directory: Option<Arc<dyn Directory>>,
     ) -> (Console, NodeQueries) {
         let (node, queries) = queue();
         let state = Arc::new(State {
@@ -199,6 +223,8 @@ impl Console {
             sessions: Mutex::default(),
             history: Mutex::default(),
             traces: Traces::default(),
+            directory,
+            known_roles: Mutex::default(),
             applications,
             resource_requests: Arc::new(Semaphore::new(limits::RESOURCE_REQUESTS)),
             document_tests: Arc::new(Semaphore::new(limits::DOCUMENT_TESTS)),
@@ -216,6 +242,11 @@ impl Console {
     /// Takes other settings over, for sessions that are there as well: an account that has no role any more may do nothing.
     pub fn set_settings(&self, settings: &Settings) {
         *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = ActiveSettings::new(settings);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn state(&self) -> &State {
+        &self.0
     }
 
     /// Addresses and accounts whose sign-ins are paced.

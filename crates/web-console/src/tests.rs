@@ -20,14 +20,17 @@ use stdx::attempts::Cause;
 use store::{Account, AccountLimits, Address, Verifiers};
 use tower::ServiceExt as _;
 
+use crate::directory::Directory;
 use crate::node::Query;
 use crate::role::Role;
 use crate::routes::{self, Route};
 use crate::{
-    Applications, AuditLine, Console, ConsoleLog, FailedSignIn, Invitations, NodeQueries, Roles, Settings,
+    Applications, AuditLine, Console, ConsoleLog, FailedSignIn, Invitations, NodeQueries, RoleChange, Roles,
+    Settings,
 };
 
 mod applications;
+mod directory;
 
 /// Time that the test moves, and numbers instead of chance.
 struct Clock {
@@ -55,6 +58,13 @@ struct Noted {
 impl ConsoleLog for Noted {
     fn sign_in_failed(&self, failed: &FailedSignIn<'_>) {
         self.failures.lock().unwrap().push(failed.cause);
+    }
+
+    fn role_changed(&self, change: &RoleChange<'_>) {
+        let RoleChange { account, before, after, is_known } = change;
+        let [before, after] = [before, after].map(|role| role.map_or("none", Role::name));
+        let cause = if *is_known { "groups" } else { "no answer" };
+        self.audited.lock().unwrap().push(format!("{account} from {before} to {after} by {cause}"));
     }
 
     fn audit(&self, line: &AuditLine<'_>) {
@@ -133,10 +143,14 @@ fn world() -> World {
 }
 
 fn world_with(applications: Applications) -> World {
+    world_of(applications, None)
+}
+
+fn world_of(applications: Applications, directory: Option<Arc<dyn Directory>>) -> World {
     let clock = Arc::new(Clock { seconds: AtomicU64::new(1_800_000_000), drawn: AtomicU64::new(1) });
     let (failures, audited) = (Arc::default(), Arc::default());
     let log = Noted { failures: Arc::clone(&failures), audited: Arc::clone(&audited) };
-    let (console, queries) = Console::new(&settings(), Arc::clone(&clock) as _, log, applications);
+    let (console, queries) = Console::new(&settings(), Arc::clone(&clock) as _, log, applications, directory);
     let users = ["root", "op", "eye", "user", "chief"];
     let accounts = users.map(|user| (format!("{user}@example.test"), account(user, "secret")));
     World {

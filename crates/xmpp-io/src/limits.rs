@@ -24,6 +24,10 @@ pub const XMPP_EVENTS: usize = 1024;
 /// For the last words of a stream to be read. Longer: the connection is closed without.
 pub const XMPP_LINGER: Duration = Duration::from_secs(2);
 
+/// For the owner of a session to end it once its client has closed the stream, and to send the stanzas of before. Longer: the
+/// stream is closed without them, as when the owner is dead.
+pub const XMPP_SESSION_END: Duration = Duration::from_secs(2);
+
 /// For one stanza, from its first byte to its last: 256 KiB over 20 kbit/s. Longer: `connection-timeout`.
 pub const XMPP_STANZA: Duration = Duration::from_secs(120);
 

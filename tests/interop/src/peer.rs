@@ -67,7 +67,7 @@ impl Peer {
     }
 
     /// True if a socket listens at this port in the network of the program; `kind` is `udp` or `tcp`.
-    pub(crate) fn is_bound(&self, kind: &str, port: u16) -> bool {
+    pub fn is_bound(&self, kind: &str, port: u16) -> bool {
         // Linux lists sockets by the port in hexadecimal; a socket that listens has no remote address, and state 0A or 07.
         let local = format!(":{port:04X} 00000000:0000 ");
         let listens = |line: &String| {

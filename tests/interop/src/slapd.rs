@@ -33,6 +33,8 @@ impl Slapd {
     pub const SEARCHER: &str = "cn=searcher,dc=example,dc=test";
     /// Its password.
     pub const PASSWORD: &str = "search-secret";
+    /// The entry below which groups are.
+    pub const GROUPS: &str = "ou=groups,dc=example,dc=test";
     /// The entry below which users are.
     pub const BASE: &str = "dc=example,dc=test";
 
@@ -47,6 +49,7 @@ impl Slapd {
             "include /etc/ldap/schema/core.schema\n\
              include /etc/ldap/schema/cosine.schema\n\
              include /etc/ldap/schema/inetorgperson.schema\n\
+             include /etc/ldap/schema/nis.schema\n\
              modulepath /usr/lib/ldap\n\
              moduleload back_mdb\n\
              pidfile {place}/pid\n\
@@ -74,7 +77,7 @@ impl Slapd {
             .expect("the test's folder is writable");
         let (port, tls_port) = (ports.first(), ports.first() + 1);
         let mut slapd = Slapd { port, tls_port, peer: None, authority, folder, _ports: ports };
-        add(slapd.folder.path(), &entries(users));
+        change(slapd.folder.path(), "slapadd", &entries(users));
         slapd.go_on();
         slapd
     }
@@ -87,6 +90,30 @@ impl Slapd {
     /// The authority that its certificate is of.
     pub fn authorities(&self) -> PathBuf {
         self.authority.certificate()
+    }
+
+    /// Makes a group of these users: their distinguished names are in `member`.
+    pub fn add_group(&self, name: &str, users: &[&str]) {
+        let head = format!("dn: cn={name},{}\nobjectClass: groupOfNames\ncn: {name}\n", Slapd::GROUPS);
+        change(self.folder.path(), "slapadd", &(head + &members(users)));
+    }
+
+    /// Makes a group of these users as Unix has them: their names are in `memberUid`.
+    pub fn add_posix_group(&self, name: &str, users: &[&str]) {
+        let mut text = format!(
+            "dn: cn={name},{}\nobjectClass: posixGroup\ncn: {name}\ngidNumber: 1000\n",
+            Slapd::GROUPS
+        );
+        for user in users {
+            let _ = writeln!(text, "memberUid: {user}");
+        }
+        change(self.folder.path(), "slapadd", &text);
+    }
+
+    /// Gives a group other members, at least one.
+    pub fn set_members(&self, group: &str, users: &[&str]) {
+        let head = format!("dn: cn={group},{}\nchangetype: modify\nreplace: member\n", Slapd::GROUPS);
+        change(self.folder.path(), "slapmodify", &(head + &members(users)));
     }
 
     /// Ends it; its entries stay.
@@ -120,9 +147,11 @@ fn entries(users: &[(&str, &str)]) -> String {
         "dn: {base}\nobjectClass: dcObject\nobjectClass: organization\no: Example\ndc: example\n\n\
          dn: {}\nobjectClass: organizationalRole\nobjectClass: simpleSecurityObject\ncn: searcher\n\
          userPassword: {}\n\n\
-         dn: {USERS}\nobjectClass: organizationalUnit\nou: people\n\n",
+         dn: {USERS}\nobjectClass: organizationalUnit\nou: people\n\n\
+         dn: {}\nobjectClass: organizationalUnit\nou: groups\n\n",
         Slapd::SEARCHER,
         Slapd::PASSWORD,
+        Slapd::GROUPS,
         base = Slapd::BASE,
     );
     for (user, password) in users {
@@ -135,17 +164,17 @@ fn entries(users: &[(&str, &str)]) -> String {
     text
 }
 
-/// Into the database that no server has open.
-fn add(folder: &Path, entries: &str) {
+fn members(users: &[&str]) -> String {
+    users.iter().map(|user| format!("member: uid={user},{USERS}\n")).collect()
+}
+
+/// Changes the database; a server that has it open sees the change, as the back end `mdb` keeps no entries in memory.
+fn change(folder: &Path, program: &str, entries: &str) {
     let file = folder.join("entries.ldif");
     std::fs::write(&file, entries).expect("the test's folder is writable");
-    let output = Command::new("/usr/sbin/slapadd")
-        .arg("-f")
-        .arg(folder.join("slapd.conf"))
-        .arg("-l")
-        .arg(&file)
-        .output();
+    let mut command = Command::new(format!("/usr/sbin/{program}"));
+    let output = command.arg("-f").arg(folder.join("slapd.conf")).arg("-l").arg(&file).output();
     let output =
-        output.unwrap_or_else(|error| panic!("slapadd: {error}. Install slapd (or run tools/setup)"));
-    assert!(output.status.success(), "slapadd: {}", String::from_utf8_lossy(&output.stderr));
+        output.unwrap_or_else(|error| panic!("{program}: {error}. Install slapd (or run tools/setup)"));
+    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
 }

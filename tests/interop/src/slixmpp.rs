@@ -59,6 +59,20 @@ pub fn echo_with_slixmpp(
     run("slixmpp/component.py", &[&port, &certificate, &user, password, &component_port, domain, secret]);
 }
 
+/// Runs `slixmpp/privilege.py`: the component `domain` connects at `component_port` and acts for `user` (XEP-0356); panics unless it
+/// succeeds.
+pub fn act_for_user_with_slixmpp(
+    port: u16,
+    certificate: &Path,
+    (user, password): (&str, &str),
+    component_port: u16,
+    (domain, secret): (&str, &str),
+) {
+    let (port, component_port) = (port.to_string(), component_port.to_string());
+    let (user, certificate) = (format!("{user}@{DOMAIN}"), certificate.display().to_string());
+    run("slixmpp/privilege.py", &[&port, &certificate, &user, password, &component_port, domain, secret]);
+}
+
 /// Runs `profanity/chat.py`: the first user at a terminal with profanity, the second with slixmpp; panics unless it
 /// succeeds.
 pub fn chat_with_profanity(port: u16, certificate: &Path, users: [&str; 2], password: &str) {

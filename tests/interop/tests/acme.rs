@@ -1,11 +1,14 @@
 //! Certificates by ACME, with Pebble as the authority, and OpenSSL and curl as clients that trust it alone.
 
+use std::io::{BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use interop::{Node, Pebble, certificate_shown, free_port, wait_until};
+use interop::{Farm, HttpRequest, Nats, NatsRelease, Node, Pebble, certificate_shown, free_port, wait_until};
 use serde_json::Value;
 
 const DOMAIN: &str = interop::DOMAIN;
@@ -137,4 +140,84 @@ fn a_refused_order_names_the_name_and_the_reason_and_waits() {
         shown.contains("made by the node itself") && shown.contains("the next order is due in"),
         "{shown}"
     );
+}
+
+/// A balancer at the port at which the authority asks, which may choose any node: it asks all nodes that are there, and notes answers that differ.
+fn balance(port: u16, nodes: &'static [u16]) -> Arc<Mutex<Vec<String>>> {
+    let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+    let noted = Arc::clone(&asked);
+    let serve = move || {
+        for stream in listener.incoming().flatten() {
+            let mut reader = BufReader::new(stream);
+            let Some(request) = HttpRequest::read(&mut reader) else { continue };
+            let answers: Vec<String> = nodes.iter().filter_map(|node| ask(*node, &request.target)).collect();
+            let content = |answer: &String| {
+                let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+                format!("{} {body}", head.split(' ').nth(1).unwrap_or_default())
+            };
+            let contents: Vec<String> = answers.iter().map(content).collect();
+            noted.lock().unwrap().push(contents.join(" | "));
+            // One of another node than the first, if there is one.
+            let answer = answers.last().cloned().unwrap_or_default();
+            let _ = reader.get_mut().write_all(answer.as_bytes());
+        }
+    };
+    std::thread::Builder::new().name("balancer".into()).spawn(serve).unwrap();
+    asked
+}
+
+/// None: nothing listens there.
+fn ask(port: u16, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {DOMAIN}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+#[test]
+fn one_node_of_a_farm_orders_all_answer_the_authority_and_use_the_certificate_and_another_renews_it() {
+    let (pebble, nats) = (Pebble::prepare().started(), Nats::start(NatsRelease::Debian));
+    let ports: &'static [u16] = vec![free_port(), free_port()].leak();
+    let asked = balance(pebble.http, ports);
+    let mut farm = Farm::with_sections(&nats, 0, "");
+    for (number, port) in ports.iter().enumerate() {
+        let acme = format!("[acme]\n{}listen = \"127.0.0.1:{port}\"\n", pebble.keys("brief"));
+        let node = farm.prepare(&nats, &format!("n{number}"), true).with_sections(&acme);
+        farm.nodes.push(node.started());
+    }
+    let explain = |farm: &Farm| {
+        let nodes: Vec<String> = farm.nodes.iter().map(|node| explain(node, &pebble)).collect();
+        format!("{}\n{:?}", nodes.join("\n"), asked.lock().unwrap())
+    };
+    let root = || pebble.root();
+    let shown = |node: &Node, root: &Path| certificate_shown(node.tls, DOMAIN, root, &[]);
+    let is_ordered = || farm.nodes.iter().all(|node| certificate(node)["source"] == "acme");
+    wait_until("a certificate at both nodes", ORDER, is_ordered, || explain(&farm));
+    let root = root();
+    let is_same = || {
+        let [first, second] = [&farm.nodes[0], &farm.nodes[1]].map(|node| shown(node, &root));
+        first.is_ok() && first == second
+    };
+    wait_until("the same certificate at both nodes", ORDER, is_same, || explain(&farm));
+    {
+        let asked = asked.lock().unwrap();
+        let is_of_both = |answers: &String| {
+            let (first, second) = answers.split_once(" | ").unwrap_or_default();
+            first == second && first.starts_with("200 ")
+        };
+        assert!(!asked.is_empty() && asked.iter().all(is_of_both), "{asked:?}\n{}", explain(&farm));
+    }
+    let issued = "a certificate was issued and is in use";
+    let orders = |node: &Node| node.tail().matches(issued).count();
+    let orderer = usize::from(orders(&farm.nodes[1]) > 0);
+    assert!(orders(&farm.nodes[orderer]) > 0, "{}", explain(&farm));
+    farm.nodes[orderer].kill();
+    let other = &farm.nodes[1 - orderer];
+    let ends = certificate(other)["ends_at"].as_u64().unwrap();
+    let is_renewed = || certificate(other)["ends_at"].as_u64().is_some_and(|end| end > ends);
+    wait_until("the renewal by the node that is left", ORDER, is_renewed, || explain(&farm));
+    assert!(shown(other, &root).is_ok());
 }

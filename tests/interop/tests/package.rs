@@ -269,6 +269,58 @@ fn the_package_is_installed_started_upgraded_removed_and_purged() {
     assert!(!text(&root.path("etc/passwd")).contains("belfry"), "a purge removes the user");
 }
 
+/// The instructions of the container's file, with the words that follow each.
+fn container_file() -> Vec<(String, String)> {
+    let text = text(&repository().join("packaging/Containerfile"));
+    let instructions =
+        text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(' '));
+    instructions.map(|(name, words)| (name.to_owned(), words.to_owned())).collect()
+}
+
+/// No engine of containers is needed: what the file takes for granted of the package is looked at in a root where the package is installed.
+#[test]
+fn the_container_file_starts_the_package_as_it_is() {
+    let root = Root::new();
+    let package = root.package("0.1.0");
+    let instructions = container_file();
+    let words = |name: &str| {
+        let found = instructions.iter().find(|(instruction, _)| instruction == name);
+        found.unwrap_or_else(|| panic!("no {name}")).1.as_str()
+    };
+    // With `VERSION` left out the package matches, and so it does in the step that installs it.
+    let copied = words("COPY").split(' ').next().unwrap().replace("${VERSION}", "*");
+    let name = package.file_name().unwrap().to_string_lossy().into_owned();
+    assert_eq!(copied, "belfry_*_*.deb");
+    assert!(
+        name.starts_with("belfry_") && name.ends_with(".deb") && words("RUN").contains(" /tmp/belfry_*.deb "),
+        "{name}"
+    );
+    assert!(words("RUN").contains("path-include=/usr/share/doc/belfry/*"), "the slim images leave it out");
+
+    root.dpkg("--install", &package);
+    let user = words("USER");
+    assert!(
+        text(&root.path("etc/passwd")).lines().any(|line| line.starts_with(&format!("{user}:"))),
+        "{user}"
+    );
+    let (variable, file) = words("ENV").split_once('=').unwrap();
+    assert_eq!(variable, "BELFRY_CONFIG");
+    let port = move_ports(&root.path(file));
+    let data = std::fs::metadata(root.path(words("VOLUME"))).unwrap();
+    let (uid, _) = root.user().split_once(':').map(|(uid, gid)| (uid.to_owned(), gid.to_owned())).unwrap();
+    assert_eq!(std::os::unix::fs::MetadataExt::uid(&data).to_string(), uid, "the volume is the user's");
+
+    let words_of = |name: &str| -> Vec<String> { serde_json::from_str(words(name)).unwrap() };
+    let environment = ["/usr/bin/env".to_owned(), words("ENV").to_owned()];
+    let start = [environment.to_vec(), words_of("ENTRYPOINT"), words_of("CMD")].concat();
+    let mut peer = Peer::start("belfry", "chroot", &root.as_user(&start), root.folder.path());
+    let is_bound = || peer.is_bound("udp", port);
+    interop::wait_until("the node listens", PATIENCE, is_bound, || peer.tail());
+    assert_eq!(words("STOPSIGNAL"), "SIGTERM");
+    peer.signal("TERM");
+    assert!(peer.wait(PATIENCE).success());
+}
+
 /// Runs `belfry init` at a terminal, or without one, with these answers; what it showed, and whether it succeeded.
 fn init(flags: &str, answers: &str, is_terminal: bool) -> (String, bool) {
     let line = format!("{} init {flags}", programs().join("belfry").display());

@@ -21,7 +21,13 @@ fn alone() -> MutexGuard<'static, ()> {
 
 /// Three nodes, whose number 1234 has the application at this URL.
 fn start(nats: &Nats, url: &str) -> Farm {
-    let voice = format!("auth_token = \"{TOKEN}\"\nnumbers = [{{ number = \"1234\", url = \"{url}\" }}]\n");
+    start_with(nats, url, "")
+}
+
+/// The same with more of `[voice]`.
+fn start_with(nats: &Nats, url: &str, more: &str) -> Farm {
+    let voice =
+        format!("auth_token = \"{TOKEN}\"\nnumbers = [{{ number = \"1234\", url = \"{url}\" }}]\n{more}");
     Farm::with_applications(nats, 3, &new_postgres_database(), &voice)
 }
 
@@ -149,6 +155,44 @@ fn the_calls_of_a_node_that_is_killed_end_in_the_record_and_the_application_is_t
     assert_eq!(ends.len(), 1, "{ends:?}");
     assert!(ends[0].contains(&format!("CallSid={call}")) && ends[0].contains("SequenceNumber=1"), "{ends:?}");
     assert!(ends[0].to_ascii_lowercase().contains("x-twilio-signature: "), "{ends:?}");
+}
+
+/// With `[voice] redial_on_failure`: one of the living nodes, once, also when the dead one is back.
+#[test]
+fn the_party_of_a_call_whose_node_is_killed_is_called_again_once() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Debian);
+    let (address, requests) = application("<Response><Pause length='300'/></Response>");
+    let mut farm = start_with(&nats, &format!("http://{address}/"), "redial_on_failure = \"accounts\"\n");
+    let phone = Sipp::answering("-uas", 2);
+    let to = format!("sip:bob@127.0.0.1:{}", phone.port);
+    let (url, told) = (format!("http://{address}/first"), format!("http://{address}/told"));
+    let form =
+        [("To", to.as_str()), ("From", "1234"), ("Url", url.as_str()), ("StatusCallback", told.as_str())];
+    // The node that is asked has the call.
+    let (status, body) = rest(&farm.nodes[0], "Calls.json", &form);
+    assert_eq!(status, "201", "{body}");
+    let lost = wait_for_call(&farm.nodes[1], "in-progress");
+    farm.nodes[0].kill();
+    let is_of = |request: &&String| request.contains(&format!("RedialOf={lost}"));
+    let again = || {
+        let requests = requests.lock().unwrap_or_else(PoisonError::into_inner);
+        requests.iter().filter(is_of).cloned().collect::<Vec<_>>()
+    };
+    let calls = || rest(&farm.nodes[1], "Calls.json", &[]).1.to_string();
+    wait_until("the request of the next call", LIMIT, || !again().is_empty(), calls);
+    let next = wait_for_call(&farm.nodes[2], "in-progress");
+    assert_eq!(wait_for_call(&farm.nodes[1], "completed"), lost);
+    let (_, row) = rest(&farm.nodes[2], &format!("Calls/{next}.json"), &[]);
+    assert_eq!((&row["to"], &row["from"]), (&Value::from(to), &Value::from("1234")), "{row}");
+    // Meanwhile the living node has looked again for calls of the dead one.
+    farm.nodes[0].start();
+    farm.wait_for_shares(3);
+    let (_, page) = rest(&farm.nodes[1], "Calls.json", &[]);
+    assert_eq!(page["calls"].as_array().map(Vec::len), Some(2), "{page}");
+    let again = again();
+    assert_eq!(again.len(), 1, "{again:?}");
+    assert!(again[0].contains("/first") && again[0].contains(&format!("CallSid={next}")), "{again:?}");
 }
 
 /// A phone that speaks to any node.

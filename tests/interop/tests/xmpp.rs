@@ -1,8 +1,9 @@
 //! Chat clients and components that are not ours.
 
 use interop::{
-    Baresip, DOMAIN, Node, chat_with_profanity, chat_with_slixmpp, chat_with_strophe, chat_with_xmppjs,
-    echo_with_slixmpp, free_port, renegotiate_a_stream, share_with_slixmpp, text_with_slixmpp,
+    Baresip, DOMAIN, Node, act_for_user_with_slixmpp, chat_with_profanity, chat_with_slixmpp,
+    chat_with_strophe, chat_with_xmppjs, echo_with_slixmpp, free_port, renegotiate_a_stream,
+    share_with_slixmpp, text_with_slixmpp,
 };
 
 /// A node where alice and bob have accounts, and the port where they connect by that way; `more` goes into `[xmpp]`.
@@ -69,6 +70,20 @@ fn slixmpp_is_a_component_that_echoes() {
     let (node, port) = node("tcp", &more);
     let alice = ("alice", "secret");
     echo_with_slixmpp(port, &node.certificate(), alice, component_port, (&domain, "hush"));
+}
+
+/// XEP-0356: slixmpp's own plugin, as slidge uses it.
+#[test]
+fn slixmpp_is_a_gateway_that_acts_for_its_user() {
+    let (component_port, domain) = (free_port(), format!("gate.{DOMAIN}"));
+    let more = format!(
+        "component_listen = [\"tcp:127.0.0.1:{component_port}\"]\n\
+         components = [{{ domain = \"{domain}\", secret = \"hush\", roster = \"both\", messages = true, \
+         presence = \"managed_entity\", requests = {{ \"http://jabber.org/protocol/pubsub\" = \"both\" }} }}]"
+    );
+    let (node, port) = node("tcp", &more);
+    let alice = ("alice", "secret");
+    act_for_user_with_slixmpp(port, &node.certificate(), alice, component_port, (&domain, "hush"));
 }
 
 /// Alice is in chat, Bob has a phone: they exchange messages, and Alice sees Bob's presence.

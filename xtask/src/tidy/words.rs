@@ -4,8 +4,20 @@ use crate::source::Source;
 
 /// Crates that are bytes and time in, effects out (ARCHITECTURE.md). A crate that does not exist yet has the rule from
 /// its first day.
-pub(crate) const CORES: [&str; 13] = [
-    "stdx", "sip-wire", "sip", "xmpp", "muc", "pubsub", "chat", "router", "call", "cluster", "ivr", "media",
+pub(crate) const CORES: [&str; 14] = [
+    "stdx",
+    "sip-wire",
+    "sip",
+    "xmpp",
+    "muc",
+    "privilege",
+    "pubsub",
+    "chat",
+    "router",
+    "call",
+    "cluster",
+    "ivr",
+    "media",
     "voice",
 ];
 

@@ -213,7 +213,7 @@ pub(super) fn handle_sent(
         let message = message_of(&mut host.rng, from.as_jid(), &to, &words);
         let id = ArchiveWriter::of(host).record_sent(now, &from, &message, None, out);
         webhooks::report_message(host, now, &message, id.as_deref(), out);
-        carbons::copy_of_phone(&mut host.accounts, now, &from, &message, id, out);
+        carbons::copy_without_session(&mut host.accounts, now, &from, &message, id, out);
         connection::perform_deliveries(host, now, out);
     });
 }

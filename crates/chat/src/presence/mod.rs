@@ -23,7 +23,7 @@ use super::store_requests::StoreRequests;
 use super::vcard::Avatars;
 use super::{Host, Outbox, ownership, phones};
 use crate::account_memory::AccountMemory;
-use crate::{blocking, change_queue, commands, connection, limits, roster, user, webhooks};
+use crate::{blocking, change_queue, commands, connection, limits, privileged, roster, user, webhooks};
 use subscription::SubscriptionAction;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -132,6 +132,7 @@ fn arrived(host: &mut Host, now: Instant, from: &Jid, to: &Jid, presence: Elemen
     }
     let event = PubSubEvent::Presence { user: &user, from, presence: &presence };
     host.tell_pubsub(now, event, out);
+    privileged::show_contact(host, &user, from, &presence, out);
     if !to.is_bare() {
         if let Some(key) = host.accounts.session_of(to) {
             let presence =
@@ -164,6 +165,7 @@ pub(super) fn available_from(
     };
     let user = jid.bare();
     webhooks::report_presence(host, now, &jid, &presence, out);
+    privileged::show_presence(host, &jid, &presence, out);
     let question = host.caps.handle_presence(now, &host.accounts, (&jid, &user), &presence, &mut host.rng);
     if let Some(iq) = question {
         host.route(iq, out);
@@ -298,6 +300,7 @@ pub(super) fn unavailable_from(host: &mut Host, now: Instant, key: Key, presence
         return;
     }
     webhooks::report_presence(host, now, &jid, &presence, out);
+    privileged::show_presence(host, &jid, &presence, out);
     host.caps.forget(&jid);
     phones::show_to_phones(&host.accounts, &user, out);
     let event = PubSubEvent::Presence { user: &user, from: &jid, presence: &presence };

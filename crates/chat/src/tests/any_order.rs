@@ -59,15 +59,33 @@ const SAID: [&str; 40] = [
     "<iq type='get' id='N' to='U'><query xmlns='jabber:iq:last'/></iq>",
 ];
 
-/// From another server.
-const ARRIVES: [&str; 6] = [
+/// Stanzas of another server and of a privileged component.
+const ARRIVES: [&str; 9] = [
     "<message from='eve@other.example/x' to='U' type='chat'><body>N</body></message>",
     "<message from='eve@other.example/x' to='U/R' type='chat'><body>N</body></message>",
     "<presence from='eve@other.example' to='U' type='subscribe'/>",
     "<presence from='eve@other.example/x' to='ROOM/eve'><x xmlns='http://jabber.org/protocol/muc'/></presence>",
     "<presence from='eve@other.example/x' to='U' type='probe'/>",
     "<message from='eve@other.example/x' to='ROOM' type='error'><error type='cancel'><gone xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></message>",
+    "<iq type='set' id='N' from='gate.other.example' to='U'><query xmlns='jabber:iq:roster'><item jid='pal@gate.other.example' subscription='both'/></query></iq>",
+    "<message from='gate.other.example' to='U'><privilege xmlns='urn:xmpp:privilege:2'><forwarded xmlns='urn:xmpp:forward:0'>\
+     <message from='U' to='eve@other.example' type='chat'><body>N</body></message></forwarded></privilege></message>",
+    "<iq type='get' id='N' from='gate.other.example' to='U'><privileged_iq xmlns='urn:xmpp:privilege:2'><iq xmlns='jabber:client' type='get' id='N'>\
+     <pubsub xmlns='http://jabber.org/protocol/pubsub'><items node='n'/></pubsub></iq></privileged_iq></iq>",
 ];
+
+/// A component that may do everything.
+fn component() -> privilege::Privileges {
+    let all = privilege::RequestAccess { get: true, set: true };
+    privilege::Privileges {
+        component: "gate.other.example".into(),
+        roster: all,
+        roster_pushes: true,
+        messages: true,
+        presence: privilege::PresenceAccess::Roster,
+        requests: vec![("http://jabber.org/protocol/pubsub".into(), all)],
+    }
+}
 
 /// One client's connection, as its client sees it.
 #[derive(Default)]
@@ -97,6 +115,8 @@ impl Play {
     fn new() -> Play {
         let users: Vec<String> = USERS.iter().map(|user| format!("{user}@example.org")).collect();
         let mut world = HostWorld::new(&users.iter().map(String::as_str).collect::<Vec<_>>());
+        let settings = world.host.settings().clone();
+        world.host.reload(Arc::new(HostSettings { privileges: vec![component()], ..settings }));
         world.is_slow = true;
         world.reads_slowly = true;
         Play { world, clients: BTreeMap::new(), number: 0, blockers: BTreeSet::new() }
@@ -367,6 +387,7 @@ impl Play {
             ("rooms", host.rooms.len()),
             ("nodes", host.pubsub.busy()),
             ("requests to nodes", host.feature_continuations.len()),
+            ("requests of components", usize::from(host.privileged.deadline().is_some())),
         ];
         assert_eq!(
             left.iter().filter(|(_, count)| *count > 0).collect::<Vec<_>>(),

@@ -25,6 +25,7 @@ mod phones;
 mod ping;
 mod presence;
 mod private;
+mod privileged;
 mod pubsub;
 mod pubsub_service;
 mod push;
@@ -69,6 +70,7 @@ pub(super) fn settings() -> HostSettings {
         services: Vec::new(),
         admins: Vec::new(),
         components: Vec::new(),
+        privileges: Vec::new(),
         texts_to_phones: super::phones::TextsToPhones::default(),
         archive: super::archive::ArchiveDefault::default(),
         sessions: SessionLimit { most: 100, ends_oldest: false },

@@ -10,6 +10,8 @@ pub(super) const OCTETS: u8 = 0x04;
 pub(super) const ENUMERATED: u8 = 0x0a;
 /// Tag of a SEQUENCE.
 pub(super) const SEQUENCE: u8 = 0x30;
+/// Tag of a SET.
+pub(super) const SET: u8 = 0x31;
 
 /// Bytes that are no BER of LDAP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +74,11 @@ pub(super) struct BerReader<'a>(&'a [u8]);
 impl<'a> BerReader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> BerReader<'a> {
         BerReader(bytes)
+    }
+
+    /// True if no element follows.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// The next element: its tag and content.

@@ -2,6 +2,7 @@
 //! what was read, so that no character of it can be a part of the filter.
 
 use super::ber::{self, OCTETS};
+use super::groups::{GroupSettings, MemberForm};
 use super::text::{Names, Piece, pieces};
 use crate::limits;
 
@@ -67,6 +68,49 @@ impl FilterTemplate {
     /// Appends the filter for a user, as a search has it.
     pub(super) fn encode(&self, names: Names<'_>, out: &mut Vec<u8>) {
         self.root.encode(names, out);
+    }
+}
+
+/// The filter of groups: without a place for a user's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupFilter {
+    root: Filter,
+}
+
+/// `LDAP_MATCHING_RULE_TRANSITIVE_EVAL` of Active Directory ([MS-ADTS] §3.1.1.3.4.4.3).
+const NESTED: &str = "1.2.840.113556.1.4.1941";
+
+impl GroupFilter {
+    /// Reads a filter, as `(objectClass=groupOfNames)`.
+    ///
+    /// # Errors
+    /// The mistake.
+    pub fn parse(text: &str) -> Result<GroupFilter, String> {
+        if text.contains('{') {
+            return Err("a place for a name: members are found by `member`".into());
+        }
+        match parse(text.trim(), 0)? {
+            (root, "") => Ok(GroupFilter { root }),
+            (_, rest) => Err(format!("{rest:?} follows the filter")),
+        }
+    }
+
+    /// Appends the filter of those groups that have this member, as a search has it. `member`: the distinguished name or
+    /// the name of a user, which is a value and no part of the filter, whatever is in it.
+    pub(super) fn encode(&self, groups: &GroupSettings, member: &str, out: &mut Vec<u8>) {
+        let value = vec![Piece::Bytes(member.as_bytes().to_vec())];
+        let attribute = groups.member.clone();
+        let has_member = match groups.member_form {
+            MemberForm::Name | MemberForm::User => Filter::Compare(EQUAL, attribute, value),
+            MemberForm::NestedName => Filter::Extensible {
+                attribute: Some(attribute),
+                rule: Some(NESTED.into()),
+                of_dn: false,
+                value,
+            },
+        };
+        let names = Names { user: "", domain: "" };
+        Filter::Set(AND, vec![self.root.clone(), has_member]).encode(names, out);
     }
 }
 

@@ -1,8 +1,10 @@
-//! The messages of LDAP that a sign-in needs (RFC 4511 §4): bind, search, StartTLS, unbind.
+//! The messages of LDAP that sign-ins and groups need (RFC 4511 §4): bind, search, StartTLS, unbind.
 
-use super::ber::{self, BOOLEAN, BerReader, ENUMERATED, INTEGER, Malformed, OCTETS, SEQUENCE};
+use super::ber::{self, BOOLEAN, BerReader, ENUMERATED, INTEGER, Malformed, OCTETS, SEQUENCE, SET};
 use super::filter::FilterTemplate;
+use super::groups::{DirectoryEntry, GroupSettings};
 use super::text::Names;
+use crate::limits;
 
 const BIND: u8 = 0x60;
 const BIND_RESPONSE: u8 = 0x61;
@@ -29,8 +31,8 @@ const NEVER_DEREFERENCE: u32 = 0;
 pub(super) enum Response {
     /// To a bind.
     Bind(ResultCode),
-    /// An entry that was found: its name.
-    Entry(Box<str>),
+    /// An entry that was found.
+    Entry(DirectoryEntry),
     /// A part of the tree that another directory has.
     Reference,
     /// A search has ended.
@@ -93,16 +95,42 @@ pub(super) fn search(
     names: Names<'_>,
     seconds: u32,
 ) -> Vec<u8> {
+    let bounds = SearchBounds { entries: 2, seconds };
+    search_below(id, base, bounds, |out| filter.encode(names, out), NO_ATTRIBUTES)
+}
+
+/// A search for the groups that have this member, with their names.
+pub(super) fn search_groups(id: u32, groups: &GroupSettings, member: &str, seconds: u32) -> Vec<u8> {
+    let bounds = SearchBounds { entries: limits::GROUPS, seconds };
+    let filter = |out: &mut Vec<u8>| groups.filter.encode(groups, member, out);
+    search_below(id, &groups.base, bounds, filter, groups.name.as_bytes())
+}
+
+/// The most that a search may give and take.
+#[derive(Clone, Copy)]
+struct SearchBounds {
+    entries: u32,
+    seconds: u32,
+}
+
+/// RFC 4511 §4.5.1, for one attribute of the entries.
+fn search_below(
+    id: u32,
+    base: &str,
+    bounds: SearchBounds,
+    filter: impl FnOnce(&mut Vec<u8>),
+    attribute: &[u8],
+) -> Vec<u8> {
     message(id, |out| {
         ber::put_with(out, SEARCH, |out| {
             ber::put(out, OCTETS, base.as_bytes());
             ber::put_number(out, ENUMERATED, WHOLE_SUBTREE);
             ber::put_number(out, ENUMERATED, NEVER_DEREFERENCE);
-            ber::put_number(out, INTEGER, 2);
-            ber::put_number(out, INTEGER, seconds);
+            ber::put_number(out, INTEGER, bounds.entries);
+            ber::put_number(out, INTEGER, bounds.seconds);
             ber::put(out, BOOLEAN, &[0]);
-            filter.encode(names, out);
-            ber::put_with(out, SEQUENCE, |out| ber::put(out, OCTETS, NO_ATTRIBUTES));
+            filter(out);
+            ber::put_with(out, SEQUENCE, |out| ber::put(out, OCTETS, attribute));
         });
     })
 }
@@ -129,12 +157,27 @@ pub(super) fn read(bytes: &[u8]) -> Result<(u32, Response), Malformed> {
         EXTENDED_RESPONSE => Response::Extended(result(&mut content)?),
         ENTRY => {
             let name = std::str::from_utf8(content.expect(OCTETS)?).map_err(|_| Malformed)?;
-            Response::Entry(name.into())
+            let values = values(BerReader::new(content.expect(SEQUENCE)?))?;
+            Response::Entry(DirectoryEntry { name: name.into(), values })
         }
         REFERENCE => Response::Reference,
         _ => return Err(Malformed),
     };
     Ok((id, response))
+}
+
+/// The values of all attributes of an entry (RFC 4511 §4.5.2) that are texts.
+fn values(mut attributes: BerReader<'_>) -> Result<Vec<Box<str>>, Malformed> {
+    let mut values = Vec::new();
+    while !attributes.is_empty() {
+        let mut attribute = BerReader::new(attributes.expect(SEQUENCE)?);
+        attribute.expect(OCTETS)?;
+        let mut of_attribute = BerReader::new(attribute.expect(SET)?);
+        while !of_attribute.is_empty() {
+            values.extend(std::str::from_utf8(of_attribute.expect(OCTETS)?).ok().map(Box::from));
+        }
+    }
+    Ok(values)
 }
 
 /// The code of an `LDAPResult`. Its texts are not shown: a directory may repeat names of users in them.
@@ -174,8 +217,34 @@ mod tests {
                 ber::put(out, SEQUENCE, &[]);
             });
         });
-        assert_eq!(read(&entry), Ok((2, Response::Entry("uid=alice".into()))));
+        let alice = DirectoryEntry { name: "uid=alice".into(), values: Vec::new() };
+        assert_eq!(read(&entry), Ok((2, Response::Entry(alice))));
         assert_eq!(read(&bind(1, "a", "b")), Err(Malformed), "a request is no response");
+    }
+
+    #[test]
+    fn the_names_of_a_group_are_read_and_values_that_are_no_texts_are_left_out() {
+        let group = message(2, |out| {
+            ber::put_with(out, ENTRY, |out| {
+                ber::put(out, OCTETS, b"cn=ops");
+                ber::put_with(out, SEQUENCE, |out| {
+                    ber::put_with(out, SEQUENCE, |out| {
+                        ber::put(out, OCTETS, b"cn");
+                        ber::put_with(out, SET, |out| {
+                            for value in [&b"ops"[..], &[0xff], b"Operators"] {
+                                ber::put(out, OCTETS, value);
+                            }
+                        });
+                    });
+                });
+            });
+        });
+        let expected =
+            DirectoryEntry { name: "cn=ops".into(), values: vec!["ops".into(), "Operators".into()] };
+        assert_eq!(read(&group), Ok((2, Response::Entry(expected))));
+        for cut in 0..group.len() {
+            assert_eq!(read(&group[..cut]), Err(Malformed), "{cut}");
+        }
     }
 
     #[test]

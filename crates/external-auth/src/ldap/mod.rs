@@ -6,6 +6,7 @@
 
 mod ber;
 mod filter;
+mod groups;
 mod message;
 mod name;
 mod text;
@@ -19,11 +20,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-pub use filter::FilterTemplate;
+pub use filter::{FilterTemplate, GroupFilter};
+pub use groups::{DirectoryRole, GroupSettings, MemberForm};
 pub use name::NameTemplate;
 
 use crate::settings::{LdapLookup, LdapSecurity, LdapSettings, first_line};
 use crate::{SourceFailure, limits, tls};
+use groups::DirectoryEntry;
 use message::{Response, ResultCode};
 use text::Names;
 
@@ -68,19 +71,41 @@ impl LdapSource {
         if password.is_empty() || user.is_empty() {
             return Ok(false);
         }
+        match self.ask(Names { user, domain }, Question::Password(password)).await? {
+            Reply::Password(is_right) => Ok(is_right),
+            Reply::Groups(_) => Err(SourceFailure::new("groups instead of a verdict")),
+        }
+    }
+
+    /// The greatest role that the user has by the groups of the directory. `None`: no group gives one, or the user is unknown.
+    pub(crate) async fn role(
+        &self,
+        user: &str,
+        domain: &str,
+    ) -> Result<Option<DirectoryRole>, SourceFailure> {
+        let Some(groups) = self.settings.groups.as_ref().filter(|_| !user.is_empty()) else {
+            return Ok(None);
+        };
+        match self.ask(Names { user, domain }, Question::Groups(groups)).await? {
+            Reply::Groups(found) => Ok(groups.role_of(&found)),
+            Reply::Password(_) => Err(SourceFailure::new("a verdict instead of groups")),
+        }
+    }
+
+    async fn ask(&self, names: Names<'_>, question: Question<'_>) -> Result<Reply, SourceFailure> {
         let at = || format!("{}:{}", self.settings.host, self.settings.port);
-        let asked = self.ask(Names { user, domain }, password).await;
+        let asked = self.connect(names, question).await;
         asked.map_err(|error| SourceFailure(format!("the directory {}: {error:#}", at())))
     }
 
-    async fn ask(&self, names: Names<'_>, password: &str) -> Result<bool> {
+    async fn connect(&self, names: Names<'_>, question: Question<'_>) -> Result<Reply> {
         let stream = TcpStream::connect((bare(&self.settings.host), self.settings.port))
             .await
             .context("no connection")?;
         // Each message waits for the answer to the one before.
         stream.set_nodelay(true)?;
         let Some((connector, name)) = &self.tls else {
-            return self.converse(LdapConnection::new(stream), names, password).await;
+            return self.converse(LdapConnection::new(stream), names, question).await;
         };
         let mut stream = stream;
         let mut used = 0;
@@ -95,15 +120,15 @@ impl LdapSource {
         }
         let secured = connector.connect(name.clone(), stream).await.context("no TLS")?;
         let connection = LdapConnection { last_id: used, ..LdapConnection::new(secured) };
-        self.converse(connection, names, password).await
+        self.converse(connection, names, question).await
     }
 
     async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         mut connection: LdapConnection<S>,
         names: Names<'_>,
-        password: &str,
-    ) -> Result<bool> {
+        question: Question<'_>,
+    ) -> Result<Reply> {
         let name = match &self.settings.lookup {
             LdapLookup::Template(template) => template.name(names),
             LdapLookup::Search { bind, base, filter } => {
@@ -116,14 +141,48 @@ impl LdapSource {
                 connection.find(base, filter, names, self.seconds).await?.map(String::from)
             }
         };
-        let Some(name) = name.filter(|name| !name.is_empty()) else { return Ok(false) };
-        let code = connection.bind(&name, password).await?;
-        // The verdict is here; whether the directory reads the farewell is of no matter.
+        let Some(name) = name.filter(|name| !name.is_empty()) else { return Ok(question.of_unknown_user()) };
+        let reply = match question {
+            Question::Password(password) => match connection.bind(&name, password).await? {
+                ResultCode::SUCCESS => Reply::Password(true),
+                code if code.refuses() => Reply::Password(false),
+                code => bail!("a bind is answered with result code {}", code.0),
+            },
+            Question::Groups(groups) => {
+                let member = match groups.member_form {
+                    MemberForm::Name | MemberForm::NestedName => &*name,
+                    MemberForm::User => names.user,
+                };
+                Reply::Groups(connection.groups_of(groups, member, self.seconds).await?)
+            }
+        };
+        // The reply is here; whether the directory reads the farewell is of no matter.
         let _ = connection.send(message::unbind).await;
-        match code {
-            ResultCode::SUCCESS => Ok(true),
-            code if code.refuses() => Ok(false),
-            code => bail!("a bind is answered with result code {}", code.0),
+        Ok(reply)
+    }
+}
+
+/// A question about one user.
+#[derive(Clone, Copy)]
+enum Question<'a> {
+    /// Is this the user's password?
+    Password(&'a str),
+    /// Asks which of these groups have the user as a member.
+    Groups(&'a GroupSettings),
+}
+
+/// The answer to a [`Question`].
+enum Reply {
+    Password(bool),
+    Groups(Vec<DirectoryEntry>),
+}
+
+impl Question<'_> {
+    /// The answer for a user whom the directory does not have.
+    fn of_unknown_user(self) -> Reply {
+        match self {
+            Question::Password(_) => Reply::Password(false),
+            Question::Groups(_) => Reply::Groups(Vec::new()),
         }
     }
 }
@@ -219,7 +278,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LdapConnection<S> {
         let mut found = Vec::new();
         for _ in 0..limits::LDAP_MESSAGES {
             match self.receive().await? {
-                Response::Entry(name) => found.push(name),
+                Response::Entry(entry) => found.push(entry.name),
                 Response::Reference => {}
                 Response::SearchDone(code @ (ResultCode::SUCCESS | ResultCode::SIZE_LIMIT_EXCEEDED)) => {
                     // Beyond a limit there are more, whether they came or not.
@@ -240,6 +299,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LdapConnection<S> {
             }
         }
         bail!("a search has more than {} answers", limits::LDAP_MESSAGES)
+    }
+
+    /// The groups that have this member.
+    async fn groups_of(
+        &mut self,
+        groups: &GroupSettings,
+        member: &str,
+        seconds: u32,
+    ) -> Result<Vec<DirectoryEntry>> {
+        self.send(|id| message::search_groups(id, groups, member, seconds)).await?;
+        let mut found = Vec::new();
+        // References and the end of the search are messages, too.
+        for _ in 0..=2 * limits::GROUPS {
+            match self.receive().await? {
+                Response::Entry(entry) => found.push(entry),
+                Response::Reference => {}
+                Response::SearchDone(ResultCode::SUCCESS) => return Ok(found),
+                // With a part of the groups a greater role could be missing, or none be there: nothing is known then.
+                Response::SearchDone(ResultCode::SIZE_LIMIT_EXCEEDED) => {
+                    bail!("a user is in more than {} groups", limits::GROUPS)
+                }
+                Response::SearchDone(code) => {
+                    bail!("the search below {} ends with result code {}", groups.base, code.0)
+                }
+                Response::Bind(_) | Response::Extended(_) => bail!("no answer to a search"),
+            }
+        }
+        bail!("a search has more than {} answers", 2 * limits::GROUPS)
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use external_auth::{
-    Answer, Authenticator, FilterTemplate, LdapLookup, LdapSecurity, LdapSettings, NameTemplate, SourceKind,
-    Verdict,
+    Answer, Authenticator, DirectoryRole, FilterTemplate, GroupFilter, GroupSettings, LdapLookup,
+    LdapSecurity, LdapSettings, MemberForm, NameTemplate, RoleAnswer, RoleVerdict, SourceKind, Verdict,
 };
 use interop::{Authority, Slapd};
 
@@ -25,6 +25,7 @@ fn searching(slapd: &Slapd, security: LdapSecurity, filter: &str) -> LdapSetting
             base: Slapd::BASE.into(),
             filter: FilterTemplate::parse(filter).unwrap(),
         },
+        groups: None,
     }
 }
 
@@ -158,4 +159,85 @@ fn queries_beyond_the_places_are_answered_at_once_and_a_dead_source_answers_all(
     }
     slapd.freeze(false);
     assert_eq!(ask(&authenticator, "alice", "wonderland"), accepted("alice"), "all places are free again");
+}
+
+fn groups(filter: &str, member: &str, member_form: MemberForm) -> GroupSettings {
+    GroupSettings {
+        base: Slapd::GROUPS.into(),
+        filter: GroupFilter::parse(filter).unwrap(),
+        member: member.into(),
+        member_form,
+        name: "cn".into(),
+        roles: vec![
+            (DirectoryRole::Admin, "ops".into()),
+            (DirectoryRole::Operator, format!("cn=desk,{}", Slapd::GROUPS).into()),
+        ],
+        refresh: Duration::from_secs(60),
+        keep: Duration::from_secs(60),
+    }
+}
+
+fn role(authenticator: &Authenticator, user: &str) -> RoleVerdict {
+    let (sender, receiver) = sync_channel(1);
+    let answer = RoleAnswer::new(move |verdict| sender.send(verdict).expect("the test waits"));
+    authenticator.ask_role(super::DOMAIN, user, answer);
+    receiver.recv_timeout(Duration::from_secs(60)).expect("every question has an answer")
+}
+
+#[test]
+fn groups_of_names_give_roles_until_the_user_is_removed() {
+    let mut slapd = Slapd::start(&USERS);
+    slapd.add_group("ops", &["alice"]);
+    slapd.add_group("desk", &["alice", "bob"]);
+    slapd.add_group("chess", &["o*o"]);
+    for security in [LdapSecurity::Clear, LdapSecurity::StartTls] {
+        let groups = Some(groups("(objectClass=groupOfNames)", "member", MemberForm::Name));
+        let settings = LdapSettings { groups, ..searching(&slapd, security, STAFF) };
+        let authenticator = start(kind(settings));
+        assert_eq!(
+            role(&authenticator, "alice"),
+            RoleVerdict::Known(Some(DirectoryRole::Admin)),
+            "the greatest"
+        );
+        assert_eq!(role(&authenticator, "bob"), RoleVerdict::Known(Some(DirectoryRole::Operator)));
+        for other in ["o*o", "carol", "", "*", "alice)(uid=*"] {
+            assert_eq!(role(&authenticator, other), RoleVerdict::Known(None), "{other}");
+        }
+    }
+    let settings = LdapSettings {
+        groups: Some(groups("(objectClass=groupOfNames)", "member", MemberForm::Name)),
+        ..searching(&slapd, LdapSecurity::Clear, STAFF)
+    };
+    let authenticator = start(kind(settings));
+    slapd.set_members("ops", &["o*o"]);
+    assert_eq!(role(&authenticator, "alice"), RoleVerdict::Known(Some(DirectoryRole::Operator)));
+    slapd.stop();
+    assert_eq!(role(&authenticator, "alice"), RoleVerdict::Unavailable, "it is away: nothing is known");
+}
+
+#[test]
+fn groups_of_unix_have_names_of_users() {
+    let slapd = Slapd::start(&USERS);
+    slapd.add_posix_group("ops", &["bob"]);
+    let groups = Some(groups("(objectClass=posixGroup)", "memberUid", MemberForm::User));
+    let authenticator = start(kind(LdapSettings { groups, ..searching(&slapd, LdapSecurity::Clear, STAFF) }));
+    assert_eq!(role(&authenticator, "bob"), RoleVerdict::Known(Some(DirectoryRole::Admin)));
+    assert_eq!(role(&authenticator, "alice"), RoleVerdict::Known(None));
+}
+
+#[test]
+fn a_rule_that_the_directory_does_not_know_gives_no_role() {
+    // OpenLDAP has no rule for nested groups: such a filter is undefined, and finds nothing (RFC 4511 §4.5.1.7).
+    let slapd = Slapd::start(&USERS);
+    slapd.add_group("ops", &["alice"]);
+    let groups = Some(groups("(objectClass=groupOfNames)", "member", MemberForm::NestedName));
+    let authenticator = start(kind(LdapSettings { groups, ..searching(&slapd, LdapSecurity::Clear, STAFF) }));
+    assert_eq!(role(&authenticator, "alice"), RoleVerdict::Known(None));
+}
+
+#[test]
+fn a_source_without_groups_gives_no_role() {
+    let slapd = Slapd::start(&USERS);
+    let authenticator = start(kind(searching(&slapd, LdapSecurity::Clear, STAFF)));
+    assert_eq!(role(&authenticator, "alice"), RoleVerdict::Known(None));
 }

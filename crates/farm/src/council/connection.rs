@@ -75,7 +75,9 @@ pub(super) async fn run(
 }
 
 /// The client, and a flag that is true while it is connected.
-async fn connect(settings: &CouncilSettings) -> Result<(async_nats::Client, watch::Receiver<bool>), Fault> {
+pub(crate) async fn connect(
+    settings: &CouncilSettings,
+) -> Result<(async_nats::Client, watch::Receiver<bool>), Fault> {
     let (is_connected, connected) = watch::channel(true);
     let text = |error: &dyn std::fmt::Display| Fault::from(error.to_string());
     let mut options = ConnectOptions::new()
@@ -126,10 +128,45 @@ async fn next(
 }
 
 /// A watch of all keys of a store. The client has no limit of its own for making one, and waits for ever when the answer is lost.
-async fn watch_all(store: &kv::Store) -> Result<kv::Watch, Fault> {
+pub(crate) async fn watch_all(store: &kv::Store) -> Result<kv::Watch, Fault> {
     let watch = timeout(WATCH, store.watch_with_history(">"));
     let watch = watch.await.map_err(|_| "a watch of keys was not answered")?;
     watch.map_err(|error| error.to_string().into())
+}
+
+/// A key-value store of the farm, made if there is none.
+///
+/// COMPAT(nats-server 2.9): the client's own way to make a store asks for the account's figures, which it cannot read
+/// from this release. A store is a stream of a known form (NATS ADR-8).
+pub(crate) async fn open_store(
+    context: &jetstream::Context,
+    settings: &CouncilSettings,
+    suffix: &str,
+    max_age: Duration,
+) -> Result<kv::Store, Fault> {
+    let bucket = format!("{}-{suffix}", settings.farm);
+    if let Ok(store) = context.get_key_value(&bucket).await {
+        return Ok(store);
+    }
+    let stream = stream::Config {
+        name: format!("KV_{bucket}"),
+        subjects: vec![format!("$KV.{bucket}.>")],
+        description: Some("a farm of Belfry".to_owned()),
+        max_messages_per_subject: 1,
+        max_age,
+        storage: stream::StorageType::File,
+        discard: stream::DiscardPolicy::New,
+        num_replicas: settings.replicas,
+        allow_rollup: true,
+        deny_delete: true,
+        allow_direct: true,
+        // The server wants it no longer than the age of the messages.
+        duplicate_window: if max_age.is_zero() { Duration::from_secs(120) } else { max_age },
+        ..stream::Config::default()
+    };
+    let fault = |error: &dyn std::fmt::Display| Fault::from(error.to_string());
+    context.get_or_create_stream(stream).await.map_err(|error| fault(&error))?;
+    context.get_key_value(&bucket).await.map_err(|error| fault(&error))
 }
 
 impl Connection {
@@ -277,44 +314,9 @@ impl Connection {
         let mut context = jetstream::new(self.client.clone());
         context.set_timeout(REQUEST_TIMEOUT);
         Ok(Keys {
-            members: self.store(&context, "members", self.settings.member_age).await?,
-            state: self.store(&context, "state", Duration::ZERO).await?,
+            members: open_store(&context, &self.settings, "members", self.settings.member_age).await?,
+            state: open_store(&context, &self.settings, "state", Duration::ZERO).await?,
         })
-    }
-
-    /// A key-value store, made if there is none.
-    ///
-    /// COMPAT(nats-server 2.9): the client's own way to make a store asks for the account's figures, which it cannot read
-    /// from this release. A store is a stream of a known form (NATS ADR-8).
-    async fn store(
-        &self,
-        context: &jetstream::Context,
-        suffix: &str,
-        max_age: Duration,
-    ) -> Result<kv::Store, Fault> {
-        let bucket = format!("{}-{suffix}", self.settings.farm);
-        if let Ok(store) = context.get_key_value(&bucket).await {
-            return Ok(store);
-        }
-        let stream = stream::Config {
-            name: format!("KV_{bucket}"),
-            subjects: vec![format!("$KV.{bucket}.>")],
-            description: Some("a farm of Belfry".to_owned()),
-            max_messages_per_subject: 1,
-            max_age,
-            storage: stream::StorageType::File,
-            discard: stream::DiscardPolicy::New,
-            num_replicas: self.settings.replicas,
-            allow_rollup: true,
-            deny_delete: true,
-            allow_direct: true,
-            // The server wants it no longer than the age of the messages.
-            duplicate_window: if max_age.is_zero() { Duration::from_secs(120) } else { max_age },
-            ..stream::Config::default()
-        };
-        let fault = |error: &dyn std::fmt::Display| Fault::from(error.to_string());
-        context.get_or_create_stream(stream).await.map_err(|error| fault(&error))?;
-        context.get_key_value(&bucket).await.map_err(|error| fault(&error))
     }
 
     /// Draws a life and takes the node's name.

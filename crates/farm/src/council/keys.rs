@@ -210,7 +210,7 @@ fn life_key(Life(life): Life) -> String {
     format!("{LIFE}.{life}")
 }
 
-async fn swap(store: &Store, key: &str, value: Bytes, revision: u64) -> Result<Swap, Fault> {
+pub(crate) async fn swap(store: &Store, key: &str, value: Bytes, revision: u64) -> Result<Swap, Fault> {
     match store.update(key, value, revision).await {
         Ok(revision) => Ok(Swap::Done(revision)),
         Err(error) if error.kind() == UpdateErrorKind::WrongLastRevision => Ok(Swap::Refused),

@@ -4,7 +4,7 @@
 //! The council decides nothing. A node's membership machine (crate `cluster`) sends it [`CouncilCommand`]s and receives
 //! [`CouncilEvent`]s; leases are counted by the node's own clock, which is why nothing here reads a clock.
 //!
-//! Two key-value stores hold the keys. `FARM-members` forgets a key [`CouncilSettings::member_age`] after its last renewal, so a node that
+//! Two key-value stores hold the keys; a third one, [`crate::table`], holds what nodes share besides. `FARM-members` forgets a key [`CouncilSettings::member_age`] after its last renewal, so a node that
 //! starts again under its name waits for no operator; `FARM-state` forgets nothing. Every write of a key that two nodes
 //! might want is a compare-and-swap by the key's revision.
 //!
@@ -14,7 +14,7 @@
 //! revision that the new ones do not reach for long.
 
 mod connection;
-mod keys;
+pub(crate) mod keys;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -24,6 +24,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
+pub(crate) use connection::{connect, open_store, watch_all};
 pub use keys::JoinRefused;
 
 /// The age at which the council forgets a node that does not renew. No node takes over from another because of this: it

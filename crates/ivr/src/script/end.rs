@@ -84,9 +84,11 @@ impl Script {
         self.call.plan.status = callback;
     }
 
-    /// More parameters of every request from now on, instead of those there were.
+    /// More parameters of every request from now on, instead of those of the same names.
     pub fn set_extra(&mut self, extra: Form) {
-        self.call.call.extra = extra;
+        let own = &mut self.call.call.extra;
+        own.retain(|(name, _)| extra.iter().all(|(other, _)| other != name));
+        own.extend(extra);
     }
 
     /// A command: how long the call may still last.
@@ -104,6 +106,7 @@ impl Script {
         out: &mut ScriptOutbox,
     ) {
         self.call.status = status;
+        self.verb_log.end(now);
         self.verbs.clear();
         self.streams.stop_named(&self.call, now, None, out);
         match std::mem::replace(&mut self.state, ScriptState::BetweenVerbs) {

@@ -24,6 +24,7 @@ mod queue;
 mod record;
 mod state;
 mod stream;
+mod verb_log;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -33,6 +34,7 @@ use stdx::Instant;
 pub use effect::*;
 pub use form::{end_form, rfc_2822};
 pub use input::*;
+pub use verb_log::{PerformedVerb, VerbLog};
 
 use crate::document::{Item, Piece, Severity, Verb, Voice, code};
 use crate::limits;
@@ -74,6 +76,8 @@ pub struct Script {
     end_pause: Duration,
     /// The end of the last prompt that was played to its end.
     sound_ended_at: Option<Instant>,
+    /// The times of verbs, for traces.
+    verb_log: VerbLog,
 }
 
 impl Script {
@@ -89,6 +93,7 @@ impl Script {
             has_apologised: false,
             end_pause: Duration::ZERO,
             sound_ended_at: None,
+            verb_log: VerbLog::default(),
         }
     }
 
@@ -132,6 +137,11 @@ impl Script {
     /// True once [`Effect::Ended`] was returned.
     pub fn is_ended(&self) -> bool {
         matches!(self.state, ScriptState::Ended)
+    }
+
+    /// The times of verbs, which are noted once this log is turned on.
+    pub fn verb_log(&mut self) -> &mut VerbLog {
+        &mut self.verb_log
     }
 
     /// The status of the call.
@@ -402,6 +412,9 @@ impl Script {
 
     /// Continues as the machine of a verb, or of a command, says.
     fn follow(&mut self, now: Instant, flow: Flow, out: &mut ScriptOutbox) {
+        if flow != Flow::Wait {
+            self.verb_log.end(now);
+        }
         match flow {
             Flow::Wait => {}
             Flow::Next => self.advance(now, out),
@@ -473,12 +486,13 @@ impl Script {
                 self.call.request_answer(out);
                 return;
             }
+            self.verb_log.begin(now, element(&verb));
             match begin_verb(&mut self.call, &mut self.streams, now, verb, out) {
                 Started::State(state) => {
                     self.state = state;
                     return;
                 }
-                Started::Flow(Flow::Next) => {}
+                Started::Flow(Flow::Next) => self.verb_log.end(now),
                 Started::Flow(flow) => return self.follow(now, flow, out),
             }
         }

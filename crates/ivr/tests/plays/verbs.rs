@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ivr::script::PerformedVerb;
+
 use crate::world::{call, perform, plan};
 use crate::{Play, play};
 
@@ -402,4 +404,32 @@ fn a_stream_that_breaks_is_reported_and_the_call_goes_on() {
            > stop playing
            > end completed"#,
     );
+}
+
+/// For traces: each verb with its time, also one that takes none and one that the caller's hangup cuts off.
+#[test]
+fn the_log_of_verbs_has_each_with_its_time() {
+    let mut stage = Play::new(call(), plan());
+    stage.script.verb_log().turn_on();
+    let text = r#"caller: calls
+         > ask POST http://app/start
+         app: <Say>a</Say><Stop><Stream name="x"/></Stop><Pause length="2"/><Redirect>/next</Redirect>
+         > answer
+         caller: answers
+         > play Man/en "a"
+         media: over
+         wait: 2000
+         > ask POST http://app/next
+         app: <Echo/>
+         > echo true
+         wait: 500
+         caller: hangs up
+         > echo false
+         > end completed"#;
+    perform(&mut stage, text);
+    let (performed, missed) = stage.script.verb_log().take();
+    let of = |performed: &PerformedVerb| (performed.name, performed.end.since(performed.begin).as_millis());
+    let performed: Vec<_> = performed.iter().map(of).collect();
+    let expected = [("Say", 0), ("Stop", 0), ("Pause", 2_000), ("Redirect", 0), ("Echo", 500)];
+    assert_eq!((&performed[..], missed), (&expected[..], 0));
 }

@@ -17,7 +17,7 @@ use super::streams::MediaStreams;
 use super::{MediaCommand, PortKind, ReceivedMedia, RemoteMedia, Requirement, check};
 use crate::call::CallMediaControl;
 use crate::scenario::action::PlayKind;
-use crate::stats::Stats;
+use crate::stats::{Count, Stats};
 
 /// The payload type of digits when the other side's SDP has none: everyone's, in absence of a negotiation.
 const EVENT_TYPE: u8 = 101;
@@ -43,6 +43,9 @@ impl CallMediaControl for MediaStreams {
         if !self.shared.active {
             return;
         }
+        // Packets that have come already have the meaning of the description before.
+        self.catch_up(call, false);
+        self.catch_up(call, true);
         let media = self.calls.entry(call).or_default();
         media.hear_of(call, description);
         // What plays already goes to the new address.
@@ -89,21 +92,26 @@ impl CallMediaControl for MediaStreams {
     }
 
     fn check(&mut self, _now: Instant, call: u64, wanted: &Requirement) -> Result<(), String> {
+        self.catch_up(call, wanted.video);
         let playing = self.playing(call, wanted.video);
         let medium = self.calls.entry(call).or_default().medium(wanted.video);
         check::check(&medium.facts(playing, wanted.dtmf.is_some()), wanted)
     }
 
     fn received(&mut self, call: u64, video: bool) -> ReceivedMedia {
+        self.catch_up(call, video);
         self.calls.entry(call).or_default().medium(video).sink.with(|received| received.seen.clone())
     }
 
     fn event_digits(&mut self, call: u64, payload_type: u8) -> String {
+        self.catch_up(call, false);
         let media = self.calls.entry(call).or_default();
         media.audio.sink.with(|received| received.digits_of(payload_type))
     }
 
     fn verdict(&mut self, call: u64, report: &mut Vec<String>) -> Result<(), String> {
+        self.catch_up(call, false);
+        self.catch_up(call, true);
         // Players that still play have not yet added their packets to the medium.
         let playing = [self.playing(call, false), self.playing(call, true)];
         let Some(media) = self.calls.get(&call) else { return Ok(()) };
@@ -124,6 +132,10 @@ impl CallMediaControl for MediaStreams {
     }
 
     fn close(&mut self, _now: Instant, call: u64, stats: &mut Stats) {
+        self.catch_up(call, false);
+        self.catch_up(call, true);
+        // A run may end without another turn.
+        stats.add(Count::RtpReceived, self.take_uncounted());
         let Some(media) = self.calls.get(&call) else { return };
         for key in media.players.into_iter().flatten() {
             self.stop(key);

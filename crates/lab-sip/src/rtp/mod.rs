@@ -7,6 +7,7 @@ mod check;
 mod control;
 mod crypto;
 mod files;
+mod late_reads;
 mod play;
 mod ports;
 mod receiver;

@@ -35,6 +35,10 @@ pub(super) struct MediaPort {
     pub(super) routes: Mutex<PortRoutes>,
     /// `-rtp_echo`: everything goes back at once.
     pub(super) echo: bool,
+    /// All calls of the run receive here.
+    pub(super) is_of_many: bool,
+    /// Held while the socket is read: calls of two shards may share a port.
+    pub(super) reading: Mutex<()>,
 }
 
 /// All ports of a run.
@@ -87,7 +91,8 @@ impl MediaPorts {
         if let Some(port) = table.fixed.get(&number) {
             return Ok((Arc::clone(port), false));
         }
-        let (port, is_new) = self.take(&mut table, number).map_err(|error| self.explain(number, &error))?;
+        let (port, is_new) =
+            self.take(&mut table, number, true).map_err(|error| self.explain(number, &error))?;
         // Best effort: a smaller buffer holds fewer packets and loses none of a moderate load.
         let _ = socket2::SockRef::from(&port.socket).set_recv_buffer_size(SHARED_BUFFER);
         table.fixed.insert(number, Arc::clone(&port));
@@ -123,7 +128,7 @@ impl MediaPorts {
         let preferred = auto_number(table.base.unwrap_or(self.base), call)?;
         let candidates = (0..NEIGHBOURS).filter_map(|step| preferred.checked_add(step * AUTO_STEP as u16));
         for number in candidates {
-            match self.take(&mut table, number) {
+            match self.take(&mut table, number, false) {
                 Ok(taken) => return Ok(taken),
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
                 Err(error) => return Err(self.explain(number, &error)),
@@ -152,7 +157,7 @@ impl MediaPorts {
             if table.open.get(&number).is_some_and(|port| port.strong_count() > 0) {
                 continue;
             }
-            match self.take(&mut table, number) {
+            match self.take(&mut table, number, false) {
                 Ok(taken) => return Ok(taken),
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
                 Err(error) => return Err(self.explain(number, &error)),
@@ -171,7 +176,7 @@ impl MediaPorts {
     pub(super) fn beside(&self, port: &MediaPort, distance: i32) -> Result<(Arc<MediaPort>, bool), String> {
         let number = offset_port(port.number, distance)?;
         let mut table = self.table.lock();
-        self.take(&mut table, number).map_err(|error| self.explain(number, &error))
+        self.take(&mut table, number, false).map_err(|error| self.explain(number, &error))
     }
 
     /// How many sockets are open.
@@ -180,7 +185,12 @@ impl MediaPorts {
     }
 
     /// The open port of this number, or a new one; true when it was bound now.
-    fn take(&self, table: &mut PortTable, number: u16) -> io::Result<(Arc<MediaPort>, bool)> {
+    fn take(
+        &self,
+        table: &mut PortTable,
+        number: u16,
+        is_of_many: bool,
+    ) -> io::Result<(Arc<MediaPort>, bool)> {
         if let Some(port) = table.open.get(&number).and_then(Weak::upgrade) {
             return Ok((port, false));
         }
@@ -188,7 +198,8 @@ impl MediaPorts {
         let base = table.base.unwrap_or(self.base);
         // SIPp echoes at -mp and at the port two above.
         let echo = self.echo && (number == base || Some(number) == base.checked_add(2));
-        let port = Arc::new(MediaPort { socket, number, routes: Mutex::default(), echo });
+        let (routes, reading) = (Mutex::default(), Mutex::default());
+        let port = Arc::new(MediaPort { socket, number, routes, echo, is_of_many, reading });
         table.open.insert(number, Arc::downgrade(&port));
         Ok((port, true))
     }

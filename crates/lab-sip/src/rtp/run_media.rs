@@ -30,6 +30,8 @@ pub struct RunMedia {
     pub(super) ports: MediaPorts,
     /// Calls have media of their own: something is played, echoed, checked or measured. Else ports are only mentioned.
     pub(super) active: bool,
+    /// Ports of single calls are read ten times a second (`late_reads`): there are scenarios, and none of them sends packets back.
+    pub(super) reads_late: bool,
     /// Some check wants digits.
     pub(super) wants_tones: bool,
     /// Some `<rtp_stats>` asks for the first packet.
@@ -59,6 +61,7 @@ impl RunMedia {
             files: MediaFiles::new(beside.collect()),
             ports: MediaPorts::new(options.media.ip.unwrap_or(ip), &options.media),
             active: options.media.measure,
+            reads_late: !scenarios.is_empty() && !options.media.echo,
             wants_tones: false,
             wants_first: false,
             event_types: 0,
@@ -77,6 +80,7 @@ impl RunMedia {
         for action in steps.flat_map(|step| &step.actions) {
             let Some(checked) = self.check(&action.kind, keys) else { continue };
             self.active = true;
+            self.reads_late &= !matches!(&action.kind, ActionKind::RtpEcho(_) | ActionKind::EchoControl(_));
             self.wants_tones |= matches!(&action.kind, ActionKind::RtpCheck(check) if check.dtmf.is_some());
             self.wants_first |= matches!(&action.kind, ActionKind::RtpStats { .. });
             if let ActionKind::RtpDtmf { payload_type, .. } = &action.kind {

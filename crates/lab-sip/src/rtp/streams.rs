@@ -19,6 +19,7 @@ use stdx::wheel::Wheel;
 
 use super::batch::PacketBatch;
 use super::call::CallMedia;
+use super::late_reads::LateReads;
 use super::play::Player;
 use super::ports::MediaPort;
 use super::receiver::ReceiveAction;
@@ -48,6 +49,8 @@ pub struct MediaStreams {
     free: Vec<usize>,
     /// Sockets whose reading was cut short.
     unread: Vec<usize>,
+    /// Ports that are read ten times a second, beside those of `watched`.
+    late: LateReads,
     /// Calls with media, by number.
     pub(super) calls: HashMap<u64, Box<CallMedia>>,
     /// Everything that is being played.
@@ -84,6 +87,7 @@ impl MediaStreams {
             watched: Vec::new(),
             free: Vec::new(),
             unread: Vec::new(),
+            late: LateReads::new(now),
             calls: HashMap::new(),
             players: Slab::new(),
             schedule: Wheel::new(now),
@@ -105,21 +109,42 @@ impl MediaStreams {
 
     /// When [`MediaStreams::turn`] next has something to do.
     pub fn deadline(&self) -> Option<Instant> {
-        if self.unread.is_empty() { self.schedule.deadline() } else { Some(Instant::default()) }
+        if !self.unread.is_empty() {
+            return Some(Instant::default());
+        }
+        self.schedule.deadline().into_iter().chain(self.late.deadline()).min()
     }
 
-    /// Sends what is due, all of it in as few system calls as its sockets allow, and reads what was left unread.
-    pub fn turn(&mut self, receiver: &mut Receiver, now: Instant, stats: &mut Stats) {
+    /// Sends what is due, all of it in as few system calls as its sockets allow. Then reads what was left unread, and the ports that are read
+    /// late. Returns the number of players that were due.
+    pub fn turn(&mut self, receiver: &mut Receiver, now: Instant, stats: &mut Stats) -> u64 {
+        let played = self.play_due(now, stats);
         for index in std::mem::take(&mut self.unread) {
             self.read(index, receiver, now, stats);
         }
+        let mut received = self.take_uncounted();
+        let MediaStreams { late, batch, .. } = self;
+        late.turn(now, |port| {
+            let before = received;
+            // What a flood leaves is read the next time.
+            empty(port, receiver, now, batch, &mut received);
+            received - before
+        });
+        stats.add(Count::RtpReceived, received);
+        self.batch.flush(now, stats);
+        played
+    }
+
+    fn play_due(&mut self, now: Instant, stats: &mut Stats) -> u64 {
         let mut due = std::mem::take(&mut self.due);
         self.schedule.expire(now, &mut due);
+        let played = due.len() as u64;
         for key in due.drain(..) {
             self.play(key, now);
         }
         self.due = due;
         self.batch.flush(now, stats);
+        played
     }
 
     /// A socket of ours is readable. `receiver` is the shard's memory for what it reads.
@@ -171,6 +196,25 @@ impl MediaStreams {
         }
     }
 
+    /// Reads what has come to the ports of a call's medium that are read late, so that the call's figures are of this moment.
+    pub(super) fn catch_up(&mut self, call: u64, video: bool) {
+        if !self.shared.reads_late {
+            return;
+        }
+        let Some(media) = self.calls.get_mut(&call) else { return };
+        let medium = media.medium(video);
+        let LateReads { receiver, turned, uncounted, .. } = &mut self.late;
+        for port in [&medium.port, &medium.stream_port].into_iter().flatten().filter(|port| !port.is_of_many)
+        {
+            empty(port, receiver, *turned, &mut self.batch, uncounted);
+        }
+    }
+
+    /// The packets that [`MediaStreams::catch_up`] has read since they were counted last.
+    pub(super) fn take_uncounted(&mut self) -> u64 {
+        std::mem::take(&mut self.late.uncounted)
+    }
+
     /// Reads the socket of a port that was just bound; other sockets are read by the shard that bound them.
     pub(super) fn watch_new(
         &mut self,
@@ -180,7 +224,11 @@ impl MediaStreams {
             return Ok(port);
         }
         // Best effort: without it the time of arrival is the time of the read.
-        let _ = mmsg::want_timestamps(port.socket.as_fd());
+        let is_stamped = mmsg::want_timestamps(port.socket.as_fd()).is_ok();
+        if self.shared.reads_late && is_stamped && !port.is_of_many {
+            self.late.add(&port);
+            return Ok(port);
+        }
         self.sweep();
         let index = self.free.pop().unwrap_or(self.watched.len());
         let token = Token(self.token_base + index);
@@ -208,35 +256,43 @@ impl MediaStreams {
     fn read(&mut self, index: usize, receiver: &mut Receiver, now: Instant, stats: &mut Stats) {
         // An event of a socket that was closed since.
         let Some(port) = self.watched.get(index).and_then(Weak::upgrade) else { return };
-        for _ in 0..READ_ROUNDS {
-            let batch = &mut self.batch;
-            let count = receiver.receive(port.socket.as_fd(), |datagram| {
-                arrive(&port, &datagram, now, batch, stats);
-            });
-            match count {
-                Ok(mmsg::BATCH) => {}
-                // Fewer than asked for: the socket is empty, and readiness is told again with the next packet.
-                Ok(_) => return,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return,
-            }
+        let mut received = 0;
+        if !empty(&port, receiver, now, &mut self.batch, &mut received) {
+            self.unread.push(index);
         }
-        self.unread.push(index);
+        stats.add(Count::RtpReceived, received);
     }
 }
 
-/// One datagram at one of our ports.
-fn arrive(
+/// Reads a port until it has no more, `READ_ROUNDS` batches at most. False: it has more. Adds the packets of RTP to `received`.
+fn empty(
     port: &Arc<MediaPort>,
-    datagram: &Datagram<'_>,
+    receiver: &mut Receiver,
     now: Instant,
     batch: &mut PacketBatch,
-    stats: &mut Stats,
-) {
-    let bytes = datagram.bytes;
-    if !media::rtp::is_rtcp(bytes) {
-        stats.count(Count::RtpReceived);
+    received: &mut u64,
+) -> bool {
+    // Calls of two shards may share a port that is read late: packets are measured in their order.
+    let _reading = port.reading.lock();
+    for _ in 0..READ_ROUNDS {
+        let count = receiver.receive(port.socket.as_fd(), |datagram| {
+            *received += u64::from(!media::rtp::is_rtcp(datagram.bytes));
+            arrive(port, &datagram, now, batch);
+        });
+        match count {
+            Ok(mmsg::BATCH) => {}
+            // Fewer than asked for: the socket is empty, and readiness is told again with the next packet.
+            Ok(_) => return true,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return true,
+        }
     }
+    false
+}
+
+/// One datagram at one of our ports.
+fn arrive(port: &Arc<MediaPort>, datagram: &Datagram<'_>, now: Instant, batch: &mut PacketBatch) {
+    let bytes = datagram.bytes;
     let sink = port.routes.lock().find(datagram.remote, ssrc(bytes));
     let at = arrival(datagram.received, now);
     let start = batch.bytes().len();

@@ -19,16 +19,16 @@ use crate::scenario::{Scenario, compile_text};
 use crate::stats::{Count, Stats};
 
 /// Far from the wall clock, so that the kernel's times of arrival are not taken for ours.
-const START: Instant = Instant::from_unix_seconds(1_000);
+pub(super) const START: Instant = Instant::from_unix_seconds(1_000);
 
 /// Looks at the sockets after the clock stopped, for what the kernel may still hold.
 const LAST_LOOKS: usize = 50;
 
-struct Side {
+pub(super) struct Side {
     poll: Poll,
-    streams: MediaStreams,
+    pub(super) streams: MediaStreams,
     receiver: Receiver,
-    stats: Stats,
+    pub(super) stats: Stats,
 }
 
 impl Side {
@@ -42,14 +42,14 @@ impl Side {
         Side::shard(&shared, 0, rng)
     }
 
-    fn shard(shared: &Arc<RunMedia>, index: usize, rng: Rng) -> Side {
+    pub(super) fn shard(shared: &Arc<RunMedia>, index: usize, rng: Rng) -> Side {
         let poll = Poll::new().expect("a poll");
         let registry = poll.registry().try_clone().expect("its registry");
         let streams = MediaStreams::new(shared, index, registry, 100, START, rng).expect("streams");
         Side { poll, streams, receiver: Receiver::new(), stats: Stats::default() }
     }
 
-    fn turn(&mut self, now: Instant, wait: Duration) -> bool {
+    pub(super) fn turn(&mut self, now: Instant, wait: Duration) -> bool {
         self.streams.turn(&mut self.receiver, now, &mut self.stats);
         let mut events = Events::with_capacity(64);
         self.poll.poll(&mut events, Some(wait)).expect("polled");
@@ -64,11 +64,11 @@ impl Side {
         self.streams.command(now, call, &command).expect("it plays");
     }
 
-    fn check(&mut self, call: u64, wanted: &Requirement) -> Result<(), String> {
+    pub(super) fn check(&mut self, call: u64, wanted: &Requirement) -> Result<(), String> {
         self.streams.check(START, call, wanted)
     }
 
-    fn close(&mut self, call: u64) {
+    pub(super) fn close(&mut self, call: u64) {
         self.streams.close(START, call, &mut self.stats);
     }
 }
@@ -361,7 +361,7 @@ fn audio_and_video_play_together_and_rtcp_keeps_its_distance() {
 }
 
 /// A scenario of one action.
-fn scenario(dir: &std::path::Path, action: &str) -> Scenario {
+pub(super) fn scenario(dir: &std::path::Path, action: &str) -> Scenario {
     let path = dir.join("play.xml");
     let text = format!(
         "<scenario name=\"x\"><recv request=\"INVITE\"/>\n<nop>\n<action>\n{action}\n</action>\n</nop>\n</scenario>\n"
@@ -370,7 +370,7 @@ fn scenario(dir: &std::path::Path, action: &str) -> Scenario {
     compiled.expect("it compiles").scenario
 }
 
-fn load(scenario: &Scenario) -> Result<Arc<RunMedia>, Vec<String>> {
+pub(super) fn load(scenario: &Scenario) -> Result<Arc<RunMedia>, Vec<String>> {
     RunMedia::load(&Options::default(), &[scenario], IpAddr::from([127, 0, 71, 20]), &mut Rng::seeded(1))
 }
 

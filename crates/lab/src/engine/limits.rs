@@ -9,9 +9,8 @@ pub(super) const NAP: Duration = Duration::from_millis(2);
 /// The same with TLS and WebSocket: the kernel does not stamp their bytes, so the nap is part of the measured times.
 pub(super) const UNSTAMPED_NAP: Duration = Duration::from_millis(1);
 
-/// The shortest nap, when media is due before a longer one ends: packets leave in batches of half a millisecond, well
-/// within the two that a receiver's jitter buffer would notice in measurements.
-pub(super) const MEDIA_NAP: Duration = Duration::from_micros(500);
+/// Shorter naps before media are left out: the kernel may end a nap so much later (the timer slack of a thread).
+pub(super) const SHORTEST_NAP: Duration = Duration::from_micros(50);
 
 /// A shard is busy from so many messages in [`WINDOW`] on: 1,000 a second.
 pub(super) const BUSY: u64 = 20;

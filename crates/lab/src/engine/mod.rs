@@ -14,7 +14,6 @@ mod calls;
 pub mod clock;
 mod collector;
 mod control;
-mod datagram_groups;
 mod handshakes;
 mod kernel;
 mod limits;

@@ -1,7 +1,7 @@
 //! One shard: its loop, and what it does between two naps.
 //!
-//! The order of a turn: wait, read events of sockets, take the inbox, wake calls whose timers are due, receive datagrams, media, connections,
-//! start calls that are due, then send everything that the turn produced and report once a second. A busy shard naps between turns, so that
+//! The order of a turn: wait, send media that is due, read events of sockets, take the inbox, wake calls whose timers are due, receive datagrams,
+//! received media, connections, start calls that are due, then send everything that the turn produced and report once a second. A busy shard naps between turns, so that
 //! the kernel collects messages and one system call fetches many. Times stay exact, as messages have the kernel's time of arrival.
 
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use stdx::time::Instant;
 use super::call_dispatcher::{CallDispatcher, MessageOrigin};
 use super::calls::CallLink;
 use super::clock::Clock;
-use super::limits::{BUSY, LATE, MEDIA_NAP, NAP, STARTS_A_TURN, UNSTAMPED_NAP, WINDOW};
+use super::limits::{BUSY, LATE, NAP, SHORTEST_NAP, STARTS_A_TURN, UNSTAMPED_NAP, WINDOW};
 use super::report::ShardReport;
 use super::schedule::ShardArrivals;
 use super::shard_hub::{ForwardedConnection, InboxContent, RunPhase, ShardCommand};
@@ -60,6 +60,13 @@ pub(super) struct LoopPacing {
     planned: Instant,
 }
 
+/// A nap between two turns.
+struct Nap {
+    length: Duration,
+    /// It ends early, as media is due then.
+    is_for_media: bool,
+}
+
 impl LoopPacing {
     fn end_turn(&mut self, now: Instant, messages: u64) {
         self.in_window += messages;
@@ -70,9 +77,10 @@ impl LoopPacing {
         }
     }
 
-    /// A nap pays only under load: a quiet shard waits in the kernel and answers at once.
-    fn naps(&self, messages: u64) -> bool {
-        self.busy && messages > 0 && !self.more
+    /// A nap pays only under load: a quiet shard waits in the kernel and answers at once. `is_near`: media is due before a nap would end, for
+    /// which the milliseconds of epoll are too coarse.
+    fn naps(&self, messages: u64, is_near: bool) -> bool {
+        self.busy && (messages > 0 || is_near) && !self.more
     }
 }
 
@@ -94,11 +102,12 @@ impl Shard {
             self.dispatcher.net.streams.now = now;
             self.dispatcher.messages = 0;
             self.rhythm.more = false;
+            self.turn_media(&mut receiver, now);
             self.take_events(&events, now);
             self.take_inbox(now);
             self.wake_calls(now, &mut fired);
             self.receive(&mut receiver, now);
-            self.turn_media(&events, &mut receiver, now);
+            self.receive_media(&events, &mut receiver, now);
             self.keep_connections(now);
             self.start_due(now);
             self.finish_turn(now);
@@ -117,9 +126,12 @@ impl Shard {
     )]
     fn rest(&mut self, events: &mut Events) {
         let now = self.clock.now();
-        let timeout = if self.rhythm.naps(self.dispatcher.messages) {
-            let nap = self.nap(now);
-            std::thread::sleep(nap);
+        let nap = self.nap(now);
+        let timeout = if self.rhythm.naps(self.dispatcher.messages, nap.is_for_media) {
+            let nap = nap.length;
+            if nap >= SHORTEST_NAP {
+                std::thread::sleep(nap);
+            }
             self.rhythm.planned = now + nap;
             Duration::ZERO
         } else if self.rhythm.more {
@@ -136,12 +148,13 @@ impl Shard {
         }
     }
 
-    /// Media is paced, so it is not kept waiting as messages are.
-    fn nap(&self, now: Instant) -> Duration {
-        let nap = if self.dispatcher.net.streams.are_stamped() { NAP } else { UNSTAMPED_NAP };
-        match self.dispatcher.media.deadline() {
-            Some(media) => nap.min(media.since(now).max(MEDIA_NAP)),
-            None => nap,
+    /// Media is paced, so it is not kept waiting as messages are. Its deadlines are ticks of half a millisecond, so packets leave in batches
+    /// all the same.
+    fn nap(&self, now: Instant) -> Nap {
+        let usual = if self.dispatcher.net.streams.are_stamped() { NAP } else { UNSTAMPED_NAP };
+        match self.dispatcher.media.deadline().map(|media| media.since(now)) {
+            Some(length) if length < usual => Nap { length, is_for_media: true },
+            _ => Nap { length: usual, is_for_media: false },
         }
     }
 
@@ -167,7 +180,7 @@ impl Shard {
     fn take_events(&mut self, events: &Events, now: Instant) {
         for event in events {
             match token::read(event.token()) {
-                // The inbox is taken in every turn, and media sockets are read in `turn_media`.
+                // The inbox is taken in every turn, and media sockets are read in `receive_media`.
                 (TokenKind::Waker | TokenKind::Media, _) => {}
                 (TokenKind::Udp, key) => self.dispatcher.net.unread.push(key),
                 (TokenKind::Listener, key) => self.accept(key, now),
@@ -257,16 +270,19 @@ impl Shard {
         self.dispatcher.net.unread = unread;
     }
 
-    /// Incoming packets first, so that an echo leaves with the packets that are due in this turn.
-    fn turn_media(&mut self, events: &Events, receiver: &mut Receiver, now: Instant) {
+    /// Packets that are due leave before anything else is done.
+    fn turn_media(&mut self, receiver: &mut Receiver, now: Instant) {
+        if self.dispatcher.media.deadline().is_some_and(|deadline| deadline <= now) {
+            self.dispatcher.messages += self.dispatcher.media.turn(receiver, now, &mut self.dispatcher.stats);
+        }
+    }
+
+    fn receive_media(&mut self, events: &Events, receiver: &mut Receiver, now: Instant) {
         for event in events.iter().filter(|event| token::is_media(event.token())) {
             // The kernel stamps packets as it does messages: a peer that sends to a napping shard need
             // not wake it for each packet.
             self.dispatcher.messages += 1;
             self.dispatcher.media.handle_ready(event.token(), receiver, now, &mut self.dispatcher.stats);
-        }
-        if self.dispatcher.media.deadline().is_some_and(|deadline| deadline <= now) {
-            self.dispatcher.media.turn(receiver, now, &mut self.dispatcher.stats);
         }
     }
 

@@ -10,11 +10,10 @@ use std::sync::Arc;
 
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
-use mmsg::{Message, Sender};
+use mmsg::{DatagramGroups, Message, Sender};
 use socket2::{Domain, Protocol, Socket, Type};
 use stdx::slab::{Key, Slab};
 
-use super::datagram_groups::DatagramGroups;
 use super::limits::RECEIVE_BUFFER;
 
 /// One socket.
@@ -239,7 +238,7 @@ impl Udp {
     fn arrange(&mut self) {
         let mut groups = DatagramGroups::new();
         for (index, queued) in self.queue.iter_mut().enumerate() {
-            let group = groups.place(queued.end - queued.start, queued.to, queued.call);
+            let group = groups.place(queued.end - queued.start, queued.to, queued.call.index().into());
             // Within a group the order of the queue.
             queued.order = (group as u64) << 32 | index as u64;
         }

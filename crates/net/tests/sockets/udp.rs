@@ -257,3 +257,44 @@ fn a_stun_keepalive_is_answered_on_the_sip_port() {
         assert!(shard.packets.is_empty());
     });
 }
+
+#[test]
+fn messages_of_one_length_go_as_one_and_those_of_a_call_keep_their_order() {
+    run(async {
+        let (mut caller, mut callee) =
+            (Shard::new(NetSettings::default()), Shard::new(NetSettings::default()));
+        caller.bind(Udp, "127.0.0.1:0");
+        // One peer that takes runs and one that does not.
+        let (callee_address, plain) = (callee.bind(Udp, "127.0.0.1:0").address, peer("127.0.0.1:0"));
+        for call in 10..40 {
+            // The last calls have a longer Call-ID, so that answers of one status have different lengths.
+            let id = call * if call < 30 { 1 } else { 100 };
+            for (status, padding) in [(180, 300), (200, 500)] {
+                let text = format!("SIP/2.0 {status} OK\r\ni: {id}\r\nX: {}\r\n\r\n", "x".repeat(padding));
+                caller.send(Udp, callee_address, text.as_bytes(), 1);
+                caller.send(Udp, plain.local_addr().unwrap(), text.as_bytes(), 1);
+            }
+        }
+        caller.io.flush();
+        assert_eq!(caller.io.counters().datagrams_out, 120);
+        let by_callee: Vec<Vec<u8>> =
+            callee.packets(60).await.iter().map(|packet| packet.bytes.to_vec()).collect();
+        let mut buffer = [0; 2_000];
+        let by_plain: Vec<Vec<u8>> = (0..60)
+            .map(|_| {
+                let length = plain.recv(&mut buffer).unwrap();
+                buffer[..length].to_vec()
+            })
+            .collect();
+        for received in [by_callee, by_plain] {
+            let mut ringing = std::collections::HashSet::new();
+            for message in &received {
+                let call = sip::wire::raw_call_id(message).unwrap().to_vec();
+                let is_ringing = message.starts_with(b"SIP/2.0 180");
+                assert_eq!(message.len() > 500, !is_ringing, "the whole message and nothing of the next one");
+                assert_eq!(ringing.insert(call), is_ringing, "180 before 200, each once");
+            }
+            assert_eq!((received.len(), ringing.len()), (60, 30));
+        }
+    });
+}

@@ -6,6 +6,7 @@
 //! on the `FarmBoard`.
 
 mod board;
+mod certificates;
 mod database;
 pub(crate) mod files;
 mod link_socket;

@@ -56,7 +56,7 @@ pub(crate) struct Shared {
     /// Failed sign-ins of all services.
     pub(crate) failures: Arc<SignInFailures>,
     /// The sources of sign-ins outside the database. `None`: there are none.
-    pub(super) authenticator: Option<Arc<Authenticator>>,
+    pub(crate) authenticator: Option<Arc<Authenticator>>,
     /// One for all shards, made with the first.
     pub(crate) access: std::sync::OnceLock<Arc<crate::xmpp::access::Access>>,
     /// The parameters of accounts that clients see before they sign in, as of the node's start.
@@ -527,7 +527,8 @@ pub(crate) fn voice_common(
     let listen = config.rest.listen.unwrap_or(config.http.listen);
     let url = voice.public_url.clone().unwrap_or_else(|| format!("http://{listen}").into());
     let domain = &config.sip.default_domain;
-    Ok(NodeVoice::new(voice, numbers, domain, (Arc::new(helpers), Arc::new(files)), &url))
+    let node = NodeVoice::new(voice, numbers, domain, (Arc::new(helpers), Arc::new(files)), &url);
+    Ok(node.map(|node| node.with_trace(traces.parts())))
 }
 
 /// Binds a listener. The first shard says if the kernel grants a smaller buffer.

@@ -4,13 +4,16 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use ::voice::{CallPart, CallPartKind, CallTrace, MediaFigures};
 use anyhow::{Context as _, Result};
 use config::Config;
 use control::{ChatTrace, TelemetryStatus};
 use net::MessageTap;
 use net::clock::Clock;
 use sip::endpoint::{TraceEvent, Traced};
-use telemetry::{ApplicationRequest, CallMessage, Exporter, ExporterSettings, Stanza};
+use telemetry::{
+    ApplicationRequest, AttributeValue, CallMessage, Exporter, ExporterSettings, PartSpan, Stanza,
+};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use voice_io::helpers::{RequestTrace, TracedRequest};
@@ -55,6 +58,12 @@ impl CallTraces {
 
     /// Notes requests to applications. `None`: no calls are sampled.
     pub(super) fn requests(&self) -> Option<Arc<dyn RequestTrace>> {
+        let tap = self.0.as_ref().filter(|tap| tap.percent > 0)?;
+        Some(Arc::new(tap.clone()))
+    }
+
+    /// Notes verbs and media of calls. `None`: no calls are sampled.
+    pub(super) fn parts(&self) -> Option<Arc<dyn CallTrace>> {
         let tap = self.0.as_ref().filter(|tap| tap.percent > 0)?;
         Some(Arc::new(tap.clone()))
     }
@@ -149,6 +158,42 @@ impl RequestTrace for CallTap {
         let request = self.exporter.begin_request(self.clock.now(), call_id.as_bytes(), method, url);
         Some(Box::new(OpenRequest { tap: self.clone(), request }))
     }
+}
+
+impl CallTrace for CallTap {
+    fn is_traced(&self, call_id: &str) -> bool {
+        hep::is_sampled(call_id.as_bytes(), self.percent)
+    }
+
+    fn part_ended(&self, part: CallPart<'_>) {
+        let CallPart { call_id, sid, begin, end, kind } = part;
+        let (name, attributes) = match kind {
+            CallPartKind::Verb(name) => (name, Vec::new()),
+            CallPartKind::Media(figures) => ("media", media_attributes(&figures)),
+        };
+        self.exporter.offer_part(PartSpan { call_id: call_id.as_bytes(), sid, name, begin, end, attributes });
+    }
+
+    fn parts_missed(&self, count: u64) {
+        self.exporter.miss(count);
+    }
+}
+
+/// Counts and times of a leg's media, as attributes.
+fn media_attributes(figures: &MediaFigures) -> Vec<(&'static str, AttributeValue)> {
+    let number = |number: u64| AttributeValue::Number(i64::try_from(number).unwrap_or(i64::MAX));
+    let received = &figures.received;
+    vec![
+        ("media.codec", AttributeValue::Text(figures.codec.name().into())),
+        ("media.packets_received", number(received.packets)),
+        ("media.packets_lost", number(received.lost)),
+        ("media.packets_reordered", number(received.reordered)),
+        ("media.jitter_us", number(received.jitter_us)),
+        ("media.jitter_max_us", number(received.max_jitter_us)),
+        ("media.packets_sent", number(figures.packets_sent.into())),
+        // Hundredths: the mean opinion score from 100 to 450; 0 when nothing was received.
+        ("media.mos_hundredths", AttributeValue::Number((received.mos * 100.0).round() as i64)),
+    ]
 }
 
 impl TracedRequest for OpenRequest {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use acme::{AcmeSettings, CertificateFolder, CertificateRenewer, ChallengeKind};
+use acme::{AcmeSettings, CertificateFolder, CertificateRenewer, ChallengeKind, FarmOrders};
 use anyhow::{Context as _, Result};
 use config::{AcmeChallenge, Config};
 use control::{CertificateSource, CertificateStatus};
@@ -47,7 +47,13 @@ impl Certificates {
         let Some(tls) = node.tls.clone().filter(|_| config.acme.is_on) else { return Ok(certificates) };
         let settings = settings(config);
         let names = names(config);
-        let renewer = CertificateRenewer::new(settings, names, tls, node.clock).context("[acme] folder")?;
+        let authority = CertificateFolder::of(&settings.folder, &settings.directory).authority();
+        let mut renewer =
+            CertificateRenewer::new(settings, names, tls, node.clock).context("[acme] folder")?;
+        if let Some(farm) = &node.shared.farm {
+            let table = farm.certificate_table(config, node.clock)?;
+            renewer = renewer.of_farm(FarmOrders::new(table, &farm.node, &authority));
+        }
         let renewer = Rc::new(renewer);
         let running = Rc::clone(&renewer);
         spawn_local(async move { running.run().await });

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::voice::{Owner, lost_calls};
+use ::voice::redial::{self, Redials};
+use ::voice::{Owner, RedialPolicy, lost_calls};
 use cluster::{Life, Outlet};
 use net::clock::Clock;
 use stdx::Instant;
@@ -51,6 +52,10 @@ struct LostCalls {
     clock: Clock,
     config: config::Voice,
     dead: BTreeMap<Life, DeadLife>,
+    /// Calls in place of lost ones.
+    redials: Redials,
+    /// Counts them, so that all shards work.
+    turn: usize,
 }
 
 /// Begins to end the calls of dead nodes, if the node is in a farm and has calls of applications.
@@ -68,6 +73,8 @@ pub(super) fn begin(node: &Node) {
         clock: node.clock,
         config: node.shared.config.voice.clone(),
         dead: BTreeMap::new(),
+        redials: Redials::default(),
+        turn: 0,
     };
     spawn_local(lost.run());
 }
@@ -77,6 +84,8 @@ impl LostCalls {
         loop {
             sleep(LOOK).await;
             let Some(view) = self.board.view() else { continue };
+            self.redials.handle_alive(self.clock.now(), view.peers.keys().copied());
+            self.place_redials();
             // Another node does it now. If this one is chosen again, it begins anew with every dead life of the
             // map.
             if !self.board.keeps_house(self.shares_database) {
@@ -89,18 +98,18 @@ impl LostCalls {
             for life in view.map.dead() {
                 self.dead.entry(*life).or_insert(DeadLife { seen_at: now, passes: 0 });
             }
-            self.expire(now).await;
+            self.expire(now, view.own).await;
         }
     }
 
     /// Makes the passes that are due.
-    async fn expire(&mut self, now: Instant) {
+    async fn expire(&mut self, now: Instant, own: Life) {
         let is_due =
             |dead: &DeadLife| PASSES.get(dead.passes).is_some_and(|after| now.since(dead.seen_at) >= *after);
         let due: Vec<Life> =
             self.dead.iter().filter(|(_, dead)| is_due(dead)).map(|(life, _)| *life).collect();
         for life in due {
-            match self.end_calls(life).await {
+            match self.end_calls(own, life).await {
                 Ok(()) => {
                     if let Some(dead) = self.dead.get_mut(&life) {
                         dead.passes += 1;
@@ -116,7 +125,7 @@ impl LostCalls {
     }
 
     /// Ends all calls of a dead life. Each ended row is no longer found by that life.
-    async fn end_calls(&self, life: Life) -> Result<(), StoreError> {
+    async fn end_calls(&mut self, own: Life, life: Life) -> Result<(), StoreError> {
         loop {
             let name = Some(life.0.to_string().into());
             let filter = RestFilter { name, limit: limits::LOST_CALLS, ..RestFilter::all(Kind::Call) };
@@ -128,26 +137,26 @@ impl LostCalls {
                 return Ok(());
             }
             let ended = rows.len();
-            self.end_page(rows).await?;
+            self.end_page(own, life, rows).await?;
             tracing::info!(dead = %life, ended, "calls of applications have ended with their node");
         }
     }
 
-    /// First all are over in the database, then their applications are told, then the rows forget the life: if this node dies meanwhile,
-    /// the next one tells them.
-    async fn end_page(&self, rows: Vec<Row>) -> Result<(), StoreError> {
+    /// First all are over in the database, then their applications are told and calls in their place are written, then the rows forget the
+    /// life: if this node dies meanwhile, the next one does what is left.
+    async fn end_page(&mut self, own: Life, life: Life, rows: Vec<Row>) -> Result<(), StoreError> {
         let now = self.clock.now();
         let mut calls = Vec::new();
         let mut writes = Vec::new();
         for row in rows {
             let Ok(mut call) = RestCall::from_row(&row) else {
                 // It cannot be read: it is not found again.
-                writes.push(self.write(Row { name: None, ..row })?);
+                writes.push(self.write(RestWrite::Replace(Box::new(Row { name: None, ..row })))?);
                 continue;
             };
             if call.is_live() {
                 lost_calls::end(now, &mut call);
-                writes.push(self.write(call.row()?)?);
+                writes.push(self.write(RestWrite::Replace(Box::new(call.row()?)))?);
             }
             calls.push(call);
         }
@@ -155,8 +164,11 @@ impl LostCalls {
         let mut writes = Vec::new();
         for mut call in calls {
             self.tell(now, &call).await?;
+            if self.redials.accepts(now, life) {
+                self.redial(now, own, &call).await?;
+            }
             lost_calls::forget(&mut call);
-            writes.push(self.write(call.row()?)?);
+            writes.push(self.write(RestWrite::Replace(Box::new(call.row()?)))?);
         }
         written(writes).await
     }
@@ -172,6 +184,31 @@ impl LostCalls {
             outlet.answer_all(&mut vec![LocalMessage::Voice(VoiceShardMessage::Tell(request)).into()]);
         }
         Ok(())
+    }
+
+    /// Writes the row of the call in place of a lost one. If another node has done so, the call is that node's.
+    async fn redial(&mut self, now: Instant, own: Life, lost: &RestCall) -> Result<(), StoreError> {
+        let is_asked = self.config.redial != RedialPolicy::Never;
+        let Some(call) = redial::row(now, own, lost).filter(|_| is_asked) else { return Ok(()) };
+        let Some(owner) = self.owner(&lost.common.account).await? else { return Ok(()) };
+        let written = self.write(RestWrite::Ensure(Box::new(call.row()?)))?.await;
+        if let WriteDone::Changed { rows: 1 } = written.unwrap_or(Err(StoreError::Closed))? {
+            self.redials.push(call, lost, Arc::new(owner));
+        }
+        Ok(())
+    }
+
+    /// Gives the calls that are due to the shards, one after the other.
+    fn place_redials(&mut self) {
+        for placing in self.redials.take_due() {
+            self.turn += 1;
+            let outlet = self.turn.checked_rem(self.outlets.len()).and_then(|at| self.outlets.get(at));
+            if let Some(outlet) = outlet {
+                outlet.answer_all(&mut vec![
+                    LocalMessage::Voice(VoiceShardMessage::Redial(placing.into())).into(),
+                ]);
+            }
+        }
     }
 
     /// The account whose key signs the request.
@@ -193,9 +230,8 @@ impl LostCalls {
     }
 
     /// The outcome is waited for by [`written`], so that a page is one commit.
-    fn write(&self, row: Row) -> Result<Written, StoreError> {
-        let write = Write::Rest(RestWrite::Replace(Box::new(row)));
-        let begun = self.desk.begin_write(|ticket| self.store.write(write, ticket));
+    fn write(&self, write: RestWrite) -> Result<Written, StoreError> {
+        let begun = self.desk.begin_write(|ticket| self.store.write(Write::Rest(write), ticket));
         begun.map_err(|store::Busy| StoreError::Closed)
     }
 }

@@ -174,6 +174,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         contacts: xmpp.contacts.clone(),
         started: shared.started,
         components: xmpp.components.known.iter().map(|component| component.domain.clone()).collect(),
+        privileges: xmpp.components.known.iter().map(|component| component.privileges.clone()).collect(),
         texts_to_phones: xmpp.texts_to_phones,
         archive: xmpp.archive,
         uploads: shared.uploads.is_some().then_some(chat::upload::UploadSettings {

@@ -237,6 +237,7 @@ impl ControlPlane for Plane {
             timeout: Duration::from_secs(start.timeout.into()),
             record: record.transpose()?,
             call: start.call,
+            redial_of: None,
         };
         self.live.tell_one(self.next.fetch_add(1, Ordering::Relaxed), &Request::Start(Box::new(placing)))
     }

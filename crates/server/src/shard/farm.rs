@@ -235,15 +235,20 @@ pub(super) fn is_at_other_node(shard: &Shard, address: ShardAddress) -> bool {
 /// The farm is now so.
 pub(super) fn set_view(shard: &mut Shard, now: Instant, view: &Arc<FarmView>) {
     set_lives(shard, view);
+    let mut has_this_map = false;
     if let Some(farm) = &mut shard.farm {
         shard.pace.set_view(view, farm.links.is_some());
         farm.edges.keep(|edge| view.has(edge));
         let before = farm.set_view(Arc::clone(view));
+        has_this_map = before.as_ref().is_some_and(|before| before.map.version() == view.map.version());
         handle_moved_slots(shard, now, before.as_deref());
         buckets::handle_view(shard, now, before.as_deref());
         chat_farm::handle_view(shard, now, view);
     }
-    set_room_homes(shard, now, view);
+    // Homes are those of the map: nodes that come and go without another map change nothing.
+    if !has_this_map {
+        set_room_homes(shard, now, view);
+    }
 }
 
 /// The calls of applications learn where the map has conferences and queues. Of nodes of the version before each has its own.
@@ -252,7 +257,7 @@ fn set_room_homes(shard: &mut Shard, now: Instant, view: &FarmView) {
         return;
     }
     let homes = if view.map.level() >= wire::ROOMS_SINCE {
-        RoomHomes { homes: view.room_homes(), lives: view.peers.keys().copied().collect() }
+        RoomHomes { homes: view.room_homes(), dead: view.map.dead().iter().copied().collect() }
     } else {
         RoomHomes::default()
     };
@@ -302,7 +307,7 @@ fn has_moved(view: &FarmView, before: Option<&FarmView>, own: ShardAddress, slot
     worker != previous && [worker, previous].contains(&Some(own)) && lives(worker) && lives(previous)
 }
 
-/// Works on a packet of this shard. If its call slot has moved to or from this shard a moment ago, the other worker may have it, too.
+/// Works on a packet of this shard by its endpoint. A panic there is our bug; it costs that message, not the shard. If its call slot has moved to or from this shard a moment ago, the other worker may have it, too.
 pub(super) fn work(shard: &mut Shard, now: Instant, packet: Packet) {
     let may_be_twice = shard.farm.as_ref().is_some_and(|farm| farm.may_be_at_two_nodes(now, &packet.bytes));
     match may_be_twice {

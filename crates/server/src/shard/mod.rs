@@ -26,6 +26,7 @@ mod edge_accounts;
 mod farm;
 mod key_writer;
 mod load;
+mod media_first;
 mod operator_questions;
 mod pace;
 mod perform;
@@ -63,6 +64,7 @@ use crate::message::{Command, InboxMessage, LocalMessage, ShardMessage};
 use call_records::CallRecords;
 use deps::ShardResources;
 use load::Load;
+use media_first::{MediaShare, ShardMedia, work_off};
 use net::{Certified, Io, NetEvent};
 use pace::{NextTurn, Pace};
 use planning::RoutePlanner;
@@ -94,6 +96,7 @@ pub struct Shard {
     handover: Vec<Vec<Packet>>,
     load: Load,
     pace: Pace,
+    media_share: MediaShare,
     leaving: bool,
     /// Told when the UDP sockets are empty and closed.
     closing: Option<SyncSender<()>>,
@@ -151,6 +154,7 @@ impl Shard {
             handover: (0..shards).map(|_| Vec::new()).collect(),
             load: Load::default(),
             pace: Pace::default(),
+            media_share: MediaShare::default(),
             operator_changes: operator_questions::OperatorChanges::default(),
             leaving: false,
             closing: None,
@@ -186,10 +190,11 @@ impl Shard {
             }
             let now = self.parts.clock.now();
             let messages = self.turn(now);
-            let intake = self.load.weigh(now, self.parts.clock.now(), messages);
+            let ended = self.parts.clock.now();
+            let intake = self.load.weigh(now, ended, messages);
             self.parts.endpoint.set_intake(intake);
             let tick = self.voice.as_ref().and_then(|voice| voice.calls.deadline());
-            self.pace.rest(now, messages, tick);
+            self.pace.rest(ended, messages, tick);
         }
         if let Some(adapter) = &mut self.xmpp {
             // Every connected client is told that the node ends.
@@ -245,13 +250,14 @@ impl Shard {
 
     /// Does one turn. Returns how many packets and messages it handled.
     fn turn(&mut self, now: Instant) -> usize {
+        let mut now = media_first::begin_turn(&mut ShardMedia(self), now);
         chat_farm::begin_turn(self, now);
         self.read_certified();
-        let received = self.receive(now);
+        let received = self.receive(&mut now);
         if received == 0 {
             self.close_sockets();
         }
-        let mut messages = received + self.read_messages(now) + farm::read_links(self, now);
+        let mut messages = received + self.read_messages(&mut now) + farm::read_links(self, now);
         messages += self.with_xmpp(now, |xmpp, outbox| xmpp.turn(now, outbox)).unwrap_or(0);
         self.read_events(now);
         self.parts.endpoint.expire(now, &mut self.scratch.effects);
@@ -259,13 +265,10 @@ impl Shard {
         buckets::expire(self, now);
         self.records.expire(now);
         self.probes.expire(now);
-        if self.voice.as_mut().is_some_and(|voice| voice.receive(now)) {
-            self.with_voice(now, |voice, world| voice.expire(now, world));
-        }
-        self.settle(now);
+        now = self.settle(now);
         self.hand_over(now);
         // Messages that a full inbox refused count as failed; the failures may produce further effects.
-        self.settle(now);
+        now = self.settle(now);
         self.io.flush();
         if let Some(farm) = &self.farm {
             farm.flush(now);
@@ -303,43 +306,41 @@ impl Shard {
         self.scratch.certified = certified;
     }
 
-    fn receive(&mut self, now: Instant) -> usize {
+    fn receive(&mut self, now: &mut Instant) -> usize {
         let mut packets = std::mem::take(&mut self.scratch.packets);
         let count = if self.pace.next() == NextTurn::Sockets {
             self.io.receive_anyway(&mut packets)
         } else {
             self.io.receive_batch(&mut packets)
         };
-        for packet in packets.drain(..) {
-            let view = self.farm.as_ref().and_then(farm::FarmAdapter::view);
-            match self.workers.of(&packet.bytes, view) {
-                Some(address) if address == self.parts.edge => self.work(now, packet),
-                Some(address) if self.parts.map.has(address) => {
-                    self.handover[usize::from(address.shard)].push(packet);
-                }
-                Some(address) => farm::relay(self, now, address, &packet),
-                None => self.work(now, packet),
-            }
-        }
+        *now = work_off(&mut ShardMedia(self), *now, packets.drain(..), |shard, now, packet| {
+            shard.0.handle_received(now, packet);
+        });
         self.scratch.packets = packets;
         count
     }
 
-    /// One message through the endpoint. A panic there is our bug; it costs that message, not the shard.
-    fn work(&mut self, now: Instant, packet: Packet) {
-        farm::work(self, now, packet);
+    fn handle_received(&mut self, now: Instant, packet: Packet) {
+        let view = self.farm.as_ref().and_then(farm::FarmAdapter::view);
+        match self.workers.of(&packet.bytes, view) {
+            Some(address) if address == self.parts.edge => farm::work(self, now, packet),
+            Some(address) if self.parts.map.has(address) => {
+                self.handover[usize::from(address.shard)].push(packet);
+            }
+            Some(address) => farm::relay(self, now, address, &packet),
+            None => farm::work(self, now, packet),
+        }
     }
 
-    fn read_messages(&mut self, now: Instant) -> usize {
+    fn read_messages(&mut self, now: &mut Instant) -> usize {
         let mut messages = std::mem::take(&mut self.scratch.messages);
         self.parts.inbox.take(&mut messages);
         let count = messages.len();
-        for message in messages.drain(..) {
-            match message {
-                InboxMessage::Shard(message) => self.handle_message(now, message),
-                InboxMessage::Local(message) => self.handle_local_message(now, message),
-            }
-        }
+        *now =
+            work_off(&mut ShardMedia(self), *now, messages.drain(..), |shard, now, message| match message {
+                InboxMessage::Shard(message) => shard.0.handle_message(now, message),
+                InboxMessage::Local(message) => shard.0.handle_local_message(now, message),
+            });
         self.scratch.messages = messages;
         count
     }
@@ -348,7 +349,9 @@ impl Shard {
         let is_shared = buckets::is_shared(self);
         let effects = &mut self.scratch.effects;
         match message {
-            ShardMessage::Packets(packets) => packets.into_iter().for_each(|packet| self.work(now, packet)),
+            ShardMessage::Packets(packets) => {
+                packets.into_iter().for_each(|packet| farm::work(self, now, packet))
+            }
             ShardMessage::Certified(mut certified) => {
                 note_certified(&mut self.parts.endpoint, &mut certified);
             }

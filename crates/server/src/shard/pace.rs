@@ -18,6 +18,10 @@ const LONGEST: Duration = Duration::from_millis(4);
 /// The messages that a long nap is to gather. A wake-up costs as much as four or five messages (`docs/decisions/0061`): more
 /// of them save little.
 const GATHER: u32 = 24;
+/// The kernel may end a nap so much later (the timer slack of a thread): a shorter one would be late for the sound that it waits for.
+const SHORTEST: Duration = Duration::from_micros(50);
+/// A turn that follows without a nap counts as one of so long among those without asking the runtime.
+const NO_NAP: Duration = Duration::from_micros(500);
 /// Over this long the messages are counted.
 const WINDOW: Duration = Duration::from_millis(20);
 /// A turn with so many messages was a batch already: no need to wait for one.
@@ -76,8 +80,8 @@ impl Pace {
         self.next
     }
 
-    /// After a turn over `messages`: sleeps when the shard is busy and will soon have more. `tick`: the time at which sound is
-    /// due, which a long nap does not pass.
+    /// After a turn over `messages` that ended `now`: sleeps when the shard is busy and will soon have more. `tick`: the time at which sound
+    /// is due, which a nap does not pass.
     #[expect(
         clippy::disallowed_methods,
         reason = "the one sleep of a shard: everything it could miss waits in the kernel"
@@ -96,12 +100,13 @@ impl Pace {
             (self.next, self.alone) = (NextTurn::Wait, Duration::ZERO);
             return None;
         };
-        let nap = tick.map_or(nap, |tick| tick.since(now).clamp(NAP, nap));
-        (self.next, self.alone) = (NextTurn::Sockets, self.alone + nap);
-        if self.has_links && self.alone + nap > ALONE_WITH_LINKS {
+        let nap = tick.map_or(nap, |tick| tick.since(now).min(nap));
+        let counted = nap.max(NO_NAP);
+        (self.next, self.alone) = (NextTurn::Sockets, self.alone + counted);
+        if self.has_links && self.alone + counted > ALONE_WITH_LINKS {
             (self.next, self.alone) = (NextTurn::Connections, Duration::ZERO);
         }
-        (messages < BATCH_ENOUGH).then_some(nap)
+        (messages < BATCH_ENOUGH && nap >= SHORTEST).then_some(nap)
     }
 
     /// Adds a turn's messages. The first turn after the end of the window chooses the nap of the next one.

@@ -13,6 +13,7 @@ use stdx::Instant;
 use stdx::attempts::account_name;
 use store::{Loaded, StoreError, Write, WriteDone};
 
+use super::media_first::{ShardMedia, work_off};
 use super::probes::ProbeEffect;
 use super::request_origin::RequestOrigin;
 use super::{Shard, buckets, edge_accounts, farm};
@@ -33,8 +34,8 @@ pub(super) fn survive_panic(shard: &mut Shard, act: impl FnOnce(&mut Endpoint, &
 }
 
 impl Shard {
-    /// Performs effects until none are left: an answer at hand is given at once and may ask more.
-    pub(super) fn settle(&mut self, now: Instant) {
+    /// Performs effects until none are left: an answer at hand is given at once and may ask more. Returns the time after them.
+    pub(super) fn settle(&mut self, mut now: Instant) -> Instant {
         loop {
             let mut effects = std::mem::take(&mut self.scratch.effects);
             let mut router_effects = std::mem::take(&mut self.scratch.router_effects);
@@ -43,12 +44,14 @@ impl Shard {
             if effects.is_empty() && router_effects.is_empty() && probe_effects.is_empty() {
                 break;
             }
-            for effect in effects.drain(..) {
-                self.perform(now, effect);
-            }
-            for effect in router_effects.drain(..) {
-                self.perform_router(now, effect);
-            }
+            // An INVITE that an application answers is several effects, and opens sockets.
+            let mut media = ShardMedia(self);
+            now = work_off(&mut media, now, effects.drain(..), |shard, now, effect| {
+                shard.0.perform(now, effect)
+            });
+            now = work_off(&mut media, now, router_effects.drain(..), |shard, now, effect| {
+                shard.0.perform_router(now, effect);
+            });
             for effect in probe_effects.drain(..) {
                 self.perform_probe(now, effect);
             }
@@ -57,6 +60,7 @@ impl Shard {
             self.scratch.probe_effects = probe_effects;
         }
         self.records.write();
+        now
     }
 
     fn perform(&mut self, now: Instant, effect: EndpointEffect) {

@@ -202,6 +202,7 @@ pub(super) fn handle_message(
             let _ = answer.try_send(voice.handle_request(now, request, world));
         }
         VoiceShardMessage::Tell(callback) => ::voice::lost_calls::send(voice, callback),
+        VoiceShardMessage::Redial(placing) => ::voice::redial::place(voice, now, *placing, world),
         VoiceShardMessage::Numbers(numbers) => voice.set_numbers(numbers),
     }
 }

@@ -12,7 +12,7 @@ use xmpp::{ConnectionId, Element, ns, stanza};
 use super::farm::{self, MOVED};
 use super::streams::C2sEvent;
 use super::{Xmpp, XmppEffect};
-use crate::message::XmppShardMessage;
+use crate::message::{StreamCondition, XmppShardMessage};
 
 /// A client asks for a session: it is followed if its owner is at another node.
 pub(super) fn handle_bind(xmpp: &mut Xmpp, stream: u64, bucket: Bucket, request: &BindRequest) {
@@ -95,7 +95,10 @@ pub(super) fn handle_message(
         }
         XmppShardMessage::Close { edge, condition } => {
             xmpp.followed.remove(edge.connection);
-            xmpp.streams.fail(edge.connection, condition.name());
+            match condition {
+                StreamCondition::IN_ORDER => xmpp.streams.end(edge.connection),
+                condition => xmpp.streams.fail(edge.connection, condition.name()),
+            }
         }
         XmppShardMessage::Deliver { edge, element } if xmpp.followed.is_hosted(edge.connection) => {
             xmpp.streams.deliver(edge.connection, &element);
@@ -132,6 +135,20 @@ pub(super) fn announce_seen(
         let Some(room) = stanza::to(&seen).ok().flatten() else { continue };
         let message = XmppShardMessage::Routed(Box::new(seen));
         xmpp.send(now, Bucket::of(room.bare_str()), message, outbox);
+    }
+}
+
+/// The session of a connection ends at this owner. A client that has closed its stream gets the end of it after all that the host has sent.
+pub(super) fn end_session(
+    xmpp: &mut Xmpp,
+    now: Instant,
+    (edge, in_order): (ConnectionId, bool),
+    outbox: &mut Vec<XmppEffect>,
+) {
+    xmpp.tell_host(now, outbox, |host, out| host.handle_gone(now, edge, in_order, out));
+    if in_order {
+        let condition = StreamCondition::IN_ORDER;
+        xmpp.send(now, edge.shard, XmppShardMessage::Close { edge, condition }, outbox);
     }
 }
 

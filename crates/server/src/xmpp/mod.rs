@@ -32,6 +32,7 @@ mod host_requests;
 pub(crate) mod operator;
 mod pending;
 mod phones;
+mod privileged;
 pub(crate) mod rtbl;
 pub(crate) mod shard_requests;
 pub(crate) mod sign_in;

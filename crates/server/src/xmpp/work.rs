@@ -31,10 +31,10 @@ use super::farm;
 use super::host_requests::HostReply;
 use super::operator::nodes;
 use super::phones::{self, ChatAccounts, OfferedMessage, Offering, PendingWatch, SentCopy};
-use super::rtbl;
 use super::shard_requests::Requester;
 use super::stanza_router::AddressedMessage;
 use super::{Xmpp, XmppEffect};
+use super::{privileged, rtbl};
 use crate::message::{Ended, LocalXmppMessage, StreamCondition, XmppShardMessage};
 use shard_message::ActAnswer;
 
@@ -189,7 +189,7 @@ impl Xmpp {
                 self.tell_host(now, outbox, |host, out| host.handle_nonza(now, edge, &element, out));
             }
             XmppShardMessage::Gone { edge, in_order } => {
-                self.tell_host(now, outbox, |host, out| host.handle_gone(now, edge, in_order, out));
+                announcing::end_session(self, now, (edge, in_order), outbox);
             }
             XmppShardMessage::Drained { edge } => {
                 self.tell_host(now, outbox, |host, out| host.handle_drained(now, edge, out));
@@ -201,8 +201,7 @@ impl Xmpp {
             message @ (XmppShardMessage::AttachOutcome { .. }
             | XmppShardMessage::Detached { .. }
             | XmppShardMessage::ToComponent { .. }) => {
-                let answer = self.router.handle_component_message(self.host.get().settings(), message);
-                self.send_addressed(now, answer, outbox);
+                privileged::handle_component_message(self, now, message, outbox);
             }
             XmppShardMessage::Said { from, to, words } => self.tell_host(now, outbox, |host, out| {
                 host.handle_phone(now, PhoneEvent::Sent { from, to, words }, out);
@@ -357,12 +356,13 @@ impl Xmpp {
                 Some(ComponentUpdate::Attached { edge, domain }) => {
                     let attached = || XmppShardMessage::AttachOutcome { edge, domain: domain.clone() };
                     self.send_to_all(now, attached, outbox);
+                    privileged::advertise(self, now, edge, &domain, outbox);
                 }
                 Some(ComponentUpdate::Detached { edge, domain }) => {
                     let detached = || XmppShardMessage::Detached { edge, domain: domain.clone() };
                     self.send_to_all(now, detached, outbox);
                 }
-                Some(ComponentUpdate::Stanza(element)) => self.route(now, Box::new(element), outbox),
+                Some(ComponentUpdate::Stanza(element)) => privileged::route(self, now, element, outbox),
                 None => {}
             }
         }

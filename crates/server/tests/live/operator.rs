@@ -12,6 +12,8 @@ use store::CallRecord;
 
 use crate::call::talk;
 use crate::place::Place;
+use crate::voice::app::App;
+use crate::voice::caller::Caller;
 use crate::xmpp::client::Client;
 use crate::{PATIENCE, until};
 
@@ -313,6 +315,56 @@ fn a_request_to_an_application_is_in_the_trace_of_its_call_and_names_it() {
     let (trace, span) = (asked["traceId"].as_str().unwrap(), asked["spanId"].as_str().unwrap());
     let request = collector.asked.recv_timeout(PATIENCE).unwrap();
     assert_eq!(request.header("traceparent"), format!("00-{trace}-{span}-01"));
+    process.kill();
+}
+
+#[test]
+fn verbs_and_media_of_a_sampled_call_are_spans_below_it() {
+    let collector = Collector::start();
+    let app = App::new(&[
+        (
+            "/ask",
+            "<Response><Gather numDigits='1' action='/say'><Say>press a digit</Say></Gather></Response>",
+        ),
+        ("/say", "<Response><Redirect>/wait</Redirect></Response>"),
+        ("/wait", "<Response><Pause length='30'/></Response>"),
+    ]);
+    let place = Place::new(&format!("{}{}", collector.section(100), app.voice("/ask", "")));
+    let process = place.spawn();
+    let mut caller = Caller::new(&place);
+    let (mut dialog, remote) = caller.call();
+    caller.hear(10);
+    caller.press('5', remote);
+    until("the third document is asked for", || app.asked_for("/wait"));
+    assert_eq!(caller.phone.within(&mut dialog, "BYE").status(), 200);
+    let spans = collector.spans();
+    let named =
+        |name: &str| spans.iter().find(|span| span["name"] == name).unwrap_or_else(|| panic!("{spans:?}"));
+    let call = named("call");
+    let attribute = |span: &Value, name: &str| -> Value {
+        let attributes = span["attributes"].as_array().unwrap();
+        attributes.iter().find(|one| one["key"] == name).unwrap_or_else(|| panic!("{span}"))["value"].clone()
+    };
+    for name in ["Gather", "Redirect", "media"] {
+        let span = named(name);
+        assert_eq!((&span["parentSpanId"], &span["traceId"]), (&call["spanId"], &call["traceId"]), "{name}");
+        assert!(
+            attribute(span, "belfry.call_sid")["stringValue"].as_str().unwrap().starts_with("CA"),
+            "{name}"
+        );
+    }
+    let time = |span: &Value, end: &str| -> u64 { span[end].as_str().unwrap().parse().unwrap() };
+    let (gather, redirect, media) = (named("Gather"), named("Redirect"), named("media"));
+    assert!(time(gather, "endTimeUnixNano") <= time(redirect, "startTimeUnixNano"), "{gather} {redirect}");
+    assert!(time(media, "startTimeUnixNano") <= time(gather, "startTimeUnixNano"), "{media} {gather}");
+    let number =
+        |name: &str| -> u64 { attribute(media, name)["intValue"].as_str().unwrap().parse().unwrap() };
+    // The key is seven packets of telephone-event; the prompt was heard.
+    assert!(number("media.packets_received") >= 7 && number("media.packets_sent") >= 10, "{media}");
+    assert_eq!(
+        (number("media.packets_lost"), attribute(media, "media.codec")["stringValue"].as_str()),
+        (0, Some("PCMA"))
+    );
     process.kill();
 }
 

@@ -103,6 +103,7 @@ impl World {
             Arc::new(Nothing),
             Nothing,
             web_console::Applications::default(),
+            None,
         );
         let runtime =
             Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
@@ -210,6 +211,8 @@ impl Source for Nothing {
 
 impl web_console::ConsoleLog for Nothing {
     fn sign_in_failed(&self, _: &web_console::FailedSignIn<'_>) {}
+
+    fn role_changed(&self, _: &web_console::RoleChange<'_>) {}
 
     fn audit(&self, _: &web_console::AuditLine<'_>) {}
 }

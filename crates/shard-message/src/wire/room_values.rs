@@ -220,6 +220,12 @@ pub(super) fn put_status(out: &mut Vec<u8>, number: u64, status: &MemberStatus) 
     put_instant(out, 10, status.joined_at);
     put_instant(out, 11, status.created_at);
     put_number(out, 12, u64::from(status.sequence));
+    if let Some(target) = &status.held {
+        put_flag(out, 13, true);
+        if let Some(target) = target {
+            put_value(out, 14, |out| put_target(out, target));
+        }
+    }
 }
 
 /// Sound of a kind that a later version has added is that of the room.
@@ -228,6 +234,7 @@ pub(super) fn read_status(bytes: &[u8]) -> Result<(u64, MemberStatus), Corrupt> 
     let (mut line, mut with) = (None, None);
     let (mut records, mut is_muted, mut end_on_exit) = (false, false, false);
     let (mut joined_at, mut created_at, mut sequence) = (Instant::default(), Instant::default(), 0);
+    let (mut is_held, mut held) = (false, None);
     let mut fields = fields(bytes)?;
     while let Some(field) = fields.next()? {
         match field.number {
@@ -243,6 +250,8 @@ pub(super) fn read_status(bytes: &[u8]) -> Result<(u64, MemberStatus), Corrupt> 
             10 => joined_at = instant(&field)?,
             11 => created_at = instant(&field)?,
             12 => sequence = field.value()?,
+            13 => is_held = flag(&field)?,
+            14 => held = Some(read_target(field.bytes)?),
             _ => {}
         }
     }
@@ -258,6 +267,7 @@ pub(super) fn read_status(bytes: &[u8]) -> Result<(u64, MemberStatus), Corrupt> 
         with: with.map(Arc::from),
         records,
         is_muted,
+        held: is_held.then_some(held),
         end_on_exit,
         joined_at,
         created_at,

@@ -200,7 +200,7 @@ fn sender(life: Option<Life>, shard: u16) -> Result<ShardAddress, Corrupt> {
 pub(super) mod tests {
     use ::voice::Owner;
     use ::voice::room_message::{
-        Join, LeaveReason, MemberAudio, QueuePosition, RoomTarget, Sound, SoundPart,
+        Join, LINK_MEMBERS, LeaveReason, MemberAudio, QueuePosition, RoomTarget, Sound, SoundPart,
     };
     use bytes::Bytes;
     use cluster::Epoch;
@@ -253,6 +253,7 @@ pub(super) mod tests {
             with: Some("CA2".into()),
             records: true,
             is_muted: true,
+            held: None,
             end_on_exit: true,
             joined_at: AT,
             created_at: AT,
@@ -351,6 +352,16 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_hold_before_the_start_crosses_with_its_document_or_without_one() {
+        for held in [None, Some(None), Some(Some(target(Method::Get)))] {
+            let standing = MemberStatus { held: held.clone(), ..status(MemberAudio::Wait) };
+            let event = RoomEvent::Standing { number: 300, standing: Box::new(standing) };
+            let RoomEvent::Standing { standing, .. } = event_of(&messages_of(event)[0]) else { panic!() };
+            assert_eq!(standing.held, held);
+        }
+    }
+
+    #[test]
     fn sound_of_more_members_than_a_message_has_room_for_goes_in_several() {
         let mut sound = Sound::default();
         for number in 0..400_i16 {
@@ -370,6 +381,22 @@ pub(super) mod tests {
             found.extend(parts.into_iter().map(|(part, members)| format!("{part:?} {members:?}")));
         }
         assert!(found == expected);
+    }
+
+    /// One direction of a link carries the speech of the other node's members in rooms here, and the sound that this node's members hear
+    /// in rooms there.
+    #[test]
+    fn a_link_has_room_for_the_sound_of_all_members_at_16_khz() {
+        let bytes = |event: fn(Arc<Sound>) -> RoomEvent| {
+            let mut sound = Sound::default();
+            for number in 0..u64::from(LINK_MEMBERS) {
+                let samples = &[1; 320];
+                sound.insert(SoundPart::Samples { codec: Codec::G722, rate: 16_000, samples }, &[number]);
+            }
+            messages_of(event(Arc::new(sound))).iter().map(Message::wire_bytes).sum::<usize>()
+        };
+        let all = bytes(RoomEvent::Said) + bytes(RoomEvent::Heard);
+        assert!(all <= Class::Sound.window(), "{all}");
     }
 
     /// Samples of G.711 are as they were; a frame costs one byte a sample.

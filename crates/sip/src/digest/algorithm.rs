@@ -27,6 +27,14 @@ impl Hash {
         }
     }
 
+    /// Bytes of a digest.
+    pub(crate) fn length(self) -> usize {
+        match self {
+            Hash::Md5 => 16,
+            Hash::Sha256 | Hash::Sha512_256 => 32,
+        }
+    }
+
     /// Without regard to case; `None` for functions that we do not compute.
     pub fn from_bytes(token: &[u8]) -> Option<Hash> {
         [Hash::Sha256, Hash::Sha512_256, Hash::Md5]

@@ -259,6 +259,32 @@ pub struct RestCall {
     pub node_life: u32,
     /// The application that another node tells of the end if the call's node dies.
     pub end_callback: Option<EndCallback>,
+    /// The call that another node makes in place of this one if its node dies.
+    pub redial: Option<Redial>,
+}
+
+/// A call in place of one whose node has died: the party is called, and the application is asked anew.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Redial {
+    /// The party: a number, or a `sip:` or `client:` address.
+    pub to: String,
+    /// The caller as the party sees it.
+    pub from: String,
+    /// The URL of the application's first document.
+    pub url: String,
+    /// `GET` or `POST`.
+    pub method: String,
+    /// Asked when `url` gives no document; empty: none.
+    pub fallback_url: String,
+    /// `GET` or `POST`.
+    pub fallback_method: String,
+    /// The events of the status callback; empty: there is none.
+    pub status_events: Vec<String>,
+    /// The URL of the status callback.
+    pub status_url: String,
+    /// `GET` or `POST`.
+    pub status_method: String,
 }
 
 /// The status callback about the end of a call.

@@ -1,16 +1,15 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use media::codec::{Codec, alaw_encode};
+use media::codec::alaw_encode;
 use media::record::RecordOptions;
 use media::rtp::Header;
-use media::sdp::{Description, Direction, Local, SrtpPolicy, answer};
 use media::session::{FrameSource, TickWork};
 use media::tone::tone;
 use media::wav::Wav;
 
 use super::*;
-use crate::testing::MemoryFiles;
+use crate::testing::{MemoryFiles, media};
 use crate::{RecordingFiles, Ticket};
 
 /// The outbox of a leg's tick.
@@ -36,22 +35,6 @@ struct Leg {
 }
 
 const PEER: &str = "127.0.0.2:6000";
-
-fn media() -> MediaSession {
-    let offer = "v=0\r\no=- 1 1 IN IP4 127.0.0.2\r\ns=-\r\nc=IN IP4 127.0.0.2\r\nt=0 0\r\n\
-                 m=audio 6000 RTP/AVP 8\r\n";
-    let local = Local {
-        ip: [127, 0, 0, 1].into(),
-        port: 4_000,
-        session_id: 1,
-        codecs: &[Codec::Pcma],
-        direction: Direction::SendRecv,
-        srtp: SrtpPolicy::IfOffered,
-        key: [0; media::srtp::KEY_LEN],
-    };
-    let negotiated = answer(&Description::parse(offer.as_bytes()).unwrap(), &local).unwrap().negotiated;
-    MediaSession::new(negotiated, 7, None).unwrap()
-}
 
 impl Leg {
     fn new() -> Leg {

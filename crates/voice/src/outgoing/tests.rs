@@ -79,8 +79,9 @@ impl Stage {
             timeout: Duration::from_secs(60),
             record: None,
             row: None,
+            redial_of: None,
         };
-        self.act(|voice, now, world| voice.start_call(now, call, world));
+        self.act(|voice, now, world| super::start_call(voice, now, call, world));
     }
 
     /// Bob's phones are at these ports: the INVITEs.

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use admin::control::{ConferenceChange, ControlError, Participant, ParticipantChange, QueueMember};
 use ivr::request::{Method, Target, Wire};
 use ivr::script::Start;
-use media::session::{FrameSource, MediaSession};
+use media::codec::Codec;
+use media::session::FrameSource;
 use router::{Life, ShardAddress};
 use stdx::Instant;
 use stdx::rng::Rng;
@@ -25,6 +26,7 @@ use store::rest::queue_sid;
 use super::super::limits;
 use super::callbacks;
 use super::frames::{self, Sound};
+use super::link_members::{LinkMembers, LinkPlace};
 use super::message::{Join, LeaveReason, MemberStatus, Name, RoomEvent, RoomTarget};
 use super::moved::conference_of;
 use super::queue::Queue;
@@ -54,6 +56,15 @@ enum At {
     Queue(u64),
 }
 
+/// A member as the index has it.
+struct IndexedMember {
+    at: At,
+    /// The time when its shard last spoke of it.
+    heard: Instant,
+    /// The place of a member of another node, held until the member leaves.
+    _place: Option<LinkPlace>,
+}
+
 /// The rooms and queues, and the index of their members.
 pub(super) struct RoomHome {
     own: ShardAddress,
@@ -65,14 +76,16 @@ pub(super) struct RoomHome {
     /// Conferences only: a connection of a queue has no name.
     rooms_by_name: HashMap<Key, u64>,
     queues_by_name: HashMap<Key, u64>,
-    /// The room or queue of each member, and the time when its shard last spoke of it.
-    members: HashMap<Name, (At, Instant)>,
+    /// All members of the rooms and queues.
+    members: HashMap<Name, IndexedMember>,
+    /// Those of other nodes in rooms of all shards of this one.
+    remote: Arc<LinkMembers>,
     /// The next time when the members here are told their status.
     next: Instant,
 }
 
 impl RoomHome {
-    pub(super) fn new(own: ShardAddress, rng: Rng) -> RoomHome {
+    pub(super) fn new(own: ShardAddress, rng: Rng, remote: Arc<LinkMembers>) -> RoomHome {
         RoomHome {
             own,
             rng,
@@ -82,6 +95,7 @@ impl RoomHome {
             rooms_by_name: HashMap::new(),
             queues_by_name: HashMap::new(),
             members: HashMap::new(),
+            remote,
             next: Instant::default(),
         }
     }
@@ -118,13 +132,14 @@ impl RoomHome {
         match event {
             RoomEvent::Join(join) => self.join(now, from, *join, out),
             RoomEvent::Leave { number } => self.leave(now, name(number), false, out),
-            RoomEvent::Moved { number } => self.let_go(now, name(number)),
+            // It goes on at another home: neither the application nor the other members are told.
+            RoomEvent::Moved { number } => self.remove(name(number), |room, name| room.let_go(now, name)),
             RoomEvent::Alive { numbers } => {
                 // A member that only its own shard knows: the Join was lost, or the room is over. It is told
                 // so, and leaves.
                 for number in numbers {
                     match self.members.get_mut(&name(number)) {
-                        Some((_, heard)) => *heard = now,
+                        Some(member) => member.heard = now,
                         None => {
                             out.push(Out::Tell(from, RoomEvent::Gone { number, why: LeaveReason::Over }));
                         }
@@ -154,7 +169,7 @@ impl RoomHome {
     }
 
     fn room_of(&mut self, name: Name) -> Option<&mut Room> {
-        match self.members.get(&name)?.0 {
+        match self.members.get(&name)?.at {
             At::Room(number) => self.rooms.get_mut(&number),
             At::Queue(_) => None,
         }
@@ -167,11 +182,22 @@ impl RoomHome {
         if self.members.contains_key(&name) {
             return;
         }
-        if let Err(reason) = self.check_room(from) {
-            let why = LeaveReason::Refused(reason);
-            out.push(Out::Tell(from, RoomEvent::Gone { number, why }));
-            return;
+        let place = match self.place_for(from) {
+            Ok(place) => place,
+            Err(reason) => {
+                let why = LeaveReason::Refused(reason);
+                return out.push(Out::Tell(from, RoomEvent::Gone { number, why }));
+            }
+        };
+        self.admit(now, name, join, out);
+        if let Some(member) = self.members.get_mut(&name) {
+            member._place = place;
         }
+    }
+
+    /// Puts a new member into the conference or queue that it names, unless that is full.
+    fn admit(&mut self, now: Instant, name: Name, join: Join, out: &mut Outbox) {
+        let Name { shard: from, number } = name;
         if join.again.as_ref().is_some_and(|again| again.with.is_some()) {
             return self.rejoin_pair(now, name, &join, out);
         }
@@ -185,7 +211,7 @@ impl RoomHome {
                 let at = self.queue(now, &join, &queue, max_size, out);
                 let Some(found) = self.queues.get_mut(&at) else { return };
                 if found.enter(now, name, join, max_size) {
-                    self.members.insert(name, (At::Queue(at), now));
+                    self.insert(now, name, At::Queue(at));
                     self.serve(now, at, out);
                 } else {
                     out.push(Out::Tell(from, RoomEvent::Gone { number, why: LeaveReason::Full }));
@@ -197,25 +223,27 @@ impl RoomHome {
                 let at = self.queue(now, &join, &queue, limits::QUEUE_SIZE, out);
                 let Some(found) = self.queues.get_mut(&at) else { return };
                 found.take(now, name, join);
-                self.members.insert(name, (At::Queue(at), now));
+                self.insert(now, name, At::Queue(at));
                 self.serve(now, at, out);
             }
         }
     }
 
-    /// Checks that there is room for one more member of that shard.
-    fn check_room(&self, from: ShardAddress) -> Result<(), String> {
+    fn insert(&mut self, now: Instant, name: Name, at: At) {
+        self.members.insert(name, IndexedMember { at, heard: now, _place: None });
+    }
+
+    /// The place of one more member of that shard, if there is room for it.
+    fn place_for(&self, from: ShardAddress) -> Result<Option<LinkPlace>, String> {
         // Each member costs a tick and a share of a mix, so the sum is bounded, not the number of rooms.
         if self.members.len() >= limits::MEMBERS {
             return Err("there are too many in conferences and queues".to_owned());
         }
-        let is_other = |name: &Name| name.shard.life != self.own.life;
-        if from.life != self.own.life
-            && self.members.keys().filter(|name| is_other(name)).count() >= limits::REMOTE_MEMBERS
-        {
-            return Err("there are too many of other nodes in conferences and queues".to_owned());
+        if from.life == self.own.life {
+            return Ok(None);
         }
-        Ok(())
+        let place = self.remote.place(from.life);
+        place.map(Some).ok_or_else(|| "there are too many of that node in conferences and queues".to_owned())
     }
 
     /// The first member makes the conference; each later one may still be refused (`maxParticipants`).
@@ -246,9 +274,7 @@ impl RoomHome {
         };
         let Some(room) = self.rooms.get_mut(&number) else { return };
         match room.join(now, name, join, conference, out) {
-            Ok(()) => {
-                self.members.insert(name, (At::Room(number), now));
-            }
+            Ok(()) => self.insert(now, name, At::Room(number)),
             Err(reason) => {
                 let why = LeaveReason::Refused(reason);
                 out.push(Out::Tell(name.shard, RoomEvent::Gone { number: name.number, why }));
@@ -277,7 +303,7 @@ impl RoomHome {
                 number
             }
         };
-        self.members.insert(name, (At::Room(number), now));
+        self.insert(now, name, At::Room(number));
     }
 
     /// The number of the account's queue of that name, which is made where there is none. Its sid is derived
@@ -304,8 +330,8 @@ impl RoomHome {
             let number = self.number();
             // Both keep their numbers: their shards know them as the same members throughout.
             for (name, _) in [&waited, &took] {
-                if let Some((at, _)) = self.members.get_mut(name) {
-                    *at = At::Room(number);
+                if let Some(member) = self.members.get_mut(name) {
+                    member.at = At::Room(number);
                 }
             }
             self.rooms.insert(number, Room::pair(now, sid, &waited, &took, out));
@@ -336,20 +362,25 @@ impl RoomHome {
         if let Some(key) = key {
             self.rooms_by_name.remove(&key);
         }
-        self.members.retain(|_, (at, _)| *at != At::Room(number));
+        self.members.retain(|_, member| member.at != At::Room(number));
     }
 
     /// A member leaves. `kicked`: by a request of the REST interface, which is the reason that a callback
     /// names.
     fn leave(&mut self, now: Instant, name: Name, kicked: bool, out: &mut Outbox) {
-        match self.members.remove(&name) {
-            Some((At::Room(number), _)) => {
+        self.remove(name, |room, name| room.leave(now, name, kicked, out));
+    }
+
+    /// Removes a member; `from_room` removes it from its room.
+    fn remove(&mut self, name: Name, from_room: impl FnOnce(&mut Room, Name)) {
+        match self.members.remove(&name).map(|member| member.at) {
+            Some(At::Room(number)) => {
                 if let Some(room) = self.rooms.get_mut(&number) {
-                    room.leave(now, name, kicked, out);
+                    from_room(room, name);
                 }
                 self.drop_room(number);
             }
-            Some((At::Queue(number), _)) => {
+            Some(At::Queue(number)) => {
                 if let Some(queue) = self.queues.get_mut(&number) {
                     queue.leave(name);
                 }
@@ -359,28 +390,9 @@ impl RoomHome {
         }
     }
 
-    /// The member goes on at another home: neither the application nor the other members are told.
-    fn let_go(&mut self, now: Instant, name: Name) {
-        match self.members.remove(&name) {
-            Some((At::Room(number), _)) => {
-                if let Some(room) = self.rooms.get_mut(&number) {
-                    room.let_go(now, name);
-                }
-                self.drop_room(number);
-            }
-            Some((At::Queue(number), _)) => {
-                if let Some(queue) = self.queues.get_mut(&number) {
-                    queue.leave(name);
-                }
-                self.drop_queue(number);
-            }
-            None => {}
-        }
-    }
-
-    /// Removes the members of nodes that have ended.
-    pub(super) fn end_lives(&mut self, now: Instant, is_live: impl Fn(Life) -> bool, out: &mut Outbox) {
-        let has_ended = |name: &&Name| !is_live(name.shard.life);
+    /// Removes the members of nodes that have died.
+    pub(super) fn end_lives(&mut self, now: Instant, is_dead: impl Fn(Life) -> bool, out: &mut Outbox) {
+        let has_ended = |name: &&Name| is_dead(name.shard.life);
         let ended: Vec<Name> = self.members.keys().filter(has_ended).copied().collect();
         for name in ended {
             self.leave(now, name, false, out);
@@ -394,9 +406,9 @@ impl RoomHome {
             return;
         }
         self.next = now + limits::ROOM_KNOWN;
-        let is_lost = |heard: Instant| now.since(heard) > limits::ROOM_LOST;
+        let is_lost = |member: &IndexedMember| now.since(member.heard) > limits::ROOM_LOST;
         let lost: Vec<Name> =
-            self.members.iter().filter(|(_, (_, heard))| is_lost(*heard)).map(|(name, _)| *name).collect();
+            self.members.iter().filter(|(_, member)| is_lost(member)).map(|(name, _)| *name).collect();
         for name in lost {
             self.leave(now, name, false, out);
             out.push(Out::Tell(name.shard, RoomEvent::Gone { number: name.number, why: LeaveReason::Over }));
@@ -428,11 +440,10 @@ impl RoomHome {
 
     /// Takes the sound of a member of this shard in this tick. Sound of other shards comes as
     /// `RoomEvent::Said`.
-    pub(super) fn said(&mut self, number: u64, media: &MediaSession) {
+    pub(super) fn said(&mut self, number: u64, codec: Codec, rate: u32, samples: &[i16]) {
         let name = Name { shard: self.own, number };
-        let codec = media.negotiated().audio.codec;
         if let Some(room) = self.room_of(name) {
-            room.said(name, codec, media.rate(), media.received_samples());
+            room.said(name, codec, rate, samples);
         }
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use ivr::document::{BridgeRecording, Conference};
 use ivr::request::Target;
 use ivr::script::{CallStatus, ConferenceEvent, Id, LegEvent, LegFailure, QueueEvent, QueueResult, Recorded};
+use media::codec::Codec;
 use media::session::RecordSource;
 use router::ShardAddress;
 use stdx::Instant;
@@ -47,6 +48,8 @@ pub(crate) struct RoomMemberLeg {
     pub(super) is_moving: bool,
     /// The sound that it hears now.
     pub(super) source: Source,
+    /// The codec and rate of its last frame to a room of another shard, while that room need not be told again.
+    pub(super) spoke_in: Option<(Codec, u32)>,
     /// Sound of a room of another shard.
     pub(super) frames: Frames,
     /// A script that announces something: not what it waits with.
@@ -80,6 +83,11 @@ impl RoomMemberLeg {
     /// Its place in a queue.
     pub(super) fn line(&self) -> Option<QueuePosition> {
         self.standing.as_ref().and_then(|standing| standing.line)
+    }
+
+    /// The others do not hear it.
+    pub(super) fn is_muted(&self) -> bool {
+        self.standing.as_ref().is_some_and(|standing| standing.is_muted)
     }
 
     /// It hears the other members.
@@ -182,6 +190,7 @@ impl Rooms {
             known_at: now,
             is_moving: false,
             source: Source::Silence,
+            spoke_in: None,
             frames: Frames::default(),
             announcing: None,
         };
@@ -207,7 +216,7 @@ impl Rooms {
         for (number, next) in moves {
             let Some(seated) = self.seats.get_mut(&number) else { continue };
             let before = std::mem::replace(&mut seated.home, next);
-            (seated.known_at, seated.is_moving) = (now, true);
+            (seated.known_at, seated.is_moving, seated.spoke_in) = (now, true, None);
             seated.frames.clear();
             self.post_event(before, RoomEvent::Moved { number }, parts);
             self.rejoin(number, parts);

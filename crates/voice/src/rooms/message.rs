@@ -13,6 +13,7 @@ use router::ShardAddress;
 use stdx::Instant;
 
 use super::super::Owner;
+pub use super::super::limits::LINK_MEMBERS;
 pub use super::frames::{Sound, SoundPart};
 
 /// A message between a room and its members' shards.
@@ -153,6 +154,9 @@ pub struct MemberStatus {
     // For the room's next home.
     /// The others do not hear it.
     pub is_muted: bool,
+    /// The member is on hold in a conference that has not started: the document that it hears from the start on, or `None` for the
+    /// built-in music. Until then it hears the sound that it brought to wait with.
+    pub held: Option<Option<Target>>,
     /// The conference ends when it leaves.
     pub end_on_exit: bool,
     /// The time at which it came.

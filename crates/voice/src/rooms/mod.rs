@@ -10,6 +10,7 @@ mod callbacks;
 mod control;
 mod frames;
 mod home;
+mod link_members;
 mod member;
 pub mod message;
 mod moved;
@@ -29,6 +30,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use ivr::script::Id;
+use media::codec::Codec;
 use media::session::{FrameSource, MediaSession};
 use router::{Life, ShardAddress};
 use stdx::Instant;
@@ -41,6 +43,7 @@ use super::record::Recordings;
 use super::{Voice, VoiceEffect, World, limits};
 use frames::Sound;
 use home::{Out, RoomHome};
+pub(super) use link_members::LinkMembers;
 use member::RoomMemberLeg;
 pub use message::RoomMessage;
 use message::{LeaveReason, RoomEvent};
@@ -57,8 +60,9 @@ pub(super) struct RoomMembership {
 pub struct RoomHomes {
     /// The home by the hash of a room's name. Empty: each node has rooms of its own.
     pub homes: Vec<ShardAddress>,
-    /// The nodes that members of rooms may be at. Empty: this one alone.
-    pub lives: BTreeSet<Life>,
+    /// The nodes that are dead by the agreement of the farm: members of theirs are in no room. A node that only this one does not
+    /// see, or does not see yet, is none of them.
+    pub dead: BTreeSet<Life>,
 }
 
 impl RoomHomes {
@@ -69,11 +73,6 @@ impl RoomHomes {
         let shard = || u16::try_from(of(usize::from(shards))).unwrap_or(0);
         let in_farm = self.homes.get(of(self.homes.len())).copied();
         in_farm.unwrap_or_else(|| ShardAddress::new(own.life, shard()))
-    }
-
-    /// True if members of rooms may be at that node, besides this one.
-    fn has(&self, life: Life) -> bool {
-        self.lives.is_empty() || self.lives.contains(&life)
     }
 }
 
@@ -122,12 +121,13 @@ const MUSIC_RATE: u32 = 8_000;
 const MUSIC_FRAME: usize = (MUSIC_RATE * media::limits::FRAME_MS / 1000) as usize;
 
 impl Rooms {
-    pub(super) fn new(own: ShardAddress, shards: u16, rng: Rng) -> Rooms {
+    /// `remote`: shared by all shards of the node.
+    pub(super) fn new(own: ShardAddress, shards: u16, rng: Rng, remote: Arc<LinkMembers>) -> Rooms {
         Rooms {
             own,
             shards,
             homes: RoomHomes::default(),
-            home: RoomHome::new(own, rng),
+            home: RoomHome::new(own, rng, remote),
             seats: BTreeMap::new(),
             by_effect: HashMap::new(),
             last: 0,
@@ -156,14 +156,8 @@ impl Rooms {
     /// Takes the sound that one leg received in this tick. A member that does not hear the room, such as one
     /// on hold, is not heard there either.
     pub(super) fn put(&mut self, _leg: Key, seat: RoomMembership, media: &MediaSession) {
-        let seated = self.seats.get(&seat.number).filter(|seated| seated.source == Source::Room);
-        let Some(home) = seated.map(|seated| seated.home) else { return };
-        if home == self.own {
-            self.home.said(seat.number, media);
-        } else {
-            let (sound, codec) = (self.said.entry(home).or_default(), media.negotiated().audio.codec);
-            sound.put(seat.number, codec, media.rate(), media.received_samples());
-        }
+        let format = (media.negotiated().audio.codec, media.rate());
+        put_frame(self, seat.number, format, media.received_samples());
     }
 
     /// Between the last `put` of a tick and its first `feed`.
@@ -232,8 +226,24 @@ impl Voice {
     }
 }
 
-/// The farm's map or its nodes have changed: members of nodes that have ended leave their rooms, and members whose rooms have another
-/// home go on there.
+/// The sound of a muted member stays here. The room learns with an empty frame, once a second, in which codec and rate it mixes
+/// for that member.
+fn put_frame(rooms: &mut Rooms, number: u64, (codec, rate): (Codec, u32), samples: &[i16]) {
+    let seated = rooms.seats.get_mut(&number).filter(|seated| seated.source == Source::Room);
+    let Some(seated) = seated else { return };
+    if seated.home == rooms.own {
+        return rooms.home.said(number, codec, rate, samples);
+    }
+    let (is_muted, is_known) = (seated.is_muted(), seated.spoke_in == Some((codec, rate)));
+    seated.spoke_in = Some((codec, rate));
+    if is_muted && is_known {
+        return;
+    }
+    let sound = rooms.said.entry(seated.home).or_default();
+    sound.put(number, codec, rate, if is_muted { &[] } else { samples });
+}
+
+/// The farm's map has changed: members of nodes that have died leave their rooms, and members whose rooms have another home go on there.
 pub fn set_room_homes(voice: &mut Voice, now: Instant, homes: RoomHomes, world: &mut World<'_>) {
     if voice.rooms.homes == homes {
         return;
@@ -243,8 +253,8 @@ pub fn set_room_homes(voice: &mut Voice, now: Instant, homes: RoomHomes, world: 
         return;
     }
     voice.with_rooms(now, world, |rooms, parts| {
-        let (homes, own) = (&rooms.homes, rooms.own.life);
-        rooms.home.end_lives(now, |life| life == own || homes.has(life), &mut rooms.outs);
+        let homes = &rooms.homes;
+        rooms.home.end_lives(now, |life| homes.dead.contains(&life), &mut rooms.outs);
         rooms.move_seats(now, parts);
     });
 }
@@ -365,7 +375,9 @@ impl Rooms {
     fn tell_homes(&mut self, now: Instant, parts: &mut RoomParts<'_, '_>) {
         let mut homes: BTreeMap<ShardAddress, Vec<u64>> = BTreeMap::new();
         let (mut lost, mut moving) = (Vec::new(), Vec::new());
-        for (number, seated) in &self.seats {
+        for (number, seated) in &mut self.seats {
+            // A frame that was lost is made good.
+            seated.spoke_in = None;
             let has_leg = parts.calls.legs.get(seated.leg).is_some();
             let patience =
                 if seated.home.life == self.own.life { limits::ROOM_LOST } else { limits::ROOM_MOVES };

@@ -36,9 +36,10 @@ impl Member {
     pub(super) fn restore(&mut self, again: &MemberStatus) {
         self.is_muted = again.is_muted;
         self.end_on_exit = again.end_on_exit;
-        if let MemberAudio::Hold(hold) = &again.hears {
-            self.hold = Some(hold.clone());
-        }
+        self.hold = match &again.hears {
+            MemberAudio::Hold(hold) => Some(hold.clone()),
+            MemberAudio::Wait | MemberAudio::Room => again.held.clone(),
+        };
     }
 }
 
@@ -88,7 +89,7 @@ impl Room {
     }
 
     /// A call joined before the members of the home before, so that there are two conferences of the name. They become the older one, and
-    /// the row of the other one ends. Returns true if this room's sid has changed.
+    /// the row of the other one ends, with the first of its members. Returns true if this room's sid has changed.
     fn be_the_older(&mut self, now: Instant, again: &MemberStatus, out: &mut Outbox) -> bool {
         if self.teller.sid == again.sid {
             return false;
@@ -101,6 +102,9 @@ impl Room {
             (Arc::clone(&again.sid), again.created_at)
         };
         self.created_at = self.created_at.min(again.created_at);
+        if !self.absorbed.insert(Arc::clone(&ended)) {
+            return is_older;
+        }
         let (owner, name) = (Arc::clone(&self.teller.owner), self.teller.name.clone());
         let ended = ConferenceNotifier::new(owner, ended, name, None);
         let reason = Some(("last-participant-left", ""));

@@ -3,17 +3,22 @@
 use std::time::Duration;
 
 use admin::control::ParticipantChange;
+use media::codec::Codec;
 use proptest::prelude::*;
 use router::{Life, ShardAddress};
 use stdx::slab::Key;
 use store::rest::RestWrite;
 
 use super::super::limits;
+use super::super::testing::media;
+use super::message::SoundPart;
 use super::shard_tests::{CONFERENCE, ENQUEUE, LOST, Shards, TAKE};
-use super::{RoomHomes, Source, set_room_homes};
+use super::{RoomHomes, Source, put_frame, set_room_homes};
 
 const ENDS: &str =
     "<Response><Dial><Conference waitUrl='' endConferenceOnExit='true'>a</Conference></Dial></Response>";
+
+const RECORDED: &str = "<Response><Dial><Conference waitUrl='' record='record-from-start'>a</Conference></Dial><Pause length='600'/></Response>";
 
 const FOR_TWO: &str = "<Response><Dial><Conference waitUrl='' maxParticipants='2'>a</Conference></Dial><Pause length='600'/></Response>";
 
@@ -40,8 +45,8 @@ impl Farm {
     }
 
     fn set_home_at(&mut self, node: usize, home: usize) {
-        let lives = self.shards.live().map(|node| self.shards.addresses[node].life).collect();
-        let homes = RoomHomes { homes: vec![self.shards.addresses[home]], lives };
+        let dead = self.shards.dead.iter().map(|node| self.shards.addresses[*node].life).collect();
+        let homes = RoomHomes { homes: vec![self.shards.addresses[home]], dead };
         self.shards.act(node, |voice, now, world| set_room_homes(voice, now, homes, world));
     }
 
@@ -51,6 +56,43 @@ impl Farm {
         // The next call comes later.
         self.shards.now = self.shards.now + Duration::from_millis(1);
         leg
+    }
+
+    /// A call whose leg has media: it can be recorded.
+    fn call_with_sound(&mut self, node: usize, document: &str) -> Key {
+        let leg = self.shards.call(node, document);
+        self.shards.act(node, |voice, _, _| {
+            voice.calls.legs.get_mut(leg).expect("it was added").media = Some(Box::new(media()));
+        });
+        self.shards.deliver(false);
+        self.shards.now = self.shards.now + Duration::from_millis(1);
+        leg
+    }
+
+    /// Recordings that have begun.
+    fn recordings(&self) -> usize {
+        let is_recording = |write: &&(usize, store::Write)| matches!(&write.1, store::Write::Rest(RestWrite::Insert(row)) if row.sid.starts_with("RE"));
+        self.shards.rows.iter().filter(is_recording).count()
+    }
+
+    fn is_recorded(&self, (node, leg): (usize, Key)) -> bool {
+        let leg = self.shards.voices[node].0.calls.legs.get(leg).expect("it is there");
+        leg.recording.as_ref().is_some_and(|recording| !recording.takes.is_empty())
+    }
+
+    /// The one member of a node says two frames; the samples of each that go to the home.
+    fn say(&mut self, node: usize) -> [Option<usize>; 2] {
+        self.shards.act(node, |voice, _, _| {
+            let number = *voice.rooms.seats.keys().next().expect("there is one");
+            [(); 2].map(|()| {
+                put_frame(&mut voice.rooms, number, (Codec::Pcma, 8_000), &[5; 160]);
+                let sound = std::mem::take(&mut voice.rooms.said).into_values().next()?;
+                match sound.parts().first()?.0 {
+                    SoundPart::Samples { samples, .. } => Some(samples.len()),
+                    SoundPart::Payload { .. } => None,
+                }
+            })
+        })
     }
 
     fn kill(&mut self, node: usize) {
@@ -317,20 +359,123 @@ fn half_of_a_queues_connection_that_is_left_alone_ends() {
     assert_eq!((farm.shards.in_rooms(), farm.shards.sum(|counts| counts.calls)), ([0; 4], 1));
 }
 
+/// The bound is that of the link between two nodes: a third node has its own, and who leaves makes room.
 #[test]
-fn members_of_other_nodes_are_bounded() {
-    let mut farm = Farm::new(2);
+fn members_of_each_other_node_are_bounded() {
+    let mut farm = Farm::new(3);
     farm.call(0, ENQUEUE);
-    for number in 0..=limits::REMOTE_MEMBERS {
+    let mut last = None;
+    for number in 0..=limits::LINK_MEMBERS {
         // A queue has room for a hundred.
-        farm.call(1, &format!("<Response><Enqueue>{}</Enqueue></Response>", number / 100));
+        let leg = farm.call(1, &format!("<Response><Enqueue>{}</Enqueue></Response>", number / 100));
+        last = if number < limits::LINK_MEMBERS { Some(leg) } else { last };
     }
-    let most = limits::REMOTE_MEMBERS as u64;
+    let most = u64::from(limits::LINK_MEMBERS);
     assert_eq!(farm.homes()[0][2], most + 1);
     assert_eq!(farm.shards.sum(|counts| counts.seats), most + 1);
-    // The node of the queue itself has room.
+    // The node of the queue itself has room, and so has a third one.
     farm.call(0, ENQUEUE);
-    assert_eq!(farm.homes()[0][2], most + 2);
+    farm.call(2, ENQUEUE);
+    assert_eq!(farm.homes()[0][2], most + 3);
+    farm.shards.hang_up(1, last.unwrap());
+    farm.shards.deliver(false);
+    farm.call(1, ENQUEUE);
+    farm.call(1, ENQUEUE);
+    assert_eq!(farm.homes()[0][2], most + 3);
+}
+
+/// One waits alone for the conference to start, on hold.
+#[test]
+fn a_hold_before_the_start_moves_with_its_member() {
+    let mut farm = Farm::new(3);
+    farm.call(1, CONFERENCE);
+    let sid = farm.shards.sid();
+    let hold = ParticipantChange {
+        hold: Some(true),
+        hold_url: "http://127.0.0.1:1/".to_owned(),
+        ..ParticipantChange::default()
+    };
+    farm.change(&sid, "CA1", &hold);
+    let before = farm.participants(&sid);
+    assert_eq!(before, [("CA1".to_owned(), false, true)]);
+    farm.kill(0);
+    farm.set_home(2);
+    assert_eq!(farm.participants(&sid), before);
+    // It hears its document from the start on, and the other one the room.
+    farm.call(2, CONFERENCE);
+    assert_eq!(farm.shards.sources(), [(Source::Silence, true), (Source::Room, false)]);
+}
+
+/// Each of the younger conference's members brings its sid.
+#[test]
+fn the_row_of_a_conference_that_becomes_another_ends_once() {
+    let mut farm = Farm::new(3);
+    (0..2).for_each(|_| _ = farm.call(1, CONFERENCE));
+    let sid = farm.shards.sid();
+    farm.kill(0);
+    // Three at a node that knows the death earlier, with a conference of their own.
+    farm.set_home_at(2, 2);
+    (0..3).for_each(|_| _ = farm.call(2, CONFERENCE));
+    // All meet at the second node, the older ones first.
+    farm.set_home_at(1, 1);
+    farm.shards.deliver(false);
+    farm.set_home_at(2, 1);
+    farm.shards.deliver(false);
+    assert_eq!(farm.participants(&sid).len(), 5);
+    let ends = farm.rows().into_iter().filter(|(_, status)| status == "completed").count();
+    assert_eq!(ends, 1);
+}
+
+/// A recording of a conference is made from the leg of one member, wherever its home moves.
+#[test]
+fn a_conference_that_moves_is_recorded_once() {
+    let mut farm = Farm::new(3);
+    let mut legs = Vec::new();
+    for node in [1, 2, 1] {
+        legs.push((node, farm.call_with_sound(node, RECORDED)));
+    }
+    assert_eq!(farm.recordings(), 1);
+    for home in [1, 2, 0] {
+        for node in [2, 0, 1] {
+            farm.set_home_at(node, home);
+            farm.shards.deliver(false);
+            farm.pass(Duration::from_millis(700));
+        }
+        farm.pass(LOST);
+        assert_eq!((farm.recordings(), farm.shards.in_rooms()), (1, [1, 0, 3, 3]));
+    }
+    farm.kill(0);
+    farm.set_home(2);
+    farm.pass(LOST);
+    assert_eq!((farm.recordings(), farm.shards.in_rooms()), (1, [1, 0, 3, 3]));
+    // Only when the member that is recorded leaves, another one is.
+    let recorder = legs.iter().position(|leg| farm.is_recorded(*leg)).unwrap();
+    let (node, leg) = legs.remove(recorder);
+    farm.shards.hang_up(node, leg);
+    farm.shards.deliver(false);
+    assert_eq!(farm.recordings(), 2);
+}
+
+/// The sound of a muted member stays at its node; the room learns how to mix for it.
+#[test]
+fn a_muted_member_sends_no_sound_to_another_node() {
+    let mut farm = Farm::new(3);
+    (0..2).for_each(|node| _ = farm.call(node, CONFERENCE));
+    let sid = farm.shards.sid();
+    let mute = |on| ParticipantChange { mute: Some(on), ..ParticipantChange::default() };
+    assert_eq!(farm.say(1), [Some(160), Some(160)]);
+    farm.change(&sid, "CA2", &mute(true));
+    assert_eq!(farm.say(1), [None, None]);
+    // Once a second the codec, without samples: the room may have lost it.
+    farm.pass(limits::ROOM_KNOWN);
+    assert_eq!(farm.say(1), [Some(0), None]);
+    farm.change(&sid, "CA2", &mute(false));
+    assert_eq!(farm.say(1), [Some(160), Some(160)]);
+    farm.change(&sid, "CA2", &mute(true));
+    assert_eq!(farm.say(1), [None, None]);
+    // Another home has not heard of the codec.
+    farm.set_home(2);
+    assert_eq!(farm.say(1), [Some(0), None]);
 }
 
 proptest! {

@@ -100,6 +100,7 @@ impl Queue {
             with: None,
             records: false,
             is_muted: false,
+            held: None,
             end_on_exit: false,
             joined_at: since,
             created_at: since,

@@ -6,7 +6,7 @@
 //! new status, and the application by a callback. Invariants: `places` indexes `members`; a member's place in
 //! the mixer is given back when it leaves. `moved` has the room's way from one home to another.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use admin::control::{Participant, ParticipantChange};
@@ -35,6 +35,8 @@ pub(super) struct Room {
     pub(super) created_at: Instant,
     /// While its members come from its home before, or go to the next one.
     pub(super) moving: Option<Moving>,
+    /// Conferences of the same name that have become this one, and whose rows have ended.
+    pub(super) absorbed: BTreeSet<Arc<str>>,
     /// In the order they came.
     pub(super) members: Vec<Member>,
     /// The index of each member.
@@ -155,6 +157,7 @@ impl Room {
             is_started: false,
             created_at: now,
             moving: None,
+            absorbed: BTreeSet::new(),
             members: Vec::new(),
             places: HashMap::new(),
             mixer: Mixer::new(8_000),
@@ -323,6 +326,7 @@ impl Room {
             with: other.filter(|_| self.kind == Kind::Pair).cloned(),
             records: self.recorder() == Some(member.name),
             is_muted: member.is_muted,
+            held: member.hold.clone().filter(|_| !self.is_started),
             end_on_exit: member.end_on_exit,
             joined_at: member.joined_at,
             created_at: self.created_at,

@@ -52,7 +52,7 @@ fn room(rates: [u32; 3], with: impl Fn(usize, &mut Conference)) -> Room {
     let owner = Arc::new(Owner { account: "AC1".into(), signing_key: "".into() });
     // One of the node of the home, two of another node.
     let shards = [ShardAddress::new(Life(7), 1), ShardAddress::new(Life(8), 0)];
-    let home = RoomHome::new(ShardAddress::new(Life(7), 0), Rng::seeded(1));
+    let home = RoomHome::new(ShardAddress::new(Life(7), 0), Rng::seeded(1), Arc::default());
     let mut room = Room { home, out: Vec::new(), names: Vec::new(), rates };
     for at in 0..3 {
         let name = Name { shard: shards[usize::from(at > 0)], number: 10 + at as u64 };

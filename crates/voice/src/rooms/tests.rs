@@ -60,7 +60,7 @@ impl World {
     fn new() -> World {
         World {
             now: Instant::from_unix_seconds(1_800_000_000),
-            home: RoomHome::new(at(0), Rng::seeded(1)),
+            home: RoomHome::new(at(0), Rng::seeded(1), Arc::default()),
             owner: Arc::new(Owner { account: "AC1".into(), signing_key: "".into() }),
             last: 0,
             members: BTreeMap::new(),

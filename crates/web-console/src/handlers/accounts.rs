@@ -27,6 +27,7 @@ pub(super) async fn list(context: &Context<'_>) -> Result<Answer, Fault> {
 
 fn row(context: &Context<'_>, account: &AccountRow) -> serde_json::Value {
     let role = context.settings.settings.roles.of(&account.address);
+    let role = role.max(context.state.known_role(&account.address));
     json!({
         "address": account.address.to_string(),
         "display_name": account.display_name,
@@ -50,7 +51,7 @@ pub(super) async fn find(context: &Context<'_>, text: &str) -> Result<AccountRow
 /// The account that is to be changed, if the user may change it.
 async fn find_to_change(context: &Context<'_>) -> Result<Address, Fault> {
     let account = find(context, context.variable()).await?.address;
-    context.check_may_change(&account)?;
+    context.check_may_change(&account).await?;
     Ok(account)
 }
 
@@ -80,7 +81,7 @@ pub(super) async fn add(context: &Context<'_>) -> Result<Answer, Fault> {
     let values = &context.values;
     let address = context.address(values.text("address"))?;
     // A role may be named before its account is there.
-    context.check_may_change(&address)?;
+    context.check_may_change(&address).await?;
     let subject = address.to_string();
     let change = Change::AddAccount {
         address,
@@ -151,8 +152,8 @@ pub(super) async fn add_alias(context: &Context<'_>) -> Result<Answer, Fault> {
     let alias = context.address(values.text("alias"))?;
     let account = find(context, values.text("account")).await?.address;
     // The address of an account with a role that is not there yet is no alias of another one.
-    context.check_may_change(&alias)?;
-    context.check_may_change(&account)?;
+    context.check_may_change(&alias).await?;
+    context.check_may_change(&account).await?;
     let subject = alias.to_string();
     context.change(Change::AddAlias { alias, account }, &subject).await
 }
@@ -161,7 +162,7 @@ pub(super) async fn remove_alias(context: &Context<'_>) -> Result<Answer, Fault>
     let alias = context.address(context.variable())?;
     let subject = alias.to_string();
     let account = find(context, context.variable()).await?.address;
-    context.check_may_change(&account)?;
+    context.check_may_change(&account).await?;
     context.change(Change::RemoveAlias { alias }, &subject).await
 }
 

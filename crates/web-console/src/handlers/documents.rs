@@ -6,10 +6,11 @@
 use admin::ManagedResources;
 use ivr::document::{Item, Piece};
 use ivr::dry_run::{Behaviour, DryRun, Progress, Step};
-use ivr::request::{Form, Method, Request, Target, resolve};
-use ivr::script::{Call, CallStatus, Direction, Plan, Role, Start};
+use ivr::request::{Form, Request, Target};
+use ivr::script::{Call, CallStatus, Direction, Plan, Start};
 use serde_json::{Value, json};
-use store::rest::types::{Hook, RestAccount};
+use store::rest::types::RestAccount;
+use voice::numbers::{self, plan_of, plan_of_binding};
 
 use super::applications::with_resources;
 use super::{Answer, Context};
@@ -25,8 +26,7 @@ const CALL: &str = "CA00000000000000000000000000000000";
 
 /// The call to test, and the key that signs its requests.
 struct Tested {
-    start: Start,
-    fallback: Option<Target>,
+    plan: Plan,
     to: String,
     account: String,
     signing_key: String,
@@ -40,7 +40,7 @@ pub(super) async fn test(context: &Context<'_>) -> Result<Answer, Fault> {
     let tested = tested(context).await;
     // Requests to applications go out in the operator's name. A URL may have a password in it.
     context.audit(subject.unwrap_or_default(), tested.as_ref().err());
-    let Tested { start, fallback, to, account, signing_key } = tested?;
+    let Tested { plan, to, account, signing_key } = tested?;
     let call = Call {
         sid: CALL.to_owned(),
         account_sid: account,
@@ -54,8 +54,6 @@ pub(super) async fn test(context: &Context<'_>) -> Result<Answer, Fault> {
         extra: Form::new(),
         answered: false,
     };
-    let plan =
-        Plan { role: Role::Call, start, fallback, status: None, answer_on_bridge: false, time_limit: None };
     let mut run = DryRun::new(call, plan, behaviour(values)?);
     let end = perform(context, &mut run, &signing_key).await;
     let steps: Vec<Value> = run.steps().iter().map(describe).collect();
@@ -95,33 +93,26 @@ async fn tested(context: &Context<'_>) -> Result<Tested, Fault> {
     // Requests are signed with the key of the first account. Without applications at this node nothing is fetched.
     let account = with_resources(context, ManagedResources::first).await.ok();
     let (account, signing_key) = account.map(key_of).unwrap_or_default();
-    Ok(Tested { start, fallback: None, to: "+15550199".to_owned(), account, signing_key })
+    Ok(Tested { plan: plan_of(start), to: "+15550199".to_owned(), account, signing_key })
 }
 
 fn key_of(account: RestAccount) -> (String, String) {
     (account.common.sid, account.signing_key)
 }
 
-/// The documents of a number, as a call to it gets them: its application's, else its own.
+/// The documents and callbacks of a number, as a call to it gets them.
 async fn of_number(context: &Context<'_>, sid: String) -> Result<Tested, Fault> {
     let (number, application, account) = with_resources(context, move |all| all.number(&sid)).await?;
-    let document = application.as_ref().map(|found| Hook { url: found.rcml_url.clone(), ..Hook::default() });
-    let hooks = application.iter().map(|found| &found.voice).chain(&document).chain([&number.voice]);
-    let hook = hooks.into_iter().find(|hook| target(&hook.url, &hook.method).is_ok());
-    let hook = hook
+    let plan = plan_of_binding(&number, application.as_ref())
         .ok_or_else(|| Fault::invalid(format!("{} has no usable URL of a document", number.phone_number)))?;
-    let fallback = target(&hook.fallback_url, &hook.fallback_method).ok();
-    let start = Start::Url(target(&hook.url, &hook.method)?);
     let (account, signing_key) = key_of(account);
-    Ok(Tested { start, fallback, to: number.phone_number, account, signing_key })
+    Ok(Tested { plan, to: number.phone_number, account, signing_key })
 }
 
-/// An absolute URL of HTTP. A method that is not known counts as POST, as for calls.
+/// A URL of the request.
 fn target(url: &str, method: &str) -> Result<Target, Fault> {
-    let url = resolve(None, url, &["http", "https"]).ok_or_else(|| {
-        Fault::invalid("url: expected an absolute URL of HTTP, as https://example.net/voice")
-    })?;
-    Ok(Target { url, method: Method::parse(method).unwrap_or_default() })
+    numbers::target(url, method)
+        .ok_or_else(|| Fault::invalid("url: expected an absolute URL of HTTP, as https://example.net/voice"))
 }
 
 fn behaviour(values: &Values) -> Result<Behaviour, Fault> {

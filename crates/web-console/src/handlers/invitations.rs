@@ -19,7 +19,7 @@ pub(super) async fn invite(context: &Context<'_>) -> Result<Answer, Fault> {
     })?;
     let address = context.address(context.values.text("account"))?;
     // The account that it makes would have the role.
-    context.check_may_change(&address)?;
+    context.check_may_change(&address).await?;
     let subject = address.to_string();
     let checked = check(context, &address).await;
     if let Err(fault) = checked {

@@ -16,11 +16,12 @@ mod traces;
 
 use std::net::IpAddr;
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use control::{Ask, Change, Listing, Request, Response};
 use serde_json::{Value, json};
 use store::Address;
 
+use crate::directory::RoleVerdict;
 use crate::fault::Fault;
 use crate::parameters::Values;
 use crate::role::Role;
@@ -101,7 +102,7 @@ impl Context<'_> {
 
     /// An operator changes accounts of users only: with the password of an account that has a role it would have that role,
     /// and with that of an administrator of chat it could set the password of an account that has one.
-    fn check_may_change(&self, account: &Address) -> Result<(), Fault> {
+    async fn check_may_change(&self, account: &Address) -> Result<(), Fault> {
         if self.user.role >= Role::Admin {
             return Ok(());
         }
@@ -110,12 +111,30 @@ impl Context<'_> {
             "has a role at the console"
         } else if settings.chat_admins.contains(account) {
             "is an administrator of chat"
+        } else if self.has_role_of_directory(account).await? {
+            "has a role at the console by its directory"
         } else {
             return Ok(());
         };
         let fault = Fault::forbidden(format!("{account} {what}: only an admin may change or trace it"));
         self.audit(&account.to_string(), Some(&fault));
         Err(fault)
+    }
+
+    /// Asks the directory: the account need not have signed in here.
+    async fn has_role_of_directory(&self, account: &Address) -> Result<bool, Fault> {
+        let Some((directory, _)) = self.state.directory_of(&account.domain) else { return Ok(false) };
+        match directory.role(account).await {
+            RoleVerdict::Known(role) => Ok(role.is_some()),
+            RoleVerdict::Unavailable => {
+                let fault = Fault::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "the directory does not say whether this account has a role: only an admin may change or trace it now",
+                );
+                self.audit(&account.to_string(), Some(&fault));
+                Err(fault)
+            }
+        }
     }
 }
 

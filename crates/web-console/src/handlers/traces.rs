@@ -21,7 +21,7 @@ pub(super) async fn begin(context: &Context<'_>) -> Result<Answer, Fault> {
         }
     };
     // Whole messages of an administrator of chat have the passwords that it sets (XEP-0133 §4.6).
-    context.check_may_change(&account)?;
+    context.check_may_change(&account).await?;
     let result = try_begin(context, &account).await;
     context.audit(&account.to_string(), result.as_ref().err());
     result

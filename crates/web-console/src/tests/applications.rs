@@ -11,7 +11,8 @@ use admin::first::ensure_account;
 use admin::{Blocking, ManagedResources, Repository, chat};
 use ivr::request::Wire;
 use ivr::script::FetchResponse;
-use store::rest::types::{Common, Recording, TextMessage};
+use store::rest::token::TokenVerifier;
+use store::rest::types::{Common, Hook, IncomingNumber, Recording, RestAccount, TextMessage};
 use store::rest::{Resource as _, RestWrite};
 use store::{Admin, ScramHash, ScramKeys, Sqlite, Write};
 use tempfile::TempDir;
@@ -200,6 +201,46 @@ async fn a_number_is_bound_changed_tested_and_unbound_by_an_admin() {
     assert!(!audited.iter().any(|line| line.contains("secret")), "{audited:#?}");
     let line = format!("root@example.test admin SetNumber {sid} +1 (234) 5 None");
     assert!(audited.contains(&line), "{audited:#?}");
+}
+
+/// The parameters and their meaning are those of the REST interface.
+#[tokio::test]
+async fn a_number_is_tested_with_its_callbacks_and_not_of_a_suspended_account() {
+    let mut all = applications("<Response><Hangup/></Response>");
+    let operator = all.world.sign_in("op").await;
+    let common = |sid: &str, account: &str| {
+        let at = Instant::from_unix_seconds(1_800_000_000);
+        Common { sid: sid.into(), account: account.into(), created_at: at, updated_at: at }
+    };
+    let (suspended, number) = ("AC00000000000000000000000000000002", "PN00000000000000000000000000000001");
+    let below = RestAccount {
+        common: common(suspended, suspended),
+        parent: Some(FIRST.into()),
+        friendly_name: "Below".into(),
+        email: String::new(),
+        status: "suspended".into(),
+        token: TokenVerifier::new("token", [1; 16]),
+        signing_key: "token".into(),
+    };
+    all.repository.write(Write::Rest(RestWrite::Insert(Box::new(below.row().unwrap())))).unwrap();
+    for (sid, account) in [(number, FIRST), ("PN00000000000000000000000000000002", suspended)] {
+        let bound = IncomingNumber {
+            common: common(sid, account),
+            phone_number: format!("+{}", &sid[30..]),
+            voice: Hook { url: "http://app.example.net/".into(), ..Hook::default() },
+            status_callback: "http://app.example.net/end".into(),
+            ..IncomingNumber::default()
+        };
+        all.repository.write(Write::Rest(RestWrite::Insert(Box::new(bound.row().unwrap())))).unwrap();
+    }
+    let world = &mut all.world;
+    let tested = world.ask(&operator, "POST", "/documents/test", Some(json!({ "number": number }))).await;
+    let steps = tested.body["steps"].as_array().unwrap();
+    let callback = steps.iter().find(|step| step["kind"] == "callback").unwrap();
+    assert_eq!(callback["url"], "http://app.example.net/end", "{callback}");
+    let other = json!({ "number": "PN00000000000000000000000000000002" });
+    let refused = world.ask(&operator, "POST", "/documents/test", Some(other)).await;
+    assert_eq!(refused.body["error"], "Account is suspended", "{}", refused.body);
 }
 
 #[tokio::test]

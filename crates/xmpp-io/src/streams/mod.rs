@@ -185,6 +185,11 @@ impl Streams {
         self.tell(number, |c2s, out| c2s.write(element, out));
     }
 
+    /// Ends a stream in order.
+    pub fn end(&mut self, number: u64) {
+        self.tell(number, |c2s, out| c2s.close(out));
+    }
+
     /// Ends a stream with this error.
     pub fn fail(&mut self, number: u64, condition: &'static str) {
         self.tell(number, |c2s, out| c2s.fail(condition, out));

@@ -116,7 +116,8 @@ pub enum C2sEvent {
         /// The stream's number.
         stream: u64,
     },
-    /// A stream that had asked for a session has ended.
+    /// A stream that had asked for a session has ended, or its client has closed it: then the stream stays open until
+    /// `C2sConnections::end`, so that the stanzas on their way to the client are still written.
     Gone {
         /// The stream's number.
         stream: u64,
@@ -254,8 +255,15 @@ impl C2sConnections {
         }
         self.tracing.ended(stream);
         self.count_failures(stream, &mut stream.c2s.borrow_mut(), |c2s| c2s.handle_gone());
+        // A client that has closed its stream has ended its session by that.
+        if !stream.c2s.borrow().was_closed() {
+            self.end_session(stream, false);
+        }
+    }
+
+    /// Reports that the session of a stream ends.
+    fn end_session(&self, stream: &Stream, in_order: bool) {
         if let Some(bucket) = stream.bucket.get() {
-            let in_order = stream.c2s.borrow().was_closed();
             self.event(C2sEvent::Gone { stream: stream.number, bucket, in_order });
         }
     }
@@ -355,6 +363,10 @@ impl C2sConnections {
         let number = stream.number;
         match effect {
             c2s::Effect::StartTls => stream.securing.set(true),
+            c2s::Effect::End => {
+                self.end_session(stream, true);
+                self.ticks.expect(Wait::SessionEnd, limits::XMPP_SESSION_END, number);
+            }
             c2s::Effect::Close => {
                 self.counts.count(|counters| counters.faults += u64::from(!c2s.was_closed()));
                 self.counts.ended(c2s);
@@ -398,6 +410,12 @@ impl C2sConnections {
         for number in self.ticks.take_due(Wait::SignIn) {
             if let Some(stream) = self.stream(number).filter(|stream| stream.bucket.get().is_none()) {
                 self.time_out(&stream);
+            }
+        }
+        // The owner of the session is gone, or has lost the request.
+        for number in self.ticks.take_due(Wait::SessionEnd) {
+            if let Some(stream) = self.stream(number) {
+                self.tell(&stream, |c2s, out| c2s.close(out));
             }
         }
         for number in self.ticks.take_due(Wait::Linger) {

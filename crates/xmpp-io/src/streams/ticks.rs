@@ -15,6 +15,8 @@ pub(super) enum Wait {
     SignIn = 0,
     /// The client reads the end of its stream and closes the connection.
     Linger = 1,
+    /// The session of a client that has closed its stream ends.
+    SessionEnd = 2,
 }
 
 /// The clock of streams, and what is due by it.
@@ -23,7 +25,7 @@ pub(super) struct Ticks {
     now: Cell<u32>,
     length: Duration,
     /// Streams and the ticks by which they are looked at, by [`Wait`]; in that order, for all have the same time.
-    due: RefCell<[VecDeque<(u32, u64)>; 2]>,
+    due: RefCell<[VecDeque<(u32, u64)>; 3]>,
 }
 
 impl Ticks {

@@ -65,6 +65,9 @@ pub enum Effect {
     Stanza(Element),
     /// An element of stream management, client state and the like: no stanza.
     Nonza(Element),
+    /// The client has closed its stream: its session ends. The stream is closed by [`C2s::close`](super::C2s::close) once all stanzas
+    /// that the session was sent are written.
+    End,
     /// After the bytes that were written.
     Close,
 }

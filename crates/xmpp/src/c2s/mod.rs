@@ -107,6 +107,8 @@ enum C2sState {
     Binding(Binding),
     /// The client has a resource (RFC 6120 §7).
     Bound,
+    /// The client has closed its stream; the stanzas that its session was sent before that are still written (RFC 6120 §4.4).
+    Ending,
     /// Nothing is read or written any more.
     Closed,
 }
@@ -221,7 +223,7 @@ impl C2s {
     /// (`Framing::Messages`) would be lost.
     pub fn is_waiting(&self) -> bool {
         match &self.state {
-            C2sState::Securing | C2sState::Binding(_) | C2sState::Closed => true,
+            C2sState::Securing | C2sState::Binding(_) | C2sState::Ending | C2sState::Closed => true,
             C2sState::Negotiating => self.sign_in.as_ref().is_some_and(|sign_in| sign_in.is_waiting()),
             C2sState::Opening | C2sState::Bound => false,
         }
@@ -247,10 +249,18 @@ impl C2s {
         }
     }
 
-    /// The client ended the stream.
+    /// The client ended the stream. One with a session stays open for the stanzas that are on their way to it, until
+    /// [`close`](Self::close).
     pub fn handle_close(&mut self, out: &mut Outbox) {
         self.was_closed = true;
-        self.close(out);
+        match self.state {
+            C2sState::Bound => {
+                self.state = C2sState::Ending;
+                out.effects.push(Effect::End);
+            }
+            C2sState::Ending => {}
+            _ => self.close(out),
+        }
     }
 
     fn handle_message(&mut self, bytes: &[u8], out: &mut Outbox) {
@@ -366,7 +376,7 @@ impl C2s {
                     Err(condition) => self.fail(condition, out),
                 }
             }
-            (C2sState::Securing | C2sState::Binding(_) | C2sState::Closed, _) => {}
+            (C2sState::Securing | C2sState::Binding(_) | C2sState::Ending | C2sState::Closed, _) => {}
         }
     }
 

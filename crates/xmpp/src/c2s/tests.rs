@@ -321,6 +321,23 @@ fn over_websocket_each_message_is_a_document() {
     assert!(stream.was_closed());
 }
 
+/// RFC 6120 §4.4.
+#[test]
+fn a_stream_with_a_session_is_closed_once_the_session_has_ended() {
+    let mut world = ClientStreamWorld::signed_in();
+    assert_eq!(world.say("<presence type='unavailable'/></stream:stream><presence/>"), "");
+    assert!(world.stream.was_closed() && !world.stream.is_closed() && world.stream.is_waiting());
+    let [Effect::Stanza(unavailable), Effect::End] = &world.effects[..] else {
+        panic!("{:?}", world.effects)
+    };
+    assert_eq!(unavailable.attr("type"), Some("unavailable"));
+    let message = Element::new("message", ns::CLIENT).with("id", "1");
+    assert_eq!(world.tell(|stream, out| stream.write(&message, out)), "<message id='1'/>");
+    assert_eq!(world.tell(|stream, out| stream.close(out)), "</stream:stream>");
+    assert!(world.stream.is_closed());
+    assert_eq!(world.tell(|stream, out| stream.write(&message, out)), "");
+}
+
 #[test]
 fn scram_goes_through_the_stream() {
     let mut world = ClientStreamWorld::new(settings(), secure());

@@ -156,8 +156,9 @@ fn a_nap_ends_when_sound_is_due() {
     assert_eq!(run(&mut pace, &mut now, SECOND, 4 * MS, 6), Some(LONGEST));
     assert_eq!(pace.choose(now, 6, Some(now + 20 * MS)), Some(LONGEST));
     assert_eq!(pace.choose(now, 6, Some(now + 3 * MS)), Some(3 * MS));
-    // As late as ever.
-    assert_eq!(pace.choose(now, 6, Some(now)), Some(NAP));
+    assert_eq!(pace.choose(now, 6, Some(now + MS / 4)), Some(MS / 4), "shorter than one without sound");
+    assert_eq!(pace.choose(now, 6, Some(now + MS / 40)), None, "it is nearly due");
+    assert_eq!(pace.choose(now, 6, Some(now)), None, "it is due");
 }
 
 #[test]

@@ -59,6 +59,37 @@ fn stanzas_keep_their_order() {
     node.stop();
 }
 
+/// RFC 6120 §4.4: a stream stays open for the stanzas on their way to a client that closes it.
+#[test]
+fn a_client_that_closes_its_stream_gets_the_stanzas_of_before() {
+    let [one, two] = names();
+    let place = Place::new("").with_accounts(&[&one, &two]).with_xmpp("");
+    let mut node = place.start();
+    for user in [&one, &two] {
+        for way in [Tcp, Tls, Wss] {
+            let mut client = Client::sign_in(&place, way, user, "a");
+            let to = client.jid.clone();
+            // Until the account's data is read, a message waits for it, and is stored for the next session.
+            client.message(&to, "before");
+            assert_eq!(client.hear().content_of("body", ns::CLIENT).as_deref(), Some("before"));
+            let message = format!("<message xmlns='jabber:client' to='{to}'><body>once</body></message>");
+            match way {
+                Wss => {
+                    client.say(&message);
+                    client.say("<close xmlns='urn:ietf:params:xml:ns:xmpp-framing'/>");
+                }
+                _ => client.say(&format!("{message}</stream:stream>")),
+            }
+            let delivered = client.hear();
+            assert_eq!(delivered.content_of("body", ns::CLIENT).as_deref(), Some("once"), "{way:?}");
+            let end = client.hear_or_end();
+            assert!(end.as_ref().is_none_or(|end| end.is("close", ns::FRAMING)), "{way:?}: {end:?}");
+        }
+    }
+    assert_eq!(node.board().faults(), (0, 0, 0));
+    node.stop();
+}
+
 /// XEP-0313 §3: a client that has a message and asks its archive at once finds it there.
 #[test]
 fn a_message_is_in_the_archive_as_soon_as_it_is_delivered() {

@@ -36,10 +36,15 @@ struct World {
 
 impl World {
     fn new(users: &[&str], more: &str) -> World {
+        World::granting(users, more, "")
+    }
+
+    /// The component `echo` has these permissions.
+    fn granting(users: &[&str], more: &str, permissions: &str) -> World {
         let ports = Ports::reserve(2);
         let sections = format!(
             "{more}\ncomponent_listen = [\"tcp:127.0.0.1:{}\", \"tls:127.0.0.1:{}\"]\ncomponents = [\
-             {{ domain = \"echo.{DOMAIN}\", secret = \"hush\" }}, {{ domain = \"other.{DOMAIN}\", secret = \"else\" }}]",
+             {{ domain = \"echo.{DOMAIN}\", secret = \"hush\"{permissions} }}, {{ domain = \"other.{DOMAIN}\", secret = \"else\" }}]",
             ports.first(),
             ports.first() + 1
         );
@@ -552,6 +557,94 @@ fn an_address_of_a_block_list_is_refused_at_all_shards_as_soon_as_it_is_listed()
     until("all refusals are counted", || {
         (sum(&world.node, |shard| shard.xmpp.rtbl.refused) == 12).then_some(())
     });
+    assert_eq!(world.node.board().faults(), (0, 0, 0));
+    world.node.stop();
+}
+
+impl Component {
+    /// The stanza with this id; others before it are passed over.
+    #[track_caller]
+    fn hear_answer(&mut self, id: &str) -> Element {
+        until("the answer", || {
+            let stanza = self.hear();
+            (stanza.attr("id") == Some(id)).then_some(stanza)
+        })
+    }
+
+    /// A message in the name of an account to itself, so that its client hears it.
+    fn send_for(&mut self, component: &str, account: &str) {
+        self.say(&format!(
+            "<message from='{component}' to='{DOMAIN}' id='m'><privilege xmlns='urn:xmpp:privilege:2'>\
+             <forwarded xmlns='urn:xmpp:forward:0'><message xmlns='jabber:client' from='{account}' to='{account}' type='chat'>\
+             <body>for you</body></message></forwarded></privilege></message>"
+        ));
+    }
+
+    /// A message, a contact and an item in the name of an account.
+    fn act_for(&mut self, account: &str, client: &mut Client) {
+        let own = format!("echo.{DOMAIN}");
+        self.send_for(&own, account);
+        let message = client.hear();
+        assert_eq!(message.attr("from"), Some(account), "{message}");
+        assert_eq!(message.content_of("body", ns::CLIENT).as_deref(), Some("for you"));
+        let roster =
+            format!("<query xmlns='jabber:iq:roster'><item jid='pal@{own}' subscription='both'/></query>");
+        self.say(&format!("<iq type='set' id='s' from='{own}' to='{account}'>{roster}</iq>"));
+        let answer = self.hear_answer("s");
+        assert_eq!(answer.attr("type"), Some("result"), "{answer}");
+        let publish = "<pubsub xmlns='http://jabber.org/protocol/pubsub'><publish node='n'><item id='1'>\
+                       <x xmlns='urn:x'/></item></publish></pubsub>";
+        self.say(&format!(
+            "<iq type='set' id='p' from='{own}' to='{account}'><privileged_iq xmlns='urn:xmpp:privilege:2'>\
+             <iq xmlns='jabber:client' type='set' id='i' from='{account}'>{publish}</iq></privileged_iq></iq>"
+        ));
+        let answer = self.hear_answer("p");
+        let forwarded =
+            answer.get("privilege", ns::PRIVILEGE).and_then(|it| it.get("forwarded", ns::FORWARD));
+        let inner = forwarded.and_then(Element::first).unwrap_or_else(|| panic!("{answer}"));
+        assert_eq!((inner.attr("type"), inner.attr("id")), (Some("result"), Some("i")), "{answer}");
+    }
+}
+
+#[test]
+fn a_privileged_component_acts_for_accounts_of_all_shards() {
+    let names = names(1);
+    let users: Vec<&str> = names.iter().map(String::as_str).collect();
+    let permissions = ", roster = \"both\", messages = true, presence = \"managed_entity\", \
+                       requests = { \"http://jabber.org/protocol/pubsub\" = \"both\" }";
+    let mut world = World::granting(&users, "", permissions);
+    let sign_in = |user: &&str| {
+        let mut client = Client::sign_in(&world.place, Tls, user, "r");
+        client.say("<presence xmlns='jabber:client'/>");
+        assert_eq!(client.hear().name(), "presence", "its own");
+        client
+    };
+    let mut clients: Vec<Client> = users.iter().map(sign_in).collect();
+    let mut echo = world.attach();
+    let told = echo.hear();
+    assert_eq!(told.attr("from"), Some(DOMAIN), "{told}");
+    let privilege = told.get("privilege", ns::PRIVILEGE).unwrap_or_else(|| panic!("{told}"));
+    let named: Vec<_> = privilege.elements().map(|perm| perm.attr("access").unwrap()).collect();
+    assert_eq!(named, ["roster", "message", "presence", "iq"], "{told}");
+    // The presence that there is, from the hosts of both shards.
+    for _ in &clients {
+        let presence = echo.hear();
+        assert_eq!(presence.name(), "presence", "{presence}");
+    }
+    for (user, client) in users.iter().zip(&mut clients) {
+        echo.act_for(&format!("{user}@{DOMAIN}"), client);
+    }
+    // The other component has no permission.
+    let mut other = world.connect().attached("other", "else");
+    let (own, account) = (format!("other.{DOMAIN}"), format!("{}@{DOMAIN}", users[0]));
+    let roster = "<query xmlns='jabber:iq:roster'/>";
+    other.say(&format!("<iq type='get' id='g' from='{own}' to='{account}'>{roster}</iq>"));
+    let answer = other.hear();
+    assert_eq!((answer.attr("id"), answer.attr("type")), (Some("g"), Some("error")), "{answer}");
+    other.send_for(&own, &account);
+    let answer = other.hear_answer("m");
+    let error = answer.get("error", ns::COMPONENT).unwrap_or_else(|| panic!("{answer}"));
+    assert!(error.get("forbidden", ns::STANZA_ERRORS).is_some(), "{answer}");
     assert_eq!(world.node.board().faults(), (0, 0, 0));
     world.node.stop();
 }

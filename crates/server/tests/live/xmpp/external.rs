@@ -176,3 +176,54 @@ fn a_token_of_the_provider_signs_its_user_in() {
         (counted("accepted") && counted("refused")).then_some(())
     });
 }
+
+/// A request to the console, and its answer: status, cookie, body.
+fn ask_console(port: u16, method: &str, cookie: &str, body: &str) -> (String, String, String) {
+    let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let request = format!(
+        "{method} /v1/admin/session HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\nCookie: {cookie}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    socket.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap_or_default();
+    let cookie = cookie.split(';').next().unwrap().to_owned();
+    (head.split(' ').nth(1).unwrap().to_owned(), cookie, body.to_owned())
+}
+
+#[test]
+fn a_group_of_the_directory_gives_a_role_at_the_console_until_the_user_leaves_it() {
+    let slapd = Slapd::start(&[("alice", "wonderland"), ("bob", "builder")]);
+    slapd.add_group("desk", &["alice", "bob"]);
+    let port = interop::free_port();
+    let groups = format!(
+        "groups = {{ base = \"{}\", filter = \"(objectClass=groupOfNames)\", operators = [\"desk\"], refresh = \"10s\" }}\n\
+         [console]\nlisten = \"127.0.0.1:{port}\"\n",
+        Slapd::GROUPS
+    );
+    let place = place_of(&slapd, &groups);
+    let process = place.spawn();
+    let sign_in = |user: &str, password: &str| {
+        let body = format!("{{\"account\": \"{user}@{DOMAIN}\", \"password\": \"{password}\"}}");
+        ask_console(port, "POST", "", &body)
+    };
+    assert_eq!(sign_in("alice", "builder").0, "401");
+    let (status, cookie, body) = sign_in("alice", "wonderland");
+    assert!(status == "200" && body.contains("\"role\":\"operator\""), "{status} {body}\n{}", process.log());
+    assert_eq!(ask_console(port, "GET", &cookie, "").0, "200");
+    slapd.set_members("desk", &["bob"]);
+    until("her session ends", || (ask_console(port, "GET", &cookie, "").0 == "401").then_some(()));
+    assert_eq!(sign_in("alice", "wonderland").0, "403");
+    assert_eq!(sign_in("bob", "builder").0, "200");
+    let log = process.log();
+    let line =
+        log.lines().find(|line| line.contains("role of a directory") && line.contains("before=\"operator\""));
+    assert!(
+        line.is_some_and(|line| line.contains("belfry::audit") && line.contains(&format!("alice@{DOMAIN}"))),
+        "{log}"
+    );
+    process.kill();
+}

@@ -10,7 +10,7 @@ use crate::transport::{Source, address_bytes};
 use crate::wire::{Address, Header, MAGIC_COOKIE, Message, Rewrite, Values, Via, top_branch};
 
 /// A branch parameter of ours: the magic cookie and two tokens, 33 bytes.
-pub(crate) type Branch = SmallVec<[u8; 36]>;
+pub(crate) type Branch = [u8; MAGIC_COOKIE.len() + 2 * token::LENGTH];
 
 impl Environment {
     /// §16.4 first paragraph: a strict router before us put our Record-Route into the Request-URI, and the true
@@ -51,10 +51,12 @@ impl Environment {
         let loop_hash = self.loop_hash(request);
         // One of our own has been nowhere yet: when it first comes to us it is no loop.
         let is_own = via.is_none();
-        let mut text = Branch::new();
-        text.extend_from_slice(MAGIC_COOKIE);
-        text.extend_from_slice(&token::text(unique));
-        text.extend_from_slice(&token::text(if is_own { !loop_hash } else { loop_hash }));
+        let mut text: Branch = [0; _];
+        let (cookie, tokens) = text.split_at_mut(MAGIC_COOKIE.len());
+        cookie.copy_from_slice(MAGIC_COOKIE);
+        let (first, second) = tokens.split_at_mut(token::LENGTH);
+        first.copy_from_slice(&token::text(unique));
+        second.copy_from_slice(&token::text(if is_own { !loop_hash } else { loop_hash }));
         text
     }
 

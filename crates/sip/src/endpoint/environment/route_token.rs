@@ -13,19 +13,52 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 
 use router::{FlowId, Life, Received, ShardAddress};
-use smallvec::SmallVec;
 use stdx::hash::Keyed;
 
 use crate::endpoint::Listener;
 use crate::limits;
 use crate::token;
-use crate::wire::{Address, Message, Scheme, Uri, escape_at};
+use crate::wire::{Address, Message, Scheme, Uri, unescape};
 
 /// Characters of one proof, as [`token::write`] writes it.
 const PROOF: usize = 13;
 
-/// Comparable forms of a few URIs: most dialogs have one or two behind us, of 40 bytes each.
-type Canonical = SmallVec<[u8; 128]>;
+/// Comparable forms of a few URIs: most dialogs have one or two behind us, of 40 bytes each, which need no allocation.
+struct Canonical {
+    room: [u8; Canonical::ROOM],
+    /// Bytes in `room`; what does not fit there stands, with all before it, in `long`.
+    length: usize,
+    long: Vec<u8>,
+}
+
+impl Canonical {
+    const ROOM: usize = 128;
+
+    fn new() -> Self {
+        Canonical { room: [0; Canonical::ROOM], length: 0, long: Vec::new() }
+    }
+
+    fn push(&mut self, part: &[u8]) {
+        if let Some(room) = self.room.get_mut(self.length..self.length + part.len()) {
+            room.copy_from_slice(part);
+            self.length += part.len();
+            return;
+        }
+        if self.long.is_empty() {
+            self.long.extend_from_slice(&self.room[..self.length]);
+            self.length = Canonical::ROOM;
+        }
+        self.long.extend_from_slice(part);
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        if self.long.is_empty() { &self.room[..self.length] } else { &self.long }
+    }
+
+    fn as_mut_bytes(&mut self) -> &mut [u8] {
+        if self.long.is_empty() { &mut self.room[..self.length] } else { &mut self.long }
+    }
+}
 
 /// The kind of message that the token was made of; it decides which tags were known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +181,7 @@ pub(crate) fn target_proof(
 ) -> u64 {
     let mut canonical = Canonical::new();
     push_canonical(&mut canonical, target);
-    key.mac(&[b"target", dialog.call_id, dialog.remote_tag, flow, &canonical])
+    key.mac(&[b"target", dialog.call_id, dialog.remote_tag, flow, canonical.as_bytes()])
 }
 
 fn route_proof<'v>(
@@ -169,7 +202,7 @@ fn route_proof<'v>(
         TokenKind::Response => (b"response", dialog.local_tag),
     };
     let (call_id, remote_tag) = (dialog.call_id, dialog.remote_tag);
-    key.mac(&[purpose, call_id, remote_tag, local_tag, flow, &canonical, &target.to_be_bytes()])
+    key.mac(&[purpose, call_id, remote_tag, local_tag, flow, canonical.as_bytes(), &target.to_be_bytes()])
 }
 
 /// Appends the parts of a URI that decide where it leads: scheme, user, host, port, transport, maddr, loose routing, `gr`. User agents may reorder or
@@ -179,49 +212,38 @@ fn push_canonical(out: &mut Canonical, target: &RemoteTarget<'_>) {
         push_part(out, b"?");
         return push_part(out, target.text);
     };
-    let lr = if uri.is_loose_router() { b"l" } else { b"-" };
-    out.extend_from_slice(&[uri.scheme as u8, lr[0]]);
+    let lr = if uri.is_loose_router() { b'l' } else { b'-' };
+    out.push(&[uri.scheme as u8, lr]);
     push_user(out, uri.user.unwrap_or_default());
     push_lower(out, uri.host);
-    out.extend_from_slice(&uri.port.unwrap_or(0).to_be_bytes());
+    out.push(&uri.port.unwrap_or(0).to_be_bytes());
     push_lower(out, uri.params.get("transport").unwrap_or_default());
     push_lower(out, uri.params.get("maddr").unwrap_or_default());
     // A GRUU is looked up, other targets are not: one must not pass for the other. No scheme has this number.
     if uri.params.has("gr") {
-        out.push(b'g');
+        out.push(b"g");
     }
 }
 
 fn push_part(out: &mut Canonical, part: &[u8]) {
-    push_length(out, part.len());
-    out.extend_from_slice(part);
+    out.push(&length_of(part.len()));
+    out.push(part);
 }
 
 fn push_lower(out: &mut Canonical, part: &[u8]) {
-    let start = out.len();
     push_part(out, part);
-    out[start + 4..].make_ascii_lowercase();
+    let bytes = out.as_mut_bytes();
+    let start = bytes.len() - part.len();
+    bytes[start..].make_ascii_lowercase();
 }
 
 /// Escapes undone: some user agents write them anew.
 fn push_user(out: &mut Canonical, user: &[u8]) {
-    if !user.contains(&b'%') {
-        return push_part(out, user);
-    }
-    let start = out.len();
-    push_length(out, 0);
-    let mut at = 0;
-    while at < user.len() {
-        let escaped = escape_at(&user[at..]);
-        out.push(escaped.unwrap_or(user[at]));
-        at += if escaped.is_some() { 3 } else { 1 };
-    }
-    let length = u32::try_from(out.len() - start - 4).unwrap_or(u32::MAX);
-    out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+    if user.contains(&b'%') { push_part(out, &unescape(user)) } else { push_part(out, user) }
 }
 
-fn push_length(out: &mut Canonical, length: usize) {
-    out.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+fn length_of(length: usize) -> [u8; 4] {
+    u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes()
 }
 
 /// Our certificate in a Contact URI: the refreshed target and its flow are proved for this dialog.
@@ -339,6 +361,20 @@ mod tests {
 
     fn token(kind: TokenKind, routes: &[&[u8]], target: &[u8]) -> Token {
         Token::new(&KEY, kind, &DIALOG, b"", routes.iter().copied(), &RemoteTarget::of(target))
+    }
+
+    #[test]
+    fn a_canonical_form_holds_short_and_long_parts() {
+        for lengths in [&[0, 3, 120][..], &[100, 28, 1, 0, 5], &[129, 2], &[128, 0], &[40, 100, 40]] {
+            let (mut canonical, mut plain) = (Canonical::new(), Vec::new());
+            for (index, &length) in lengths.iter().enumerate() {
+                let part = vec![b'A' + index as u8; length];
+                push_lower(&mut canonical, &part);
+                plain.extend_from_slice(&length_of(length));
+                plain.extend_from_slice(&part.to_ascii_lowercase());
+            }
+            assert_eq!(canonical.as_bytes(), plain);
+        }
     }
 
     #[test]

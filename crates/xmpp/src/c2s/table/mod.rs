@@ -191,12 +191,20 @@ impl Row {
     }
 }
 
+/// Performs a step. A session that its client ends is over at once.
 fn perform(world: &mut ClientStreamWorld, step: Step) -> String {
-    match step {
+    let mut told = match step {
         Step::Bytes(text) => world.say(&text),
         Step::Found(known) => world.found(known),
         Step::Bound(bound) => world.tell(|stream, out| stream.handle_bound(bound, out)),
+    };
+    if world.effects.contains(&Effect::End) {
+        let mut effects = std::mem::take(&mut world.effects);
+        told.push_str(&world.tell(|stream, out| stream.close(out)));
+        effects.append(&mut world.effects);
+        world.effects = effects;
     }
+    told
 }
 
 fn for_host(effect: &Effect) -> Option<String> {

@@ -108,6 +108,8 @@ fn closing() {
         .sent("<what xmlns='urn:x'/>")
         .told(&["</stream:error></stream:stream>"])
         .fails("unsupported-stanza-type"),
+        row("4.4", "data on its way to the other side is sent before the closing tag")
+            .test("xmpp/src/c2s/tests.rs::a_stream_with_a_session_is_closed_once_the_session_has_ended"),
         row("4.4", "what comes after the closing tag MUST be ignored")
             .sent("</stream:stream><message to='b@example.org'/>")
             .told(&["</stream:stream>"])

@@ -1,0 +1,20 @@
+//! Limits of privileged components, with their reasons and the answer beyond them.
+
+use std::time::Duration;
+
+/// Requests of one host in the names of accounts that are not answered. Beyond: `resource-constraint`. Each holds its addresses and ids.
+pub const REQUESTS: usize = 1_000;
+
+/// The time for the answer to such a request. Beyond: `remote-server-timeout`. Components that are libraries' wait for half a minute
+/// or a minute themselves.
+pub const ANSWER: Duration = Duration::from_secs(60);
+
+/// Bytes of a request's id. Beyond: `bad-request`. It is kept until the answer.
+pub const ID: usize = 1_023;
+
+/// Clients whose presence a component has had, so that it has each once. Beyond: it gets one again.
+pub const PRESENCES: usize = 100_000;
+
+/// Namespaces of requests that one component may have permissions for: each is in its advertisement. Beyond: the configuration is
+/// refused.
+pub const NAMESPACES: usize = 64;

@@ -1,0 +1,69 @@
+//! The roles that directories give at the console: the way from its questions to the thread of sign-in sources.
+
+use std::sync::Arc;
+
+use external_auth::{
+    Answer, Authenticator, Credential, DirectoryRole, Hidden, Query, RoleAnswer, RoleVerdict as Given,
+    Verdict,
+};
+use stdx::Instant;
+use store::Address;
+use tokio::sync::oneshot;
+use web_console::{Directory, DirectoryAnswer, DirectoryTimes, PasswordVerdict, Role, RoleVerdict};
+
+/// The sources of sign-ins that have groups.
+pub(crate) struct Directories(Arc<Authenticator>);
+
+impl Directories {
+    /// None: no domain has a source of sign-ins.
+    pub(crate) fn of(authenticator: Option<Arc<Authenticator>>) -> Option<Directories> {
+        authenticator.map(Directories)
+    }
+}
+
+impl Directory for Directories {
+    fn times(&self, domain: &str) -> Option<DirectoryTimes> {
+        let groups = self.0.source_of(domain)?.groups()?;
+        Some(DirectoryTimes { refresh: groups.refresh, keep: groups.keep })
+    }
+
+    fn check(&self, now: Instant, account: &Address, password: &str) -> DirectoryAnswer<PasswordVerdict> {
+        let credential =
+            Credential::Password { user: (&*account.user).into(), password: Hidden(password.into()) };
+        let (send, receive) = oneshot::channel();
+        // A client that has gone does not want its verdict any more.
+        let answer = Answer::new(move |verdict| {
+            let _ = send.send(verdict);
+        });
+        self.0.ask(Query { now, domain: (&*account.domain).into(), credential }, answer);
+        Box::pin(async move {
+            match receive.await {
+                Ok(Verdict::Accepted(_)) => PasswordVerdict::Right,
+                Ok(Verdict::Refused) => PasswordVerdict::Wrong,
+                Ok(Verdict::Unavailable) | Err(_) => PasswordVerdict::Unavailable,
+            }
+        })
+    }
+
+    fn role(&self, account: &Address) -> DirectoryAnswer<RoleVerdict> {
+        let (send, receive) = oneshot::channel();
+        let answer = RoleAnswer::new(move |verdict| {
+            let _ = send.send(verdict);
+        });
+        self.0.ask_role(&account.domain, &account.user, answer);
+        Box::pin(async move {
+            match receive.await {
+                Ok(Given::Known(role)) => RoleVerdict::Known(role.map(role_of)),
+                Ok(Given::Unavailable) | Err(_) => RoleVerdict::Unavailable,
+            }
+        })
+    }
+}
+
+fn role_of(given: DirectoryRole) -> Role {
+    match given {
+        DirectoryRole::ReadOnly => Role::ReadOnly,
+        DirectoryRole::Operator => Role::Operator,
+        DirectoryRole::Admin => Role::Admin,
+    }
+}

@@ -1,0 +1,184 @@
+//! Privileged components (XEP-0356) at the shard of their connection: they are told what they may do, what they do is in the audit log, and
+//! a message in the name of an account goes to the account's host.
+
+use chat::HostSettings;
+use logging::Identity;
+use stdx::Instant;
+use xmpp::stanza::{self, StanzaError};
+use xmpp::{ConnectionId, Element, ns};
+
+use super::{Xmpp, XmppEffect};
+use crate::message::XmppShardMessage;
+
+/// A connection of this shard serves a component from now on: it is told of its permissions at each domain of accounts.
+pub(super) fn advertise(
+    xmpp: &mut Xmpp,
+    now: Instant,
+    edge: ConnectionId,
+    domain: &str,
+    outbox: &mut Vec<XmppEffect>,
+) {
+    let settings = xmpp.host.get().settings();
+    let Some(privileges) = privilege::of(&settings.privileges, domain) else { return };
+    let told = settings.domains.iter().enumerate().filter_map(|(number, served)| {
+        // The id need be unique on the stream only; nothing answers the message.
+        privileges.advertisement(served, &format!("privileges-{number}"))
+    });
+    let told: Vec<Element> = told.collect();
+    if !told.is_empty() {
+        tracing::info!(target: "belfry::audit", component = domain, action = "Attach", "component");
+    }
+    for element in told {
+        let element = Box::new(element);
+        xmpp.send(now, edge.shard, XmppShardMessage::ToComponent { edge, element }, outbox);
+    }
+}
+
+/// Handles a message about components. The first connection of a component at this node gets presence from the host.
+pub(super) fn handle_component_message(
+    xmpp: &mut Xmpp,
+    now: Instant,
+    message: XmppShardMessage,
+    outbox: &mut Vec<XmppEffect>,
+) {
+    let is_new = |domain: &str| xmpp.router.components.pick(domain, "").is_none();
+    let first = match &message {
+        XmppShardMessage::AttachOutcome { domain, .. } if is_new(domain) => Some(domain.clone()),
+        _ => None,
+    };
+    let answer = xmpp.router.handle_component_message(xmpp.host.get().settings(), message);
+    xmpp.send_addressed(now, answer, outbox);
+    if let Some(domain) = first {
+        xmpp.tell_host(now, outbox, |host, _| chat::handle_component_attached(host, now, &domain));
+    }
+}
+
+/// Sends a stanza of a component on its way.
+pub(super) fn route(xmpp: &mut Xmpp, now: Instant, mut element: Element, outbox: &mut Vec<XmppEffect>) {
+    let settings = xmpp.host.get().settings();
+    if !settings.privileges.is_empty() {
+        audit(settings, &element);
+        let account = privilege::account_of(&element).filter(|account| settings.is_local(account.domain()));
+        let component = element.attr("from").unwrap_or_default();
+        // Without privileges the domain refuses the message.
+        if let Some(account) = account.filter(|_| privilege::of(&settings.privileges, component).is_some()) {
+            element.set("to", account.as_str());
+        }
+    }
+    xmpp.route(now, Box::new(element), outbox);
+}
+
+/// A line of the audit log for a change that a privileged component asks for: in the name of an account, or of its roster. Messages are
+/// noted at the level DEBUG: a gateway sends many.
+fn audit(settings: &HostSettings, element: &Element) {
+    let component = element.attr("from").unwrap_or_default();
+    let Some(privileges) = privilege::of(&settings.privileges, component) else { return };
+    let account = element.attr("to").unwrap_or_default();
+    let status = |result: Result<(), StanzaError>| result.err().map(|error| error.condition.as_str());
+    let is_change = element.name() == "iq" && element.attr("type") == Some("set");
+    if privilege::is_wrapped_message(element) {
+        let sender = privilege::account_of(element);
+        let refused = status(privilege::unwrap_message(Some(privileges), element).map(drop));
+        let subject = Identity(sender.as_ref().map_or(account, |sender| sender.as_str())).to_string();
+        let subject = &*subject;
+        match refused {
+            None => tracing::debug!(
+                target: "belfry::audit", component, action = "SendMessage", subject, "component"
+            ),
+            Some(_) => tracing::info!(
+                target: "belfry::audit", component, action = "SendMessage", subject, refused, "component"
+            ),
+        }
+    } else if is_change && privilege::is_wrapped_request(element) {
+        let to = stanza::to(element).ok().flatten().map(|to| to.bare());
+        let refused = status(
+            to.map_or(Ok(()), |to| privilege::unwrap_request(Some(privileges), element, &to).map(drop)),
+        );
+        let subject = Identity(account).to_string();
+        let subject = &*subject;
+        tracing::info!(target: "belfry::audit", component, action = "Request", subject, refused, "component");
+    } else if is_change && element.get("query", ns::ROSTER).is_some() {
+        let refused = (!privileges.roster.set).then_some("forbidden");
+        let subject = Identity(account).to_string();
+        let subject = &*subject;
+        tracing::info!(target: "belfry::audit", component, action = "SetRoster", subject, refused, "component");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use privilege::{Privileges, RequestAccess};
+
+    use super::*;
+
+    /// The lines of a log.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn stanza(text: &str) -> Element {
+        xmpp::xml::parse(text.as_bytes(), &xmpp::xml::Prefixes::of_default(ns::CLIENT)).unwrap()
+    }
+
+    /// Component, action, subject and refusal of each line.
+    fn audited(stanzas: &[&str]) -> Vec<[String; 4]> {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .json()
+            .flatten_event(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        let privileges = Privileges {
+            component: "gate.test".into(),
+            roster: RequestAccess { get: true, set: true },
+            ..Privileges::default()
+        };
+        let settings = HostSettings { privileges: vec![privileges], ..HostSettings::default() };
+        tracing::subscriber::with_default(subscriber, || {
+            stanzas.iter().for_each(|text| audit(&settings, &stanza(text)));
+        });
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let field = |line: &serde_json::Value, name: &str| {
+            line["fields"][name].as_str().unwrap_or_default().to_owned()
+        };
+        let read = |line: &str| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!(line["target"], "belfry::audit");
+            ["component", "action", "subject", "refused"].map(|name| field(&line, name))
+        };
+        text.lines().map(read).collect()
+    }
+
+    #[test]
+    fn changes_of_privileged_components_and_refusals_are_in_the_audit_log() {
+        let roster = "<query xmlns='jabber:iq:roster'><item jid='pal@gate.test'/></query>";
+        let set = format!("<iq type='set' id='1' from='gate.test' to='alice@test'>{roster}</iq>");
+        let other = set.replace("gate.test' to", "other.test' to");
+        let get = set.replace("'set'", "'get'");
+        let request = "<iq type='set' id='1' from='gate.test' to='alice@test'><privileged_iq xmlns='urn:xmpp:privilege:2'>\
+                       <iq xmlns='jabber:client' type='set' id='i'><x xmlns='urn:x'/></iq></privileged_iq></iq>";
+        let message = "<message from='gate.test' to='test'><privilege xmlns='urn:xmpp:privilege:2'>\
+                       <forwarded xmlns='urn:xmpp:forward:0'><message xmlns='jabber:client' from='alice@test' to='bob@test'/>\
+                       </forwarded></privilege></message>";
+        let plain = "<message from='gate.test' to='alice@test'><body>hi</body></message>";
+        let line =
+            |action: &str, refused: &str| ["gate.test", action, "alice@test", refused].map(str::to_owned);
+        assert_eq!(
+            audited(&[&set, &other, &get, request, message, plain]),
+            [line("SetRoster", ""), line("Request", "forbidden"), line("SendMessage", "forbidden")]
+        );
+    }
+}
