@@ -186,7 +186,7 @@ fn stamps(files: &TlsFiles) -> Stamps {
 fn read(files: &TlsFiles, tickets: &TicketKeys) -> Result<Current, TlsError> {
     // Before reading: a change meanwhile is then seen as one.
     let stamps = stamps(files);
-    let provider = Arc::new(tls_session::compact_provider());
+    let provider = Arc::new(aws_lc_rs::default_provider());
     let server = server_config(files, &provider, tickets.ticketer("server"), None)?;
     let any_client = peers::any_client(&provider);
     // With keys of tickets of its own: a session that began without a question for a certificate must not be

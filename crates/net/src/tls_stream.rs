@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use tls_session::TlsSession;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// TLS over a socket, past its handshake or not.
+/// TLS over a socket, past its handshake.
 #[derive(Debug)]
 pub struct TlsStream<S> {
     session: Box<TlsSession>,
@@ -15,7 +15,7 @@ pub struct TlsStream<S> {
 }
 
 impl<S> TlsStream<S> {
-    /// Goes on with a session whose first bytes this socket has carried.
+    /// Goes on with a session that has shaken hands over this socket.
     pub fn new(session: Box<TlsSession>, socket: S) -> Self {
         TlsStream { session, socket }
     }

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::aws_lc_rs;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
-use tls_session::{ExporterSecrets, TlsSession, compact_provider};
+use tls_session::{ExporterSecrets, TlsSession};
 
 const SESSIONS: usize = 500;
 const NAME: &str = "localhost";
@@ -179,18 +179,15 @@ fn time_of_messages(mut one: Box<dyn Peer>, mut two: Box<dyn Peer>) -> io::Resul
 
 type Made = io::Result<Box<dyn Peer>>;
 
-/// Both configurations with the ciphers of one provider.
+/// The configurations of both ends.
 struct Configs {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
 }
 
 impl Configs {
-    fn new(
-        provider: CryptoProvider,
-        own: &rcgen::CertifiedKey<rcgen::KeyPair>,
-    ) -> Result<Configs, Box<dyn Error>> {
-        let provider = Arc::new(provider);
+    fn new(own: &rcgen::CertifiedKey<rcgen::KeyPair>) -> Result<Configs, Box<dyn Error>> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(own.signing_key.serialize_der()));
         let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()?
@@ -233,8 +230,7 @@ fn name() -> ServerName<'static> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let own = rcgen::generate_simple_self_signed(vec![NAME.to_owned()])?;
-    let usual = Configs::new(aws_lc_rs::default_provider(), &own)?;
-    let compact = Configs::new(compact_provider(), &own)?;
+    let configs = Configs::new(&own)?;
     println!(
         "| an idle session, bytes | itself | what it points to | the C library's: keys and heads | all |\n|---|---|---|---|---|"
     );
@@ -243,16 +239,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("| {what} | {itself} | {rust} | {other} | {} |", used.all);
     };
     let (ours, theirs) = (size_of::<TlsSession>(), size_of::<rustls::Connection>());
-    row("server, rustls with buffers", theirs, measure(|| usual.buffered_server(), || usual.client())?);
-    row("server", ours, measure(|| usual.server(), || usual.client())?);
-    row("server, compact keys", ours, measure(|| compact.server(), || compact.client())?);
-    row("client, rustls with buffers", theirs, measure(|| usual.buffered_client(), || usual.server())?);
-    row("client", ours, measure(|| usual.client(), || usual.server())?);
-    row("client, compact keys", ours, measure(|| compact.client(), || compact.server())?);
+    row("server, rustls with buffers", theirs, measure(|| configs.buffered_server(), || configs.client())?);
+    row("server", ours, measure(|| configs.server(), || configs.client())?);
+    row("client, rustls with buffers", theirs, measure(|| configs.buffered_client(), || configs.server())?);
+    row("client", ours, measure(|| configs.client(), || configs.server())?);
     println!("\n| a message of 400 bytes there and back | ns |\n|---|---|");
-    let both = time_of_messages(usual.buffered_client()?, usual.buffered_server()?)?;
+    let both = time_of_messages(configs.buffered_client()?, configs.buffered_server()?)?;
     println!("| rustls with buffers at both ends | {both} |");
-    println!("| sessions at both ends | {} |", time_of_messages(usual.client()?, usual.server()?)?);
-    println!("| with compact keys | {} |", time_of_messages(compact.client()?, compact.server()?)?);
+    println!("| sessions at both ends | {} |", time_of_messages(configs.client()?, configs.server()?)?);
     Ok(())
 }

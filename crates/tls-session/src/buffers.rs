@@ -63,6 +63,8 @@ impl Pending {
 
     pub(crate) fn put(&mut self, bytes: &[u8]) {
         if !bytes.is_empty() {
+            // Bytes that are taken are not kept for as long as others follow them.
+            self.bytes.drain(..std::mem::take(&mut self.taken));
             self.bytes.extend_from_slice(bytes);
         }
     }

@@ -3,7 +3,7 @@
 //! `rustls::Connection` keeps a buffer of 4,096 bytes for what it reads next, also while nothing comes: two thirds of what
 //! TLS costs an idle connection. Its interface without buffers (`rustls::unbuffered`) leaves them to the caller. A [`TlsSession`] reads into a buffer that
 //! all sessions of a thread share, and keeps bytes only while they are under way: the beginning of a record, plain bytes that the
-//! caller had no room for, records that the socket did not take. With [`compact_provider`] it keeps no expanded keys either.
+//! caller had no room for, records that the socket did not take.
 //!
 //! `net` drives sessions of connections of the server (`net::tls_stream`, and `net::handshake` for the part that computes beside the shard), the lab
 //! those of its users. Nothing here opens a socket, blocks or reads a clock.
@@ -11,12 +11,10 @@
 mod buffers;
 mod exporter;
 pub mod limits;
-mod record_keys;
 mod records;
 mod session;
 #[cfg(test)]
 mod tests;
 
 pub use exporter::{Exporter, ExporterSecrets};
-pub use record_keys::compact_provider;
 pub use session::TlsSession;

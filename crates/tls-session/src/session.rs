@@ -33,12 +33,35 @@ pub struct TlsSession {
     exporter: Option<Zeroizing<Vec<u8>>>,
     /// The peer sends nothing more.
     is_closed: bool,
-    has_failed: bool,
+    /// The peer's fault, after which nothing is read or written but the alert.
+    fault: Option<Box<Error>>,
 }
 
 enum Connection {
     Client(UnbufferedClientConnection),
     Server(UnbufferedServerConnection),
+}
+
+impl Connection {
+    /// Gives `work` the bytes as records; `incoming` waits for the rest of its record or message. `None`: nothing can be written any more.
+    fn encrypted<T>(
+        &mut self,
+        incoming: &mut [u8],
+        bytes: &[u8],
+        work: impl FnOnce(&[u8]) -> T,
+    ) -> Option<T> {
+        buffers::with_written(|records| {
+            let is_written = match self {
+                Connection::Client(client) => {
+                    records::write(client, incoming, records, |traffic, out| traffic.encrypt(bytes, out))
+                }
+                Connection::Server(server) => {
+                    records::write(server, incoming, records, |traffic, out| traffic.encrypt(bytes, out))
+                }
+            };
+            is_written.then(|| work(records))
+        })
+    }
 }
 
 impl fmt::Debug for TlsSession {
@@ -87,7 +110,7 @@ impl TlsSession {
             early: Pending::default(),
             exporter: None,
             is_closed: false,
-            has_failed: false,
+            fault: None,
         }
     }
 
@@ -135,10 +158,10 @@ impl TlsSession {
     pub fn advance(&mut self) -> Result<(), Error> {
         let mut incoming = std::mem::take(&mut self.incoming);
         let mut plain = std::mem::take(&mut self.plain);
-        let done = self.process(incoming.rest_mut(), |heard| plain.put(heard));
-        incoming.take(done.consumed);
+        let consumed = self.process(incoming.rest_mut(), |heard| plain.put(heard));
+        incoming.take(consumed);
         (self.incoming, self.plain) = (incoming, plain);
-        done.result
+        self.fault.as_deref().cloned().map_or(Ok(()), Err)
     }
 
     /// Reads decrypted bytes: 0 once the peer has said that it closes.
@@ -157,13 +180,19 @@ impl TlsSession {
             if self.is_closed || out.is_empty() {
                 return Ok(0);
             }
-            if self.has_failed {
-                return Err(io::ErrorKind::InvalidData.into());
+            if let Some(fault) = &self.fault {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, (**fault).clone()));
             }
+            // Another task may be waiting for the socket to take records, and a socket wakes the task that has written last.
+            let may_write = !self.wants_write();
             let count = self.read_once(io, out)?;
-            // The answer of a handshake, a new key or an alert; what the socket does not take now goes with the next write.
-            if self.wants_write() {
-                self.try_flush(io)?;
+            // The answer of a handshake or an alert; what the socket does not take now goes with the next write.
+            if may_write {
+                let flushed = self.try_flush(io);
+                // A peer that has sent a fault may be gone before it reads the alert: the fault is what is reported.
+                if self.fault.is_none() {
+                    flushed?;
+                }
             }
             if count > 0 {
                 return Ok(count);
@@ -172,7 +201,7 @@ impl TlsSession {
     }
 
     /// Reads once from the socket; the bytes that went to `out`, which may be none.
-    fn read_once<S: Read + Write>(&mut self, io: &mut S, out: &mut [u8]) -> io::Result<usize> {
+    fn read_once(&mut self, io: &mut impl Read, out: &mut [u8]) -> io::Result<usize> {
         let held = self.incoming.rest().len();
         let most = if self.is_handshaking() { limits::HANDSHAKE } else { limits::RECORD };
         if held >= most {
@@ -190,58 +219,45 @@ impl TlsSession {
             buffer[..held].copy_from_slice(self.incoming.rest());
             let input = &mut buffer[..held + count];
             self.incoming = Pending::default();
-            let (consumed, filled) = self.decrypt(io, input, out)?;
+            let (consumed, filled) = self.decrypt(input, out);
             self.incoming.put(&input[consumed..]);
             Ok(filled)
         })
     }
 
     /// Reads behind what waits.
-    fn read_behind<S: Read + Write>(
-        &mut self,
-        io: &mut S,
-        buffer: &mut [u8],
-        out: &mut [u8],
-    ) -> io::Result<usize> {
+    fn read_behind(&mut self, io: &mut impl Read, buffer: &mut [u8], out: &mut [u8]) -> io::Result<usize> {
         let count = io.read(buffer)?;
         if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.incoming.put(&buffer[..count]);
         let mut incoming = std::mem::take(&mut self.incoming);
-        let (consumed, filled) = self.decrypt(io, incoming.rest_mut(), out)?;
+        let (consumed, filled) = self.decrypt(incoming.rest_mut(), out);
         incoming.take(consumed);
         self.incoming = incoming;
         Ok(filled)
     }
 
     /// Decrypts into `out`, and what it has no room for into `plain`: the bytes of `input` that are done with, and the bytes in `out`.
-    fn decrypt<S: Write>(
-        &mut self,
-        io: &mut S,
-        input: &mut [u8],
-        out: &mut [u8],
-    ) -> io::Result<(usize, usize)> {
+    fn decrypt(&mut self, input: &mut [u8], out: &mut [u8]) -> (usize, usize) {
         let mut filled = 0;
         let mut plain = std::mem::take(&mut self.plain);
-        let done = self.process(input, |heard| {
+        let consumed = self.process(input, |heard| {
             let count = heard.len().min(out.len() - filled);
             out[filled..filled + count].copy_from_slice(&heard[..count]);
             filled += count;
             plain.put(&heard[count..]);
         });
         self.plain = plain;
-        if let Err(problem) = done.result {
-            let _ = self.try_flush(io);
-            return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
-        }
-        Ok((done.consumed, filled))
+        (consumed, filled)
     }
 
-    fn process(&mut self, incoming: &mut [u8], heard: impl FnMut(&[u8])) -> Processed {
+    /// Processes what has come: the bytes of it that are done with.
+    fn process(&mut self, incoming: &mut [u8], heard: impl FnMut(&[u8])) -> usize {
         // Of another session on this thread, if that one did not come to its end.
         drop(exporter::take_fresh());
-        let done = buffers::with_written(|records| {
+        let Processed { consumed, is_closed, result } = buffers::with_written(|records| {
             let done = match &mut self.side {
                 Connection::Client(client) => records::process(client, incoming, heard, records),
                 Connection::Server(server) => records::process(server, incoming, heard, records),
@@ -252,15 +268,21 @@ impl TlsSession {
         if let Some(secret) = exporter::take_fresh() {
             self.exporter = Some(secret);
         }
-        self.is_closed |= done.is_closed;
-        self.has_failed |= done.result.is_err();
-        if !self.early.is_empty() && !self.is_handshaking() && done.result.is_ok() {
+        self.is_closed |= is_closed;
+        if let Err(fault) = result {
+            self.fault.get_or_insert_with(|| Box::new(fault));
+            self.early = Pending::default();
+        }
+        if !self.early.is_empty() && !self.is_handshaking() {
             let early = std::mem::take(&mut self.early);
-            if let Some(records) = self.encrypted(early.rest(), <[u8]>::to_vec) {
+            // What waits for the rest of its message is still in `incoming`, where rustls looks for it.
+            let incoming = &mut incoming[consumed..];
+            if let Some(records) = self.side.encrypted(incoming, early.rest(), <[u8]>::to_vec) {
                 self.outgoing.put(&records);
             }
         }
-        done
+        // Behind a fault or the closure alert nothing is decrypted (RFC 8446 §6.1).
+        if self.is_closed || self.fault.is_some() { incoming.len() } else { consumed }
     }
 
     /// Encrypts plain bytes and writes them; the bytes that are taken. Records that the socket does not take wait for the next call.
@@ -268,13 +290,19 @@ impl TlsSession {
     /// # Errors
     /// As the socket; `WouldBlock` when records of an earlier call still wait; `BrokenPipe` when the session can write no more.
     pub fn write(&mut self, io: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
-        if self.is_handshaking() && !self.has_failed {
+        if self.fault.is_some() {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        if self.is_handshaking() {
             return self.write_early(io, bytes);
         }
         self.flush(io)?;
         let bytes = &bytes[..bytes.len().min(limits::WRITE)];
         let rest = self
-            .encrypted(bytes, |records| write_all(io, records).map(|count| records[count..].to_vec()))
+            .side
+            .encrypted(self.incoming.rest_mut(), bytes, |records| {
+                write_all(io, records).map(|count| records[count..].to_vec())
+            })
             .ok_or(io::ErrorKind::BrokenPipe)??;
         self.outgoing.put(&rest);
         Ok(bytes.len())
@@ -309,25 +337,9 @@ impl TlsSession {
         Ok(count)
     }
 
-    /// Gives `work` the bytes as records. `None`: nothing can be written any more.
-    fn encrypted<T>(&mut self, bytes: &[u8], work: impl FnOnce(&[u8]) -> T) -> Option<T> {
-        buffers::with_written(|records| {
-            let incoming = self.incoming.rest_mut();
-            let is_written = match &mut self.side {
-                Connection::Client(client) => {
-                    records::write(client, incoming, records, |traffic, out| traffic.encrypt(bytes, out))
-                }
-                Connection::Server(server) => {
-                    records::write(server, incoming, records, |traffic, out| traffic.encrypt(bytes, out))
-                }
-            };
-            is_written.then(|| work(records))
-        })
-    }
-
     /// Says that we send nothing more (RFC 8446 §6.1). It waits to be flushed.
     pub fn close(&mut self) {
-        if self.is_handshaking() {
+        if self.is_handshaking() || self.fault.is_some() {
             return;
         }
         buffers::with_written(|records| {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use lab_sip::options::TlsOptions;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::CryptoProvider;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme};
 use rustls::{SupportedProtocolVersion, version};
 use rustls_pki_types::pem::PemObject;
@@ -35,7 +35,7 @@ pub(super) struct Tls {
 impl Tls {
     /// A server must have a certificate; a client may. Errors name the file.
     pub(super) fn load(options: &TlsOptions, server: bool) -> Result<Tls, String> {
-        let provider = Arc::new(tls_session::compact_provider());
+        let provider = Arc::new(aws_lc_rs::default_provider());
         let versions = versions(options.version.as_deref())?;
         let wanted = server || options.cert.is_some() || options.key.is_some();
         let identity = if wanted { Some(identity(options)?) } else { None };
