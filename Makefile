@@ -5,7 +5,7 @@ CONFIG ?= belfry.toml
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo demo-farm test test-fast check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-store bench-import bench-xmpp bench-xmpp-idle bench-farm bench-start bench-all chaos abuse fuzz-short package docs
+.PHONY: help setup run demo demo-farm test test-fast check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-phones bench-store bench-import bench-xmpp bench-xmpp-idle bench-farm bench-start bench-all chaos abuse fuzz-short package docs
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,12 @@ bench-memory: ## resident bytes of a binding and of a lingering transaction
 	@tools/setup
 	$(CARGO) build --release --package server --bin belfry --locked
 	@bench/memory/run $(ARGS)
+
+bench-phones: ## resident bytes of a registered, silent phone by transport, and of Ringer, which plays it
+	@tools/setup
+	$(CARGO) build --release --package server --bin belfry --locked
+	$(CARGO) build --release --bin ringer --locked
+	@bench/sip/phones $(ARGS)
 
 bench-store: ## size of the database under REGISTERs and calls; ARGS="--minutes 6" for a short one
 	@tools/setup

@@ -57,6 +57,8 @@ impl ClientAuthorities {
             .with_client_cert_verifier(Arc::clone(&self.verifier))
             .with_cert_resolver(Arc::clone(&config.cert_resolver));
         asking.alpn_protocols.clone_from(&config.alpn_protocols);
+        // Secrets for channel bindings.
+        asking.key_log = Arc::clone(&config.key_log);
         // A session that is resumed shows no certificate, which may have ended meanwhile: all are new.
         asking.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
         asking.send_tls13_tickets = 0;
@@ -179,6 +181,22 @@ mod tests {
     use rcgen::{CertificateParams, KeyPair, SanType};
 
     use super::*;
+    use crate::clock::Clock;
+    use crate::tickets::TicketKeys;
+    use crate::tls::{Tls, self_signed};
+
+    #[test]
+    fn channel_bindings_are_there_for_clients_that_are_asked_for_a_certificate() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = self_signed(folder.path(), &["localhost"]).unwrap();
+        let authorities = ClientAuthorities::load(&files.certificate).unwrap();
+        let tls = Tls::load(files, TicketKeys::new([0; 32], Clock::new())).unwrap();
+        let (config, _) = tls.xmpp();
+        for config in [authorities.asking(&config), config] {
+            assert!(config.key_log.will_log("EXPORTER_SECRET"));
+        }
+        assert!(!tls.server().key_log.will_log("EXPORTER_SECRET"), "no other listener exports keys");
+    }
 
     fn certificate(names: Vec<SanType>) -> Vec<u8> {
         let mut params = CertificateParams::new(vec!["example.org".into()]).unwrap();

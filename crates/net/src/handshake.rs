@@ -9,26 +9,27 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+use rustls::{ClientConfig, ServerConfig};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use sip::transport::TlsNames;
+use tls_session::TlsSession;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
-use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 use super::admission::Handle;
 use super::certified;
 use super::flow::{Flow, Shared};
 use super::peers::Peers;
 use super::settings::ClientCertificates;
+use super::tls_stream::TlsStream;
 
 /// As the server.
 pub(super) async fn accept(
     shared: &Shared,
     flow: &Flow,
     socket: TcpStream,
-) -> io::Result<server::TlsStream<TcpStream>> {
+) -> io::Result<TlsStream<TcpStream>> {
     let config = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.server();
     accept_as((&shared.handshakes, flow.admitted().map(|admitted| &**admitted)), config, socket).await
 }
@@ -40,7 +41,7 @@ pub(super) async fn accept_certified(
     shared: &Shared,
     flow: &Flow,
     socket: TcpStream,
-) -> io::Result<server::TlsStream<TcpStream>> {
+) -> io::Result<TlsStream<TcpStream>> {
     let policy = shared.settings.client_certificates;
     if policy == ClientCertificates::Off {
         return accept(shared, flow, socket).await;
@@ -48,7 +49,7 @@ pub(super) async fn accept_certified(
     let tls = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?;
     let permits = (&shared.handshakes, flow.admitted().map(|admitted| &**admitted));
     let stream = accept_as(permits, tls.asking_server(), socket).await?;
-    let Some(chain) = stream.get_ref().1.peer_certificates() else { return Ok(stream) };
+    let Some(chain) = stream.session().peer_certificates() else { return Ok(stream) };
     let busy = flow.admitted().map(|admitted| admitted.busy());
     let names = verify(&shared.handshakes, tls.peers(), chain.to_vec()).await?;
     drop(busy);
@@ -92,15 +93,12 @@ pub async fn accept_as(
     permits: (&Arc<Semaphore>, Option<&Handle>),
     config: Arc<ServerConfig>,
     socket: TcpStream,
-) -> io::Result<server::TlsStream<TcpStream>> {
+) -> io::Result<TlsStream<TcpStream>> {
     // A connection that says nothing costs no memory of TLS.
     socket.readable().await?;
-    let connection = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
-    let Connection::Server(done) = shake(permits, &socket, connection.into()).await? else {
-        return Err(io::ErrorKind::Other.into());
-    };
-    // The stream is made around a new connection; ours, which is past its handshake, takes its place.
-    TlsAcceptor::from(config).accept_with(socket, |fresh| *fresh = done).await
+    let session = TlsSession::server(config).map_err(io::Error::other)?;
+    let session = shake(permits, &socket, Box::new(session)).await?;
+    Ok(TlsStream::new(session, socket))
 }
 
 /// As the client. `name` is what the certificate must be for (RFC 5922 §7.2); without it, the address.
@@ -109,7 +107,7 @@ pub(super) async fn connect(
     socket: TcpStream,
     remote: SocketAddr,
     name: Option<&str>,
-) -> io::Result<client::TlsStream<TcpStream>> {
+) -> io::Result<TlsStream<TcpStream>> {
     let config = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.client();
     let name = match name {
         Some(name) => ServerName::try_from(name.to_owned()).map_err(io::Error::other)?,
@@ -124,46 +122,43 @@ pub async fn connect_as(
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
     socket: TcpStream,
-) -> io::Result<client::TlsStream<TcpStream>> {
-    let connection = ClientConnection::new(config.clone(), name.clone()).map_err(io::Error::other)?;
-    let Connection::Client(done) = shake((permits, None), &socket, connection.into()).await? else {
-        return Err(io::ErrorKind::Other.into());
-    };
-    TlsConnector::from(config).connect_with(name, socket, |fresh| *fresh = done).await
+) -> io::Result<TlsStream<TcpStream>> {
+    let session = TlsSession::client(config, name).map_err(io::Error::other)?;
+    let session = shake((permits, None), &socket, Box::new(session)).await?;
+    Ok(TlsStream::new(session, socket))
 }
 
 /// Runs the handshake to its end. The caller bounds its time.
 async fn shake(
     (permits, admitted): (&Arc<Semaphore>, Option<&Handle>),
     socket: &TcpStream,
-    mut connection: Connection,
-) -> io::Result<Connection> {
+    mut session: Box<TlsSession>,
+) -> io::Result<Box<TlsSession>> {
     loop {
-        while connection.wants_write() {
+        while session.wants_write() {
             socket.writable().await?;
-            again(connection.write_tls(&mut Nonblocking(socket)))?;
+            again(session.flush(&mut Nonblocking(socket)))?;
         }
-        if !connection.is_handshaking() {
-            return Ok(connection);
+        if !session.is_handshaking() {
+            return Ok(session);
         }
         socket.readable().await?;
-        match again(connection.read_tls(&mut Nonblocking(socket)))? {
+        match again(session.read_tls(&mut Nonblocking(socket)))? {
             None => continue,
             Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Some(_) => {}
         }
         let busy = admitted.map(Handle::busy);
-        let (advanced, result) = compute(permits, connection).await?;
+        let (advanced, result) = compute(permits, session).await?;
         drop(busy);
-        connection = advanced;
+        session = advanced;
         // A flight is answered, or the handshake is done: bytes alone are no step.
-        if let Some(admitted) = admitted.filter(|_| connection.wants_write() || !connection.is_handshaking())
-        {
+        if let Some(admitted) = admitted.filter(|_| session.wants_write() || !session.is_handshaking()) {
             admitted.step();
         }
         if let Err(problem) = result {
             // The alert; if it does not fit now, the peer will see the close.
-            let _ = connection.write_tls(&mut Nonblocking(socket));
+            let _ = session.flush(&mut Nonblocking(socket));
             return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
         }
     }
@@ -171,22 +166,22 @@ async fn shake(
 
 async fn compute(
     permits: &Arc<Semaphore>,
-    mut connection: Connection,
-) -> io::Result<(Connection, Result<(), rustls::Error>)> {
+    mut session: Box<TlsSession>,
+) -> io::Result<(Box<TlsSession>, Result<(), rustls::Error>)> {
     // The permit goes along: a handshake that is given up still computes its step to the end.
     let permit = permits.clone().acquire_owned().await.map_err(io::Error::other)?;
     let step = move || {
-        let result = connection.process_new_packets().map(|_| ());
+        let result = session.advance();
         drop(permit);
-        (connection, result)
+        (session, result)
     };
     spawn_blocking(step).await.map_err(io::Error::other)
 }
 
 /// `None` when the socket was not ready after all.
-fn again(result: io::Result<usize>) -> io::Result<Option<usize>> {
+fn again<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
-        Ok(count) => Ok(Some(count)),
+        Ok(done) => Ok(Some(done)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
         Err(error) => Err(error),
     }

@@ -32,6 +32,7 @@ pub mod stream;
 mod stun;
 pub mod tickets;
 pub mod tls;
+pub mod tls_stream;
 mod udp;
 mod watched_io;
 mod wire;

@@ -12,6 +12,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -123,20 +124,21 @@ impl Drop for FlowGuard {
 }
 
 async fn serve_tls(shared: &Shared, flow: &Flow, socket: TcpStream) {
-    if let Some(tls) = shake(shared, flow, handshake::accept_certified(shared, flow, socket)).await {
+    let handshake = Box::pin(handshake::accept_certified(shared, flow, socket));
+    if let Some(tls) = shake(shared, flow, handshake).await {
         drive(shared, flow, StreamWire::new(tls)).await;
     }
 }
 
 async fn serve_ws(shared: &Shared, flow: &Flow, socket: TcpStream) {
-    if let Some(upgraded) = shake(shared, flow, ws::accept(shared, flow, socket)).await {
+    if let Some(upgraded) = shake(shared, flow, Box::pin(ws::accept(shared, flow, socket))).await {
         drive_upgraded(shared, flow, upgraded).await;
     }
 }
 
 async fn serve_wss(shared: &Shared, flow: &Flow, socket: TcpStream) {
     let both = async { ws::accept(shared, flow, handshake::accept(shared, flow, socket).await?).await };
-    if let Some(upgraded) = shake(shared, flow, both).await {
+    if let Some(upgraded) = shake(shared, flow, Box::pin(both)).await {
         drive_upgraded(shared, flow, upgraded).await;
     }
 }
@@ -151,10 +153,14 @@ async fn drive_upgraded<W: Wire>(shared: &Shared, flow: &Flow, (wire, client): (
 }
 
 /// Bounds a handshake in time, and while the connection may make room for others. `None`: it failed, and the flow is gone.
-async fn shake<T>(shared: &Shared, flow: &Flow, handshake: impl Future<Output = io::Result<T>>) -> Option<T> {
-    // On the heap only for as long as it takes; an open connection does not carry its size along.
+/// It is on the heap only for as long as it takes: the task of an open connection does not carry its size along.
+async fn shake<T>(
+    shared: &Shared,
+    flow: &Flow,
+    handshake: Pin<Box<impl Future<Output = io::Result<T>>>>,
+) -> Option<T> {
     let time = shared.settings.handshake_timeout;
-    match within(flow.admitted().map(|admitted| &**admitted), time, Box::pin(handshake)).await {
+    match within(flow.admitted().map(|admitted| &**admitted), time, handshake).await {
         Some(Ok(done)) => return Some(done),
         Some(Err(error)) => tracing::debug!(remote = %flow.remote.get(), %error, "handshake failed"),
         None => {
@@ -199,8 +205,8 @@ async fn connect_and_drive(shared: &Shared, flow: &Flow) {
     }
     // The name that RFC 3263 began with, not the one of the record: RFC 5922 §7.2 compares that one.
     let name = flow.key.as_ref().and_then(|key| key.tls_name.as_deref());
-    if let Some(tls) = shake(shared, flow, handshake::connect(shared, socket, flow.remote.get(), name)).await
-    {
+    let handshake = Box::pin(handshake::connect(shared, socket, flow.remote.get(), name));
+    if let Some(tls) = shake(shared, flow, handshake).await {
         // RFC 5923 §8: what the peer says on a connection of ours it says as the name that its certificate was verified for.
         shared.certify(flow, name.map(|name| name.to_ascii_lowercase().into()).into_iter().collect());
         drive(shared, flow, StreamWire::new(tls)).await;

@@ -16,6 +16,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use sha2::Digest;
+use tls_session::ExporterSecrets;
 
 use super::certificate::{self, ShownCertificate};
 use super::der::first_value;
@@ -194,6 +195,8 @@ fn read(files: &TlsFiles, tickets: &TicketKeys) -> Result<Current, TlsError> {
     let mut xmpp = server.clone();
     // XEP-0368 §3.
     xmpp.alpn_protocols = vec![b"xmpp-client".to_vec()];
+    // For channel bindings (RFC 9266).
+    ExporterSecrets::keep(&mut xmpp);
     let own = certificates(&files.certificate)?;
     let roots = roots(files.authorities.as_deref())?;
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|problem| error(&files.key, &problem))?;

@@ -40,7 +40,21 @@ const AT_MOST: [(&str, &[&str]); 10] = [
     ("lab-xmpp", &["stdx", "xmpp", "lab-sip"]),
     ("lab-record", &["media"]),
     ("lab-report", &[]),
-    ("lab", &["stdx", "sip", "xmpp", "media", "mmsg", "lab-record", "lab-report", "lab-sip", "lab-xmpp"]),
+    (
+        "lab",
+        &[
+            "stdx",
+            "sip",
+            "xmpp",
+            "media",
+            "mmsg",
+            "tls-session",
+            "lab-record",
+            "lab-report",
+            "lab-sip",
+            "lab-xmpp",
+        ],
+    ),
 ];
 
 const RUNTIMES: [&str; 3] = ["tokio", "tokio-rustls", "hyper"];

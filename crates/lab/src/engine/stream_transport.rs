@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mio::net::TcpStream;
-use rustls::{ClientConnection, Connection, ServerConnection};
 use rustls_pki_types::ServerName;
+use tls_session::TlsSession;
 use tungstenite::client::IntoClientRequest;
 use tungstenite::handshake::MidHandshake;
 use tungstenite::handshake::client::ClientHandshake;
@@ -44,9 +44,9 @@ pub(super) enum StreamIo {
     Tls(TlsStream),
 }
 
-/// The socket and the state of TLS, which `rustls` keeps apart.
+/// The socket and the state of TLS, which is kept apart from it.
 pub(super) struct TlsStream {
-    pub(super) tls: Box<Connection>,
+    pub(super) tls: Box<TlsSession>,
     pub(super) tcp: TcpStream,
 }
 
@@ -67,8 +67,8 @@ impl StreamTransport {
             Some(tls) => {
                 // The name is sent as server name, and compared with the certificate when that is checked.
                 let name = ServerName::try_from(opening.host.to_owned()).map_err(io::Error::other)?;
-                let tls = ClientConnection::new(Arc::clone(&tls.client), name).map_err(io::Error::other)?;
-                StreamIo::Tls(TlsStream { tls: Box::new(tls.into()), tcp })
+                let tls = TlsSession::client(Arc::clone(&tls.client), name).map_err(io::Error::other)?;
+                StreamIo::Tls(TlsStream { tls: Box::new(tls), tcp })
             }
             None => StreamIo::Plain(tcp),
         };
@@ -90,8 +90,8 @@ impl StreamTransport {
         let io = match opening.tls {
             Some(tls) => {
                 let config = tls.server.as_ref().ok_or_else(|| io::Error::other("no certificate"))?;
-                let tls = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
-                StreamIo::Tls(TlsStream { tls: Box::new(tls.into()), tcp })
+                let tls = TlsSession::server(Arc::clone(config)).map_err(io::Error::other)?;
+                StreamIo::Tls(TlsStream { tls: Box::new(tls), tcp })
             }
             None => StreamIo::Plain(tcp),
         };
@@ -235,9 +235,9 @@ impl StreamTransport {
 impl Drop for TlsStream {
     /// RFC 8446 §6.1: each side says that it closes, so that a cut connection is told from an ended one.
     fn drop(&mut self) {
-        self.tls.send_close_notify();
+        self.tls.close();
         // It is closed either way.
-        let _ = push(&mut self.tls, &mut self.tcp);
+        let _ = self.tls.flush(&mut self.tcp);
     }
 }
 
@@ -280,24 +280,13 @@ impl StreamIo {
 
 impl Read for StreamIo {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let (tls, tcp) = match self {
-            StreamIo::Plain(tcp) => return tcp.read(buffer),
-            StreamIo::Tls(TlsStream { tls, tcp }) => (tls, tcp),
-        };
-        loop {
-            match tls.reader().read(buffer) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        match self {
+            StreamIo::Plain(tcp) => tcp.read(buffer),
+            StreamIo::Tls(TlsStream { tls, tcp }) => match tls.read(tcp, buffer) {
                 // A peer that hangs up without saying so in TLS has hung up.
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
-                other => return other,
-            }
-            if tls.read_tls(tcp)? == 0 {
-                return Ok(0);
-            }
-            let state = tls.process_new_packets();
-            // Alerts and handshake messages must leave before an error is reported, so that the peer learns the reason.
-            push(tls, tcp)?;
-            state.map_err(io::Error::other)?;
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+                other => other,
+            },
         }
     }
 }
@@ -306,35 +295,14 @@ impl Write for StreamIo {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             StreamIo::Plain(tcp) => tcp.write(bytes),
-            StreamIo::Tls(TlsStream { tls, tcp }) => {
-                let count = tls.writer().write(bytes)?;
-                push(tls, tcp)?;
-                if count == 0 && !bytes.is_empty() {
-                    // `rustls` takes no more plain text until the kernel has taken what it has encrypted.
-                    Err(io::ErrorKind::WouldBlock.into())
-                } else {
-                    Ok(count)
-                }
-            }
+            StreamIo::Tls(TlsStream { tls, tcp }) => tls.write(tcp, bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
             StreamIo::Plain(_) => Ok(()),
-            StreamIo::Tls(TlsStream { tls, tcp }) => push(tls, tcp),
+            StreamIo::Tls(TlsStream { tls, tcp }) => tls.flush(tcp),
         }
     }
-}
-
-/// Hands encrypted bytes to the kernel as far as it takes them; the rest goes with the next call.
-fn push(tls: &mut Connection, tcp: &mut TcpStream) -> io::Result<()> {
-    while tls.wants_write() {
-        match tls.write_tls(tcp) {
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

@@ -30,10 +30,10 @@ use lab_xmpp::{
 };
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
-use rustls::ClientConnection;
 use rustls_pki_types::ServerName;
 use stdx::rng::Rng;
 use stdx::time::Instant;
+use tls_session::TlsSession;
 
 use self::bosh::BoshConnections;
 
@@ -419,8 +419,8 @@ impl UserConnections {
     fn secured(&self, tcp: TcpStream) -> io::Result<StreamIo> {
         let tls = self.tls.as_ref().ok_or_else(|| io::Error::other("no TLS was prepared"))?;
         let name = ServerName::try_from(self.chat.people.domain().to_owned()).map_err(io::Error::other)?;
-        let connection = ClientConnection::new(Arc::clone(&tls.client), name).map_err(io::Error::other)?;
-        Ok(StreamIo::Tls(TlsStream { tls: Box::new(connection.into()), tcp }))
+        let session = TlsSession::client(Arc::clone(&tls.client), name).map_err(io::Error::other)?;
+        Ok(StreamIo::Tls(TlsStream { tls: Box::new(session), tcp }))
     }
 
     /// Writes, or keeps what the kernel does not take. A user without a connection writes into the void: its pool learns of the end by itself.

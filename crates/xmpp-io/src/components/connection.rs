@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use crate::streams::Buckets;
 use net::admission::{Admitted, Handle, within};
+use net::tls_stream::TlsStream;
 use net::{handshake, stream as tcp};
 use sip::transport::Transport;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
@@ -21,7 +22,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{sleep, timeout};
-use tokio_rustls::server::TlsStream;
 use xmpp::component::Component;
 
 use super::ComponentConnections;

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use net::admission::{Admitted, Handle, within};
+use net::tls_stream::TlsStream;
 use net::{dns, handshake, stream as tcp};
 use rustls_pki_types::{CertificateDer, ServerName};
 use sip::transport::Transport;
@@ -149,10 +150,10 @@ async fn serve_tls(
     handle: Option<&Handle>,
     socket: TcpStream,
     is_direct: bool,
-) -> io::Result<(Box<tokio_rustls::server::TlsStream<TcpStream>>, Security)> {
+) -> io::Result<(TlsStream<TcpStream>, Security)> {
     let config = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.peers().server(is_direct);
-    let tls = Box::new(handshake::accept_as((&shared.handshakes, handle), config, socket).await?);
-    let security = security_of(shared, tls.get_ref().1.peer_certificates());
+    let tls = handshake::accept_as((&shared.handshakes, handle), config, socket).await?;
+    let security = security_of(shared, tls.session().peer_certificates());
     Ok((tls, security))
 }
 
@@ -163,12 +164,12 @@ pub(super) async fn call_tls(
     domain: &str,
     socket: TcpStream,
     is_direct: bool,
-) -> io::Result<(Box<tokio_rustls::client::TlsStream<TcpStream>>, Security)> {
+) -> io::Result<(TlsStream<TcpStream>, Security)> {
     let config = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.peers().client(is_direct);
     let name = dns::ascii(domain.trim_start_matches('[').trim_end_matches(']'));
     let name = ServerName::try_from(name).map_err(io::Error::other)?;
-    let tls = Box::new(handshake::connect_as(&shared.handshakes, config, name, socket).await?);
-    let security = security_of(shared, tls.get_ref().1.peer_certificates());
+    let tls = handshake::connect_as(&shared.handshakes, config, name, socket).await?;
+    let security = security_of(shared, tls.session().peer_certificates());
     Ok((tls, security))
 }
 

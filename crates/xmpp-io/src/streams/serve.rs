@@ -14,14 +14,13 @@ use std::task::{Context, Poll, ready};
 
 use net::admission::{Admitted, Handle, within};
 use net::reuse_group::{self, Room};
+use net::tls_stream::TlsStream;
 use net::{certified, handshake, stream as tcp};
-use rustls::ProtocolVersion;
 use sip::transport::Transport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{Sleep, sleep};
-use tokio_rustls::server::TlsStream;
 use xmpp::Jid;
 use xmpp::c2s::{Framing, Security};
 use xmpp::sasl::Bindings;
@@ -177,7 +176,7 @@ async fn serve_wss(mut place: Place, socket: TcpStream) {
     let tls = async {
         // Browsers ask for HTTP, so this is not XMPP's own configuration.
         let config = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.server();
-        Ok(Box::new(handshake::accept_as((&shared.handshakes, place.handle()), config, socket).await?))
+        handshake::accept_as((&shared.handshakes, place.handle()), config, socket).await
     };
     let Some(tls) = shake(&shared, place.handle(), Box::pin(tls)).await else { return };
     let asked = Box::pin(http::documents(&place, tls, true)).await;
@@ -196,17 +195,17 @@ async fn secured(
     shared: &C2sConnections,
     handle: Option<&Handle>,
     socket: TcpStream,
-) -> io::Result<(Box<TlsStream<TcpStream>>, Security)> {
+) -> io::Result<(TlsStream<TcpStream>, Security)> {
     let (config, end_point) = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.xmpp();
     let config = match &shared.settings.client_authorities {
         Some(authorities) => authorities.asking(&config),
         None => config,
     };
-    let tls = Box::new(handshake::accept_as((&shared.handshakes, handle), config, socket).await?);
-    let agreed = tls.get_ref().1;
+    let mut tls = handshake::accept_as((&shared.handshakes, handle), config, socket).await?;
+    let agreed = tls.session();
     // RFC 7590 §3.6.
     tracing::debug!(version = ?agreed.protocol_version(), suite = ?agreed.negotiated_cipher_suite(), "TLS");
-    let (bindings, certified) = (bindings(&tls, end_point), certified(&tls));
+    let (bindings, certified) = (bindings(&mut tls, end_point), certified(&tls));
     let security = Security { encrypted: true, bindings, certified };
     Ok((tls, security))
 }
@@ -214,21 +213,17 @@ async fn secured(
 /// The address in the client's certificate, if there is exactly one (XEP-0178 §2).
 fn certified(tls: &TlsStream<TcpStream>) -> Option<Jid> {
     // Without an authority of ours none was asked for, and none was verified.
-    let own = tls.get_ref().1.peer_certificates()?.first()?;
+    let own = tls.session().peer_certificates()?.first()?;
     let addresses = certified::addresses(own);
     let [address] = &addresses[..] else { return None };
     Jid::parse(address).ok().filter(|jid| jid.local().is_some() && jid.is_bare())
 }
 
 /// RFC 9266 for the first: TLS 1.2 would need the extended master secret, and cannot say whether it has it.
-fn bindings(tls: &TlsStream<TcpStream>, end_point: Option<Box<[u8]>>) -> Bindings {
-    let connection = tls.get_ref().1;
-    let is_new = connection.protocol_version() == Some(ProtocolVersion::TLSv1_3);
-    let export = || {
-        let label = b"EXPORTER-Channel-Binding";
-        connection.export_keying_material([0; 32], label, Some(b"")).ok().map(|bytes| bytes[..].into())
-    };
-    Bindings { tls_exporter: is_new.then(export).flatten(), tls_server_end_point: end_point }
+fn bindings(tls: &mut TlsStream<TcpStream>, end_point: Option<Box<[u8]>>) -> Bindings {
+    let exporter = tls.session_mut().take_exporter();
+    let exported = exporter.and_then(|exporter| exporter.export(b"EXPORTER-Channel-Binding", b""));
+    Bindings { tls_exporter: exported.map(|bytes| bytes[..].into()), tls_server_end_point: end_point }
 }
 
 /// Bounds a handshake in time, and while the connection may make room for others. `None`: it failed.
@@ -375,7 +370,7 @@ mod tests {
     #[test]
     fn the_tasks_of_connections_are_small() {
         let tcp = size_of::<Conversation<Bytes<TcpStream>>>();
-        let tls = size_of::<Conversation<Bytes<Box<TlsStream<TcpStream>>>>>();
+        let tls = size_of::<Conversation<Bytes<TlsStream<TcpStream>>>>();
         assert!(tcp <= 128 && tls <= 128, "{tcp}, {tls}");
         for size in [size(serve_tls), size(secure), size(serve_ws), size(serve_wss)] {
             assert!(size <= 768, "{size}");

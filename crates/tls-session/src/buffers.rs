@@ -1,0 +1,78 @@
+//! Bytes that are under way, and the buffers that all sessions of a thread share.
+
+use std::cell::RefCell;
+
+use crate::limits;
+
+thread_local! {
+    /// What is read from a socket, until it is decrypted.
+    static READ: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    /// What is to be written, encrypted.
+    static WRITTEN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    /// What is to be written in one record, before it is encrypted.
+    static GATHERED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Lends a buffer of [`limits::READ`] bytes whose contents do not matter.
+pub(crate) fn with_read<T>(work: impl FnOnce(&mut [u8]) -> T) -> T {
+    READ.with_borrow_mut(|buffer| {
+        buffer.resize(limits::READ, 0);
+        work(buffer)
+    })
+}
+
+/// Lends an empty buffer.
+pub(crate) fn with_written<T>(work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    lend(&WRITTEN, work)
+}
+
+/// Lends another empty buffer.
+pub(crate) fn with_gathered<T>(work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    lend(&GATHERED, work)
+}
+
+fn lend<T>(
+    buffer: &'static std::thread::LocalKey<RefCell<Vec<u8>>>,
+    work: impl FnOnce(&mut Vec<u8>) -> T,
+) -> T {
+    buffer.with_borrow_mut(|buffer| {
+        buffer.clear();
+        work(buffer)
+    })
+}
+
+/// Bytes that are taken from the front. Empty, it holds no memory.
+#[derive(Default)]
+pub(crate) struct Pending {
+    bytes: Vec<u8>,
+    taken: usize,
+}
+
+impl Pending {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub(crate) fn rest(&self) -> &[u8] {
+        &self.bytes[self.taken..]
+    }
+
+    pub(crate) fn rest_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.taken..]
+    }
+
+    pub(crate) fn put(&mut self, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            // Bytes that are taken are not kept for as long as others follow them.
+            self.bytes.drain(..std::mem::take(&mut self.taken));
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    pub(crate) fn take(&mut self, count: usize) {
+        self.taken += count;
+        if self.taken >= self.bytes.len() {
+            *self = Pending::default();
+        }
+    }
+}
