@@ -93,6 +93,9 @@ pub trait ControlPlane: Source {
 
     /// A request showed a token that is none of that account's, or was refused because too many had. For the log.
     fn sign_in_failed(&self, from: IpAddr, account: &str, cause: Cause);
+
+    /// This account has made, renamed or removed an API key, its own or that of an account below it. For the audit log.
+    fn key_changed(&self, account: &str, action: &'static str, key: &str);
 }
 
 /// The answer of chat, over the nodes of a farm.

@@ -64,6 +64,7 @@ const fn delete_route(path: &'static str) -> Route {
         handler: |context| {
             let key: ApiKey = own(context, last(context))?;
             context.state.remove(Kind::ApiKey, &key.common.sid)?;
+            note(context, "RemoveKey", &key);
             Ok(Answer::Nothing)
         },
     }
@@ -117,6 +118,7 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     };
     set_name(context, &mut key)?;
     context.state.insert(&key)?;
+    note(context, "AddKey", &key);
     Ok(Answer::Item(201, "Key", render(&key, Some(&secret))))
 }
 
@@ -125,7 +127,13 @@ fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     set_name(context, &mut key)?;
     key.common.updated_at = context.state.now();
     context.state.replace(&key)?;
+    note(context, "SetKey", &key);
     Ok(Answer::Item(200, "Key", render(&key, None)))
+}
+
+/// A change of what can sign in is in the audit log, with the key's sid and never its secret.
+fn note(context: &Context<'_>, action: &'static str, key: &ApiKey) {
+    context.state.control.key_changed(&context.signer.common.sid, action, &key.common.sid);
 }
 
 fn set_name(context: &Context<'_>, key: &mut ApiKey) -> Result<(), Fault> {

@@ -34,6 +34,10 @@ fn a_key_shows_its_secret_once_and_is_renamed_and_deleted() {
     let path = format!("/Keys/{sid}.json");
     assert_eq!((world.delete(&path).status, world.delete(&path).fault()), (204, (404, 20404)));
     assert_eq!(world.get(&path).fault(), (404, 20404));
+    // The changes are in the audit log, and what was refused is no change.
+    let me = &world.me.sid;
+    let audited = ["AddKey", "SetKey", "SetKey", "RemoveKey"].map(|action| format!("{me} {action} {sid}"));
+    assert_eq!(*world.plane.asked.lock().unwrap(), audited);
 }
 
 #[test]

@@ -145,6 +145,10 @@ impl ControlPlane for Plane {
         self.failed_sign_ins.lock().unwrap().push((account.to_owned(), cause.name()));
     }
 
+    fn key_changed(&self, account: &str, action: &'static str, key: &str) {
+        self.asked.lock().unwrap().push(format!("{account} {action} {key}"));
+    }
+
     fn chat(&self, ask: Ask) -> Result<Told, ControlError> {
         self.note(format!("{ask:?}"))?;
         Ok(match ask {

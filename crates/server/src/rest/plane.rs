@@ -375,6 +375,10 @@ impl ControlPlane for Plane {
         self.failures.note(self.now(), &failure);
     }
 
+    fn key_changed(&self, account: &str, action: &'static str, key: &str) {
+        tracing::info!(target: "belfry::audit", account, action, subject = key, "REST");
+    }
+
     fn chat(&self, ask: admin::chat::Ask) -> Result<admin::chat::Answer, ControlError> {
         // On a thread of the blocking pool: it may wait.
         let runtime = tokio::runtime::Handle::current();

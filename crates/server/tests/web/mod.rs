@@ -281,4 +281,6 @@ impl ControlPlane for Nothing {
     }
 
     fn sign_in_failed(&self, _: IpAddr, _: &str, _: Cause) {}
+
+    fn key_changed(&self, _: &str, _: &'static str, _: &str) {}
 }

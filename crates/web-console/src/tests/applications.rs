@@ -104,6 +104,8 @@ impl ControlPlane for Plane {
     }
 
     fn sign_in_failed(&self, _: IpAddr, _: &str, _: Cause) {}
+
+    fn key_changed(&self, _: &str, _: &'static str, _: &str) {}
 }
 
 /// An application that answers every request with one document, and keeps the requests.

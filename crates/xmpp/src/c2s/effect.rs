@@ -1,8 +1,10 @@
 //! The inputs and outputs of a client's stream: the connection that it has, the bytes that it writes and the effects that
 //! its driver performs.
 
+use super::writer::StreamWriter;
 use super::{BindRequest, Direction, Registration, TokenWork};
-use crate::{Element, Jid, sasl};
+use crate::internal::{mark_too_large, remove_ack_token};
+use crate::{Element, Jid, ns, sasl, stanza};
 
 /// The delimiting of stanzas on the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,4 +85,34 @@ pub struct Outbox {
     pub effects: Vec<Effect>,
     /// An element that was received or sent, credentials masked; of a stream that is traced.
     pub traced: Vec<(Direction, Element)>,
+}
+
+/// An element of a bound client for its session. `Err`: the stream error that ends the stream.
+pub(super) fn session_effect(
+    writer: &StreamWriter,
+    jid: &Jid,
+    mut element: Element,
+    written: usize,
+) -> Result<Effect, &'static str> {
+    if stanza::kind_of(&element).is_none() {
+        return match element.ns() {
+            ns::SM | ns::CSI => Ok(Effect::Nonza(element)),
+            _ => Err("unsupported-stanza-type"),
+        };
+    }
+    let is_own = match stanza::from(&element) {
+        Ok(None) => true,
+        Ok(Some(from)) => from == *jid || (from.is_bare() && from.as_str() == jid.bare_str()),
+        Err(_) => false,
+    };
+    if !is_own {
+        return Err("invalid-from");
+    }
+    element.set("from", jid.as_str());
+    remove_ack_token(&mut element);
+    stanza::inherit_lang(&mut element, writer.lang.as_deref());
+    if written > writer.settings.max_stanza {
+        mark_too_large(&mut element);
+    }
+    Ok(Effect::Stanza(element))
 }

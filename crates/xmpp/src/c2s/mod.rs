@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 pub use bind::{BindRequest, Bound, UserAgent};
 use bind::{Binder, Binding, BindingOutcome};
+use effect::session_effect;
 pub use effect::{Effect, Framing, Outbox, Security};
 pub use fast::{NewToken, TokenWork};
 pub use register::{InvitationGrant, Registration};
@@ -36,7 +37,6 @@ use sign_in::{SignIn, SignInOutcome};
 pub use trace::Direction;
 use writer::StreamWriter;
 
-use crate::internal::{mark_too_large, remove_ack_token};
 use crate::sasl::{self, Mechanism};
 use crate::stanza::StanzaError;
 use crate::xml::{Budget, Frame, Framer, Measured, Prefixes, XmlError, parse_header, parse_within};
@@ -567,34 +567,4 @@ impl C2s {
         self.writer.write_error(condition, more, caller, out);
         self.close(out);
     }
-}
-
-/// An element of a bound client for its session. `Err`: the stream error that ends the stream.
-fn session_effect(
-    writer: &StreamWriter,
-    jid: &Jid,
-    mut element: Element,
-    written: usize,
-) -> Result<Effect, &'static str> {
-    if stanza::kind_of(&element).is_none() {
-        return match element.ns() {
-            ns::SM | ns::CSI => Ok(Effect::Nonza(element)),
-            _ => Err("unsupported-stanza-type"),
-        };
-    }
-    let is_own = match stanza::from(&element) {
-        Ok(None) => true,
-        Ok(Some(from)) => from == *jid || (from.is_bare() && from.as_str() == jid.bare_str()),
-        Err(_) => false,
-    };
-    if !is_own {
-        return Err("invalid-from");
-    }
-    element.set("from", jid.as_str());
-    remove_ack_token(&mut element);
-    stanza::inherit_lang(&mut element, writer.lang.as_deref());
-    if written > writer.settings.max_stanza {
-        mark_too_large(&mut element);
-    }
-    Ok(Effect::Stanza(element))
 }

@@ -5,7 +5,11 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::place::Place;
+use crate::until;
 use crate::voice::app::App;
 use crate::voice::caller::Caller;
 
@@ -104,6 +108,47 @@ fn a_lost_token_is_replaced_while_the_node_runs() {
     assert_eq!(kept, format!("{SID}:{token}\n"));
     let listed = belfry(&["rest", "accounts", "--json"]);
     assert!(listed.contains(SID) && !listed.contains(&token), "{listed}");
+}
+
+/// A key signs in as an account does: its secret is in no log, guesses at it are counted, and what changes it is in the audit log.
+#[test]
+fn an_api_key_signs_in_and_its_secret_is_in_no_log_and_no_file() {
+    let place = place();
+    let node = place.spawn();
+    let rest = Rest::new(&place);
+    let made = rest.post("/Keys.json", "FriendlyName=billing");
+    let (key, secret) = (made["sid"].as_str().unwrap(), made["secret"].as_str().unwrap());
+    let status = |secret: &str, path: &str| {
+        let who = STANDARD.encode(format!("{key}:{secret}"));
+        let asked = format!("GET /2010-04-01/Accounts/{SID}{path} HTTP/1.1\r\nHost: a\r\n");
+        rest.send(&format!("{asked}Authorization: Basic {who}\r\nConnection: close\r\n\r\n")).status
+    };
+    assert_eq!((status(secret, "/Calls.json"), status(secret, ".json")), (200, 401));
+    assert_eq!(status("guess", "/Calls.json"), 401);
+    until("the guess is in the log", || {
+        node.log().lines().any(|line| line.contains("sign-in failed") && line.contains(key)).then_some(())
+    });
+    assert_eq!(rest.ask("DELETE", &format!("/Keys/{key}.json"), "").status, 204);
+    assert_eq!(status(secret, "/Calls.json"), 401);
+    until("both changes are in the audit log", || {
+        let log = node.log();
+        let of_key = |line: &&str| line.contains("belfry::audit") && line.contains(key) && line.contains(SID);
+        let changes: Vec<&str> = log.lines().filter(of_key).collect();
+        ["AddKey", "RemoveKey"]
+            .iter()
+            .all(|action| changes.iter().any(|line| line.contains(action)))
+            .then_some(())
+    });
+    // Guesses are slow at a key, too.
+    let statuses: Vec<u16> = (0..13).map(|_| status("guess", "/Calls.json")).collect();
+    assert_eq!(statuses[12], 429, "{statuses:?}");
+    assert!(!node.log().contains(secret), "no secrets in logs");
+    for file in std::fs::read_dir(place.path("data")).unwrap() {
+        let path = file.unwrap().path();
+        let Ok(bytes) = std::fs::read(&path) else { continue };
+        let is_there = bytes.windows(secret.len()).any(|part| part == secret.as_bytes());
+        assert!(!is_there, "{}", path.display());
+    }
 }
 
 #[test]
