@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use interop::{
-    DOMAIN, Farm, Follower, Nats, NatsRelease, Prosody, TcpWay, act_for_user_with_slixmpp, echo_with_slixmpp,
-    free_port, new_postgres_database, wait_until,
+    DOMAIN, Farm, Follower, Nats, NatsRelease, Prosody, TcpWay, free_port, new_postgres_database,
+    run_slixmpp_component, wait_until,
 };
 
 const PEER: &str = "prosody.test";
@@ -147,7 +147,14 @@ fn a_component_at_one_node_is_reached_from_all() {
     for user in 0..USERS {
         let port = ours.clients[user % 3];
         let (name, component) = (format!("user{user}"), listen[user % 2]);
-        echo_with_slixmpp(port, &certificate, (&name, "secret"), component, (&domain, "hush"));
+        run_slixmpp_component(
+            "slixmpp/component.py",
+            port,
+            &certificate,
+            (&name, "secret"),
+            component,
+            (&domain, "hush"),
+        );
     }
 }
 
@@ -166,6 +173,13 @@ fn a_privileged_component_at_one_node_acts_for_accounts_of_all() {
     for user in 0..USERS {
         let port = ours.clients[user % 3];
         let (name, component) = (format!("user{user}"), listen[user % 2]);
-        act_for_user_with_slixmpp(port, &certificate, (&name, "secret"), component, (&domain, "hush"));
+        run_slixmpp_component(
+            "slixmpp/privilege.py",
+            port,
+            &certificate,
+            (&name, "secret"),
+            component,
+            (&domain, "hush"),
+        );
     }
 }
