@@ -72,7 +72,7 @@ pub(crate) fn handle_view(xmpp: &mut Xmpp, now: Instant, view: &Arc<FarmView>, o
     retry(xmpp, now, outbox);
     remote::handle_view(xmpp, now, view, (&moved, &new_shards), outbox);
     for element in for_components {
-        xmpp.route(now, element, outbox);
+        xmpp.route(now, Box::new(element), outbox);
     }
     announcing::greet(xmpp, now, &new_shards, outbox);
     announcing::report(xmpp, now, outbox);
@@ -81,7 +81,7 @@ pub(crate) fn handle_view(xmpp: &mut Xmpp, now: Instant, view: &Arc<FarmView>, o
 }
 
 /// Messages that a dead node had and has not reported as handled go to the next owners of their addresses. Returns those for components.
-fn send_again(xmpp: &mut Xmpp, now: Instant, view: &FarmView) -> Vec<Box<Element>> {
+fn send_again(xmpp: &mut Xmpp, now: Instant, view: &FarmView) -> Vec<Element> {
     let lost = xmpp.unhandled.set_view(view).into_iter();
     let (foreign, lost): (Vec<_>, Vec<_>) = lost.partition(|sent| remote::is_foreign(xmpp, &sent.element));
     let lost = lost.into_iter().map(|sent| (sent.bucket, XmppShardMessage::Routed(sent.element)));
@@ -91,7 +91,7 @@ fn send_again(xmpp: &mut Xmpp, now: Instant, view: &FarmView) -> Vec<Box<Element
     {
         shared.wait_first(now, lost);
     }
-    foreign.into_iter().map(|sent| sent.element).collect()
+    foreign.into_iter().map(|sent| *sent.element).collect()
 }
 
 /// The shard can serve these buckets from now on. Chat of those that a dead owner had begins when their sessions are announced.

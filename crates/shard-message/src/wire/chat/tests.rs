@@ -51,6 +51,10 @@ fn outcome(outcome: Outcome) -> XmppShardMessage {
     XmppShardMessage::OutboundOutcome { receipt: receipt(), outcome }
 }
 
+fn close(condition: &str, detail: Option<Box<Element>>) -> XmppShardMessage {
+    XmppShardMessage::Close { edge: edge(), condition: StreamCondition::named(condition), detail }
+}
+
 /// One message of each kind that crosses nodes, and of each outcome of a request for a session.
 pub(in super::super) fn examples() -> Vec<(&'static str, XmppShardMessage)> {
     let enable = Element::new("enable", ns::SM).with("resume", "true");
@@ -65,10 +69,6 @@ pub(in super::super) fn examples() -> Vec<(&'static str, XmppShardMessage)> {
         inline: vec![enable.clone(), Element::new("enable", ns::CARBONS)],
     };
     let bound = |bound| XmppShardMessage::Bound { edge: edge(), bound: Box::new(bound) };
-    let close = |condition, detail| {
-        let condition = StreamCondition::named(condition);
-        XmppShardMessage::Close { edge: edge(), condition, detail }
-    };
     let (alice, bob) = (bare("alice@example.net"), bare("bob@example.net"));
     let buckets = [1, 4_095].into_iter().filter_map(Bucket::with_number).collect();
     let said = |words| XmppShardMessage::Said { from: alice.clone(), to: bob.clone(), words };
