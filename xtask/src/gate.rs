@@ -75,6 +75,7 @@ static REAL: &[RealTests] = &[
     real("interop", "tests/ends.rs", "ends", &[]),
     real("interop", "tests/farm.rs", "farm", &[]),
     real("interop", "tests/federation.rs", "federation", &[]),
+    real("interop", "tests/groups.rs", "groups", &[]),
     real("interop", "tests/loads.rs", "loads", &[]),
     real("interop", "tests/membership.rs", "membership", &[]),
     real("interop", "tests/observe.rs", "observe", &[]),

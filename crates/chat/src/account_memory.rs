@@ -3,7 +3,8 @@
 //! Features read accounts here (`docs/glossary.md`: account memory). Only `Host::user` and the work that follows from it bring
 //! accounts into memory, because that may need the store; everything here is done at once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use stdx::Instant;
 use stdx::slab::{Key, Slab};
@@ -11,7 +12,8 @@ use xmpp::{Bare, ConnectionId, Element, Jid, ns};
 
 use super::Outbox;
 use super::change_queue::ChangeQueues;
-use super::effect::AccountData;
+use super::effect::{AccountData, RosterItem, Subscription};
+use super::groups::{SharedGroups, both_of};
 use super::idle_accounts::IdleAccountCache;
 use super::phones::{ChatPresence, Show};
 use super::rosters::Rosters;
@@ -35,11 +37,18 @@ pub struct AccountMemory {
     pub(super) rosters: Rosters,
     /// Changes of accounts on their way, and the work that waits for them.
     pub(super) changes: ChangeQueues,
+    /// The groups of accounts that see each other without asking.
+    pub(super) groups: Arc<SharedGroups>,
     /// Effects of sessions to which stanzas were delivered. The host performs them before it goes on.
     deliveries: Vec<(Key, DeliveryEffect)>,
 }
 
 impl AccountMemory {
+    /// No accounts yet, with these shared groups.
+    pub(super) fn new(groups: Arc<SharedGroups>) -> AccountMemory {
+        AccountMemory { groups, ..AccountMemory::default() }
+    }
+
     /// The number of sessions, those that wait to be resumed among them.
     pub fn session_count(&self) -> usize {
         self.sessions.len()
@@ -115,6 +124,65 @@ impl AccountMemory {
             AccountState::Ready(data) => Some(data),
             AccountState::Loading(_) | AccountState::Evicted | AccountState::Absent => None,
         }
+    }
+
+    /// The subscription between an account whose data are in memory and a contact: by its own roster, and by shared groups.
+    pub(super) fn subscription(&self, user: &Bare, contact: &Bare) -> Subscription {
+        let Some(data) = self.data(user) else { return Subscription::None };
+        let own = data.contact(contact).map(|item| item.subscription).unwrap_or_default();
+        both_of(own, self.groups.subscription(user, contact))
+    }
+
+    /// The contacts of an account whose data are in memory, each once, with those by shared groups.
+    pub(super) fn contacts<'a, 'u>(
+        &'a self,
+        user: &'u Bare,
+    ) -> impl Iterator<Item = (&'a Bare, Subscription)> + use<'a, 'u> {
+        self.joined_contacts(user).map(|(contact, item, shared)| {
+            (contact, both_of(item.map(|item| item.subscription).unwrap_or_default(), shared))
+        })
+    }
+
+    /// The same with their items in the account's own roster, and with their subscriptions by shared groups.
+    fn joined_contacts<'a, 'u>(
+        &'a self,
+        user: &'u Bare,
+    ) -> impl Iterator<Item = (&'a Bare, Option<&'a RosterItem>, Subscription)> + use<'a, 'u> {
+        let data = self.data(user);
+        let roster = data.map(|data| &data.roster[..]).unwrap_or_default();
+        let own = roster
+            .iter()
+            .map(|(contact, item)| (contact, Some(item), self.groups.subscription(user, contact)));
+        let mut shared = self.groups.contacts(user).filter(move |_| data.is_some()).peekable();
+        // Without such contacts, which is nearly always, there is nothing to compare with.
+        let is_needed = shared.peek().is_some();
+        let known: HashSet<&Bare> = roster.iter().filter(|_| is_needed).map(|(contact, _)| contact).collect();
+        let others = shared.filter(move |(contact, _)| !known.contains(contact));
+        own.chain(others.map(|(contact, subscription)| (contact, None, subscription)))
+    }
+
+    /// The roster as clients see it.
+    pub(super) fn listed_items<'a, 'u>(
+        &'a self,
+        user: &'u Bare,
+    ) -> impl Iterator<Item = (&'a Bare, RosterItem)> + use<'a, 'u> {
+        let items = self.joined_contacts(user);
+        items.filter_map(|(contact, item, _)| Some((contact, self.groups.join(user, contact, item)?)))
+    }
+
+    /// A contact as clients see it. `None`: it is not in the roster.
+    pub(super) fn listed_item(&self, user: &Bare, contact: &Bare) -> Option<RosterItem> {
+        self.groups.join(user, contact, self.data(user)?.contact(contact))
+    }
+
+    /// The version of the roster as clients see it (RFC 6121 §2.6). It changes with the account's own contacts, which are counted, and with
+    /// those by shared groups. To clients it is opaque.
+    pub(super) fn roster_version(&self, user: &Bare) -> Option<String> {
+        let own = self.data(user)?.roster_version;
+        Some(match self.groups.version(user) {
+            None => own.to_string(),
+            Some(groups) => format!("{own}-{groups:016x}"),
+        })
     }
 
     /// True if a change of the account is on its way to the store.

@@ -12,7 +12,7 @@ use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::change_queue::{not_written, too_many};
-use super::effect::{AccountData, Change};
+use super::effect::Change;
 use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
 use super::session::Session;
@@ -199,29 +199,29 @@ impl BlockingChange {
         move |jid| before.has(jid) && !after.has(jid)
     }
 
-    /// The change is on disk. `data`: the account's, unless it has been removed meanwhile.
-    fn handle_written(&self, data: Option<&mut AccountData>) -> Vec<BlockingEffect> {
+    /// The change is on disk. An account that has been removed meanwhile has no data.
+    fn handle_written(&self, accounts: &mut AccountMemory, user: &Bare) -> Vec<BlockingEffect> {
         // The other clients of the account learn of the change first, whether or not a contact is concerned.
         let mut effects = vec![BlockingEffect::Push(self.command.push())];
-        let Some(data) = data else { return effects };
+        let Some(data) = accounts.data_mut(user) else { return effects };
         data.blocked.clone_from(&self.after);
         let (is_hidden, is_shown) = (self.hidden(), self.shown());
         // XEP-0191 §3.3: newly blocked contacts see the user become unavailable.
-        for (contact, item) in &data.roster {
-            if item.subscription.has_from() && is_hidden(contact.as_jid()) {
+        for (contact, subscription) in accounts.contacts(user) {
+            if subscription.has_from() && is_hidden(contact.as_jid()) {
                 effects.push(BlockingEffect::SendUnavailable(contact.clone()));
             }
         }
         effects.push(BlockingEffect::EndDirected);
         // XEP-0191 §3.4: contacts that are no longer blocked see the user's presence, and the user theirs.
-        for (contact, item) in &data.roster {
+        for (contact, subscription) in accounts.contacts(user) {
             if !is_shown(contact.as_jid()) {
                 continue;
             }
-            if item.subscription.has_from() {
+            if subscription.has_from() {
                 effects.push(BlockingEffect::SendPresences(contact.clone()));
             }
-            if item.subscription.has_to() {
+            if subscription.has_to() {
                 effects.push(BlockingEffect::SendProbes(contact.clone()));
             }
         }
@@ -304,7 +304,7 @@ pub(super) fn change_blocked(
 
 /// Puts a written change into memory and performs its effects.
 fn perform(host: &mut Host, now: Instant, user: &Bare, change: &BlockingChange, out: &mut Outbox) {
-    let effects = change.handle_written(host.accounts.data_mut(user));
+    let effects = change.handle_written(&mut host.accounts, user);
     // The list counts as memory of the account.
     host.accounts.weigh(user);
     for effect in effects {

@@ -17,6 +17,7 @@ use stdx::cache::Cache;
 use stdx::rng::Rng;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
+use super::effect::Subscription;
 use super::feature::Feature;
 use super::{HostSettings, disco, token};
 use crate::account_memory::AccountMemory;
@@ -293,11 +294,7 @@ impl Caps {
 /// presence.
 fn may_be_asked(accounts: &AccountMemory, user: &Bare, from: &Jid) -> bool {
     let contact = from.bare();
-    contact == *user
-        || accounts
-            .data(user)
-            .and_then(|data| data.contact(&contact))
-            .is_some_and(|item| item.subscription != super::effect::Subscription::None)
+    contact == *user || accounts.subscription(user, &contact) != Subscription::None
 }
 
 /// The features in an answer, in its order.

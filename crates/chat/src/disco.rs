@@ -185,10 +185,7 @@ fn components_of<'a>(settings: &'a HostSettings, domain: &str) -> impl Iterator<
 /// address without account (XEP-0030 §8).
 pub(super) fn is_seen_by(accounts: &AccountMemory, user: &Bare, from: &Jid) -> bool {
     let contact = from.bare();
-    let is_subscribed = |data: &super::effect::AccountData| {
-        data.contact(&contact).is_some_and(|item| item.subscription.has_from())
-    };
-    contact == *user || accounts.data(user).is_some_and(is_subscribed)
+    contact == *user || accounts.subscription(user, &contact).has_from()
 }
 
 /// The account itself, or one of its nodes. The waiting messages are a node for the account alone; others are those of

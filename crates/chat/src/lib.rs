@@ -36,6 +36,7 @@ mod administration;
 pub mod compliance;
 pub mod effect;
 mod feature;
+pub mod groups;
 pub mod limits;
 pub mod pie;
 #[cfg(test)]
@@ -173,6 +174,8 @@ pub struct HostSettings {
     pub rtbl: Vec<rtbl::RtblSource>,
     /// The events that applications outside are to have.
     pub webhooks: webhooks::WebhookSettings,
+    /// Groups of accounts that see each other without asking.
+    pub groups: Arc<groups::SharedGroups>,
 }
 
 impl HostSettings {
@@ -244,6 +247,7 @@ pub struct Host {
     remembered: sm::EndedSessions,
     offline: offline::OfflineMessages,
     roster: roster::Roster,
+    group_changes: groups::GroupChanges,
     archive: archive::Archive,
     caps: caps::Caps,
     rooms: muc::Rooms,
@@ -265,9 +269,9 @@ impl Host {
     /// The host of the shard with that address, without sessions; `seed` seeds its random values.
     pub fn new(settings: Arc<HostSettings>, address: ShardAddress, seed: [u8; 32]) -> Host {
         Host {
+            accounts: account_memory::AccountMemory::new(Arc::clone(&settings.groups)),
             settings,
             rng: Rng::from_seed(seed),
-            accounts: account_memory::AccountMemory::default(),
             store: store_requests::StoreRequests::default(),
             sleeping: VecDeque::new(),
             pending_acks: ack::PendingAcks::new(address),
@@ -275,6 +279,7 @@ impl Host {
             remembered: sm::EndedSessions::default(),
             offline: offline::OfflineMessages::default(),
             roster: roster::Roster::default(),
+            group_changes: groups::GroupChanges::default(),
             archive: archive::Archive::default(),
             caps: caps::Caps::default(),
             rooms: muc::Rooms::default(),
@@ -302,7 +307,14 @@ impl Host {
     }
 
     /// Takes new settings: a domain was added, or another key of the configuration has changed.
+    /// Clients learn of other shared groups by [`Host::expire`], some at a time.
     pub fn reload(&mut self, settings: Arc<HostSettings>) {
+        let is_same = Arc::ptr_eq(&settings.groups, &self.accounts.groups);
+        if !is_same && *settings.groups != *self.accounts.groups {
+            let before = std::mem::replace(&mut self.accounts.groups, Arc::clone(&settings.groups));
+            let users = self.accounts.users.iter().filter(|(_, user)| !user.sessions.is_empty());
+            self.group_changes.begin(&before, &settings.groups, users.map(|(user, _)| user));
+        }
         self.settings = settings;
     }
 
@@ -328,7 +340,8 @@ impl Host {
         let sleeping = self.sleeping.front().map(|(until, _)| *until);
         let phones = self.phones.deadline();
         let components = self.privileged.deadline();
-        let all = [sleeping, self.rooms.deadline(), phones, self.resumes.deadline(), components];
+        let groups = self.group_changes.deadline();
+        let all = [sleeping, self.rooms.deadline(), phones, self.resumes.deadline(), components, groups];
         all.into_iter().flatten().min()
     }
 
@@ -347,6 +360,7 @@ impl Host {
         self.rooms.expire(now);
         self.expire_restored_rooms(now, out);
         privileged::expire(self, now, out);
+        groups::expire(self, now, out);
         for user in self.phones.due_texts(now) {
             phones::texts_due(self, now, &user, out);
         }

@@ -334,3 +334,16 @@ pub const RTBL_PUBLISH: std::time::Duration = std::time::Duration::from_secs(1);
 /// Sessions whose presence a privileged component that has connected gets at a time (XEP-0356 §8). The rest follows 20 ms later: a component's
 /// queue is bounded, and what it cannot take is lost.
 pub const COMPONENT_PRESENCES: usize = 200;
+
+/// Contacts by shared groups whose changes one client is told of. Beyond: it gets all of them at its next roster get, when it connects anew.
+pub const GROUP_CHANGES: usize = 1_000;
+
+/// Effects of a change of shared groups after which the next accounts wait 20 ms: stanzas of one client, a contact or three of them each.
+pub const GROUP_CHANGE_EFFECTS: usize = 2_000;
+
+/// Members of one shared group. Each that signs in tells all others, so the stanzas of a morning are the square of this. Beyond: a mistake of
+/// the configuration; members that a directory has beyond are left out, and the log says so.
+pub const GROUP_MEMBERS: usize = 20_000;
+
+/// Shared groups. Beyond: a mistake of the configuration.
+pub const GROUPS: usize = 1_000;

@@ -13,7 +13,7 @@ use super::announce::room_answer;
 use super::connection::{close_session, perform_deliveries};
 use super::session::Session;
 use super::{Host, HostSettings, Outbox, muc, presence};
-use crate::effect::{Effect, RosterItem};
+use crate::effect::{Effect, Subscription};
 
 /// Addresses of this host get another one if it dies, which reads what the store has of them.
 pub fn share_addresses(host: &mut Host) {
@@ -72,10 +72,10 @@ pub fn handle_owners_changed(
     let signed_in = host.accounts.users.iter().filter(|(_, user)| !user.sessions.is_empty());
     let users: Vec<Bare> = signed_in.map(|(user, _)| user.clone()).collect();
     for user in users {
-        let roster = host.accounts.data(&user).map(|data| &data.roster[..]).unwrap_or_default();
-        let moved =
-            |(contact, item): &&(Bare, RosterItem)| item.subscription.has_to() && has_moved(contact.as_str());
-        for (contact, _) in roster.iter().filter(moved) {
+        let moved = |(contact, subscription): &(&Bare, Subscription)| {
+            subscription.has_to() && has_moved(contact.as_str())
+        };
+        for (contact, _) in host.accounts.contacts(&user).filter(moved) {
             // The new host answers for a contact without a session that it is unavailable (RFC 6121 §4.3.2).
             presence::send_probes(&host.accounts, &user, contact.as_str(), out);
         }

@@ -5,6 +5,8 @@
 //! account. The store changes the credentials or removes the account with all its rows; then sessions end
 //! (`Host::end_account`, which the driver calls too when the operator has made the change).
 
+use std::sync::Arc;
+
 use stdx::Instant;
 use stdx::slab::Key;
 use xmpp::c2s::register_value;
@@ -13,6 +15,7 @@ use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, Level, Specification, ns};
 
 use super::account_memory::AccountMemory;
+use super::blocking::Blocklist;
 use super::change_queue::not_written;
 use super::effect::{Access, AccountData, RosterItem};
 use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
@@ -20,7 +23,7 @@ use super::iq_effect::IqEffect;
 use super::store_requests::StoreRequests;
 use super::user::AccountState;
 use super::{Host, Outbox};
-use crate::{connection, departed, roster};
+use crate::{connection, departed, presence, roster};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -193,6 +196,14 @@ impl Host {
             for (contact, item) in data.as_ref().map_or(kept, |data| &data.roster[..]) {
                 self.roster.end_subscriptions(&self.accounts, (user, contact), item);
                 roster::perform(self, now, (user, contact), out);
+            }
+            // Its sessions end without data, so nothing else tells the members of its groups.
+            let groups = Arc::clone(&self.accounts.groups);
+            let blocked = Blocklist::new(data.as_ref().map(|data| &data.blocked[..]).unwrap_or_default());
+            for (contact, subscription) in groups.contacts(user) {
+                if subscription.has_from() && !blocked.has(contact.as_jid()) {
+                    presence::send_unavailable(&self.accounts, &self.phones, user, contact.as_str(), out);
+                }
             }
         }
         for key in keys {

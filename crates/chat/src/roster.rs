@@ -6,6 +6,7 @@
 //! the part of subscriptions.
 
 mod approval;
+mod shared;
 
 use std::collections::BTreeSet;
 
@@ -22,10 +23,13 @@ use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarg
 use super::iq_effect::IqEffect;
 use super::presence::subscription::SubscriptionState;
 use super::pubsub::PubSubEvent;
+use super::session::Session;
 use super::{Host, Outbox};
 use crate::{change_queue, connection, limits, presence, privileged, token};
 use approval::ReceivedSubscription;
 pub(super) use approval::{SentSubscription, subscription_from, subscription_in, subscription_to};
+use shared::NO_VERSION;
+pub(super) use shared::handle_group_change;
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -120,16 +124,14 @@ fn get(
     accounts: &mut AccountMemory,
     iq: &IqRequest<'_>,
 ) -> Result<(Option<Key>, Option<Element>), StanzaError> {
-    let Some(data) = accounts.data(&iq.to.bare()) else {
+    let user = iq.to.bare();
+    let Some(version) = accounts.roster_version(&user) else {
         return Err(Condition::InternalServerError.into());
     };
-    // Versions are numbers that only grow; to clients they are opaque.
-    let version = data.roster_version.to_string();
     // §2.6.3: nothing to send, and later changes are pushed.
     let is_known = iq.payload.attr("ver") == Some(&*version);
     let query = (!is_known).then(|| {
-        let listed = data.roster.iter().filter(|(_, item)| item.is_listed);
-        let items = listed.map(|(contact, item)| item.element(contact));
+        let items = accounts.listed_items(&user).map(|(contact, item)| item.element(contact));
         Element::new("query", ns::ROSTER)
             .with_opt("ver", iq.payload.attr("ver").map(|_| version))
             .children(items)
@@ -137,6 +139,7 @@ fn get(
     if let Some(session) = iq.session.and_then(|key| accounts.sessions.get_mut(key)) {
         // RFC 6121 §2.2: a resource that has requested the roster is interested, available or not.
         session.is_interested = true;
+        session.has_old_groups = false;
     }
     Ok((iq.session, query))
 }
@@ -284,7 +287,8 @@ impl Roster {
         let Some(data) = accounts.data(user) else { return };
         let known = data.contact(contact);
         match action {
-            RosterAction::Set { asked, name, groups, subscription } => {
+            RosterAction::Set { asked, name, mut groups, subscription } => {
+                accounts.groups.strip(user, contact, &mut groups);
                 if known.is_none() && data.roster.len() >= limits::CONTACTS {
                     let text = "too many contacts: remove some";
                     return self.answer(&asked, Err(StanzaError::new(Condition::PolicyViolation, text)));
@@ -302,12 +306,16 @@ impl Roster {
                 Some(item) => {
                     self.write(data, (user, contact), (None, true), ContactCause::Removal(asked, item));
                 }
+                // A contact by a shared group, without an item that the account has written: clients get it again.
+                None if accounts.groups.subscription(user, contact).has_to() => {
+                    self.finish_set(accounts, (user, contact), &asked, Ok(()));
+                }
                 None => {
                     let error = StanzaError::new(Condition::ItemNotFound, "no such contact");
                     self.answer(&asked, Err(error));
                 }
             },
-            RosterAction::Send(request) => self.send(data, (user, contact), request),
+            RosterAction::Send(request) => self.send(accounts, data, (user, contact), request),
             RosterAction::Receive(request) => self.receive(accounts, data, (user, contact), request),
             RosterAction::Approve => {
                 let mut item = known.cloned().unwrap_or_default();
@@ -382,7 +390,7 @@ impl Roster {
                 }
             }
             ContactCause::Received(request, change) => {
-                if self.handle_received(accounts, user, request, change, result) {
+                if self.handle_received(accounts, (user, contact), request, change, result) {
                     if is_visible {
                         self.push_contact(accounts, user, contact);
                     }
@@ -429,7 +437,7 @@ impl Roster {
         if after.from && !before.from {
             self.effects.push(RosterEffect::Added);
         }
-        if after.to && !before.to {
+        if after.to && !before.to && !accounts.groups.subscription(user, contact).has_to() {
             self.effects.push(RosterEffect::SendProbes);
         }
     }
@@ -448,15 +456,25 @@ impl Roster {
 
     /// RFC 6121 §2.1.6: as it is now, to every session that asked for the roster.
     fn push_contact(&mut self, accounts: &AccountMemory, user: &Bare, contact: &Bare) {
-        let Some(data) = accounts.data(user) else { return };
-        let item = match data.contact(contact).filter(|item| item.is_listed) {
+        let Some(version) = accounts.roster_version(user) else { return };
+        self.push_contact_as(accounts, (user, contact), version);
+    }
+
+    /// The same with this version.
+    fn push_contact_as(
+        &mut self,
+        accounts: &AccountMemory,
+        (user, contact): (&Bare, &Bare),
+        version: String,
+    ) {
+        let item = match accounts.listed_item(user, contact) {
             Some(item) => item.element(contact),
             None => {
                 let item = Element::new("item", ns::ROSTER).with("jid", contact.as_str());
                 item.with("subscription", "remove")
             }
         };
-        let query = Element::new("query", ns::ROSTER).with("ver", data.roster_version.to_string());
+        let query = Element::new("query", ns::ROSTER).with("ver", version);
         self.effects.push(RosterEffect::Push(query.child(item)));
     }
 }
@@ -506,8 +524,16 @@ pub(super) fn perform(host: &mut Host, now: Instant, (user, contact): (&Bare, &B
             RosterEffect::Answer(key, answer) => host.deliver(now, key, answer, out),
             RosterEffect::Deliver(keys, stanza) => connection::deliver_to_all(host, now, &keys, stanza, out),
             RosterEffect::Push(query) => {
-                let keys = host.accounts.keys_of(user, |session| session.is_interested);
-                push_to_sessions((&mut host.accounts, &mut host.rng), now, &keys, &query, out);
+                for has_old_groups in [false, true] {
+                    let gets =
+                        |session: &Session| session.is_interested && session.has_old_groups == has_old_groups;
+                    let keys = host.accounts.keys_of(user, gets);
+                    let mut query = query.clone();
+                    if has_old_groups {
+                        query.set("ver", NO_VERSION);
+                    }
+                    push_to_sessions((&mut host.accounts, &mut host.rng), now, &keys, &query, out);
+                }
                 connection::perform_deliveries(host, now, out);
                 privileged::push_roster(host, user, &query, out);
             }

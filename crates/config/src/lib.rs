@@ -22,6 +22,7 @@ mod components;
 mod console;
 mod farm;
 mod federation;
+mod groups;
 mod hep;
 mod log;
 mod mistake;
@@ -57,6 +58,7 @@ pub use components::{Component, ComponentSecret, Components};
 pub use console::Console;
 pub use farm::Farm;
 pub use federation::{Federation, ServerRoute};
+pub use groups::{DirectoryGroup, RosterGroup};
 pub use hep::Hep;
 pub use log::{Log, LogFormat};
 pub use mistake::{ConfigError, Mistake};
@@ -240,7 +242,7 @@ impl Config {
     /// Consequences of the configuration that may surprise, a line each, for `check-config` and for the log at the start.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings: Vec<String> = self.accounts.warning().map(str::to_owned).into_iter().collect();
-        let gives_roles = self.accounts.sources.iter().any(|source| source.groups().is_some());
+        let gives_roles = self.accounts.sources.iter().any(external_auth::SourceSettings::gives_roles);
         warnings.extend(self.console.warning(gives_roles));
         warnings.extend(self.hep.warning());
         warnings.extend(self.call_export.warning());
@@ -287,7 +289,7 @@ impl Config {
             ("routes", self.routes != new.routes),
             ("limits", self.limits != new.limits),
             ("voice", self.voice != new.voice),
-            ("xmpp", self.xmpp != new.xmpp),
+            ("xmpp", self.xmpp.clone().with_groups_of(&new.xmpp) != new.xmpp),
             ("xmpp.web", self.web != new.web),
             ("xmpp.uploads", self.uploads != new.uploads),
             ("xmpp.access", self.access != new.access),
@@ -299,8 +301,8 @@ impl Config {
     }
 
     /// A new configuration without what counts only after a restart: as a node that runs takes it over.
-    /// The fields that are not named here are those that a reload changes: rules of SIP, roles of the console,
-    /// the log level, call records, the capture server and the policy towards other servers.
+    /// The fields that are not named here are those that a reload changes: rules of SIP, roles of the console, shared
+    /// roster groups, the log level, call records, the capture server and the policy towards other servers.
     #[must_use]
     pub fn keeping(self, running: &Config) -> Config {
         let old = running.clone();
@@ -330,7 +332,7 @@ impl Config {
             routes: old.routes,
             limits: old.limits,
             voice: old.voice,
-            xmpp: old.xmpp,
+            xmpp: old.xmpp.with_groups_of(&self.xmpp),
             web: old.web,
             uploads: old.uploads,
             access: old.access,
@@ -396,7 +398,7 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
     // The order of the fields is the order of calls, and so that of the sections on the page. `xmpp.…` stand
     // before `xmpp`: `Reader::section` takes an inner section out of the outer table, and what is left there is
     // an unknown key.
-    let is_federated;
+    let (is_federated, sources);
     let mut config = Config {
         file: None,
         server,
@@ -411,7 +413,11 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         telemetry: Telemetry::read(&mut reader),
         call_export: CallExport::read(&mut reader),
         calls: Calls::read(&mut reader),
-        accounts: Accounts::read(&mut reader),
+        accounts: {
+            let accounts = Accounts::read(&mut reader);
+            sources = accounts.sources.clone();
+            accounts
+        },
         routes: Routes::read(&mut reader),
         limits: Limits::read(&mut reader),
         voice: Voice::read(&mut reader),
@@ -424,7 +430,7 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
             is_federated = federation.is_on();
             federation
         },
-        xmpp: Xmpp::read(&mut reader, is_federated),
+        xmpp: Xmpp::read(&mut reader, is_federated, &sources),
         farm: Farm::read(&mut reader, has_store),
         acme: Acme::default(),
         process: None,

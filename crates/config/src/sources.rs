@@ -262,8 +262,9 @@ impl SourceKeys<'_> {
             }
             roles.extend(groups.into_iter().map(|group| (role, group)));
         }
-        if roles.is_empty() || roles.len() > MAPPED_GROUPS {
-            let expected = format!("one to {MAPPED_GROUPS} groups in `admins`, `operators` and `readers`");
+        // Without a role the groups are for [[xmpp.groups]] alone.
+        if roles.len() > MAPPED_GROUPS {
+            let expected = format!("at most {MAPPED_GROUPS} groups in `admins`, `operators` and `readers`");
             return Err(fault(format!("{} groups give a role", roles.len()), expected));
         }
         Ok(GroupSettings {
@@ -407,7 +408,6 @@ mod tests {
         assert_eq!(nested[0].groups().unwrap().member_form, MemberForm::NestedName);
         for (groups, lookup, mistake) in [
             ("admins = [\"ops\"]", SEARCH, "`groups`: no `base`"),
-            ("base = \"b\"", SEARCH, "0 groups give a role"),
             ("base = \"b\", admins = [\" \"]", SEARCH, "a group without a name"),
             (
                 "base = \"b\", admins = [\"a\"], filter = \"(uid={user})\"",

@@ -11,11 +11,13 @@ use chat::RosterMemory;
 use chat::archive::ArchiveDefault;
 use chat::extdisco::ExternalService;
 use chat::rtbl::RtblSource;
+use external_auth::SourceSettings;
 use net::Listener;
 use sip::transport::Transport;
 use toml::de::DeValue;
 
 use super::components::Components;
+use super::groups::RosterGroup;
 use super::operating::Operating;
 use super::reader::{Reader, Section};
 use super::services::{read_contacts, read_external_services};
@@ -67,6 +69,8 @@ pub struct Xmpp {
     pub block_lists: Vec<RtblSource>,
     /// Applications that get events.
     pub webhooks: Vec<Webhook>,
+    /// Accounts that see each other without asking; a reload changes them.
+    pub groups: Vec<RosterGroup>,
     /// Administrators, and limits of one client and one account.
     pub operating: Operating,
 }
@@ -90,8 +94,13 @@ impl Xmpp {
         !self.listen.is_empty() || !self.components.listen.is_empty()
     }
 
-    /// `is_federated`: `[xmpp.federation]` listens for other servers.
-    pub(super) fn read(reader: &mut Reader<'_>, is_federated: bool) -> Self {
+    /// The same with other groups: the part that a reload changes.
+    pub(super) fn with_groups_of(self, other: &Xmpp) -> Xmpp {
+        Xmpp { groups: other.groups.clone(), ..self }
+    }
+
+    /// `is_federated`: `[xmpp.federation]` listens for other servers. `sources`: those of sign-ins.
+    pub(super) fn read(reader: &mut Reader<'_>, is_federated: bool, sources: &[SourceSettings]) -> Self {
         // `[xmpp.contacts]` is a section of its own, which is taken out before the one around it.
         let contacts = read_contacts(reader);
         let mut section = reader.section("xmpp");
@@ -141,6 +150,7 @@ impl Xmpp {
             services: read_external_services(&mut section),
             block_lists: super::block_lists::read(&mut section),
             webhooks: super::webhooks::read(&mut section),
+            groups: super::groups::read(&mut section, sources),
             operating: Operating::read(&mut section),
             components: Components::read(&mut section),
             listen,

@@ -14,7 +14,7 @@ use tokio::time;
 
 use crate::http::HttpSource;
 use crate::jwt::TokenSource;
-use crate::ldap::{DirectoryRole, LdapSource};
+use crate::ldap::{DirectoryRole, LdapSource, MemberQuery};
 use crate::remembered::RememberedPasswords;
 use crate::settings::{Hidden, SourceKind, SourceSettings};
 use crate::{SourceFailure, limits};
@@ -88,6 +88,32 @@ impl Drop for RoleAnswer {
     }
 }
 
+/// Receives, for each group that was asked for, those of the users that are in it. `None`: nothing is known. As [`Answer`], it is called once.
+pub struct MemberAnswer(Option<GiveMembers>);
+
+type GiveMembers = Box<dyn FnOnce(Option<Vec<Vec<Box<str>>>>) + Send>;
+
+impl MemberAnswer {
+    /// `give` receives the answer.
+    pub fn new(give: impl FnOnce(Option<Vec<Vec<Box<str>>>>) + Send + 'static) -> MemberAnswer {
+        MemberAnswer(Some(Box::new(give)))
+    }
+
+    fn give(mut self, members: Option<Vec<Vec<Box<str>>>>) {
+        if let Some(give) = self.0.take() {
+            give(members);
+        }
+    }
+}
+
+impl Drop for MemberAnswer {
+    fn drop(&mut self) {
+        if let Some(give) = self.0.take() {
+            give(None);
+        }
+    }
+}
+
 /// Receives the verdict of one query. It is called once, by the thread of the authenticator or by the asking one, and must
 /// not wait.
 pub struct Answer(Option<Box<dyn FnOnce(Verdict) + Send>>);
@@ -140,6 +166,8 @@ enum Question {
     SignIn(Query, Answer),
     /// Asks for the role of this user of the source's domain.
     Role(Box<str>, RoleAnswer),
+    /// Asks which users of the source's domain are in which groups.
+    Members(MemberQuery, MemberAnswer),
 }
 
 impl Authenticator {
@@ -194,6 +222,18 @@ impl Authenticator {
     /// verdict. `user` is the local part of the address, prepared.
     pub fn ask_role(&self, domain: &str, user: &str, answer: RoleAnswer) {
         self.put(domain, Question::Role(user.into(), answer));
+    }
+
+    /// Asks which of these users (local parts, prepared) of a domain are members of which of these groups of its source, named as those that give
+    /// roles. One connection asks for one user after the other, so a long list takes its time and no more of the directory.
+    pub fn ask_members(
+        &self,
+        domain: &str,
+        users: Vec<Box<str>>,
+        groups: Vec<Box<str>>,
+        answer: MemberAnswer,
+    ) {
+        self.put(domain, Question::Members(MemberQuery { users, groups }, answer));
     }
 
     /// A question that finds no place is dropped, and with it answered.
@@ -279,6 +319,9 @@ impl Worker {
         let (query, answer) = match question {
             Question::SignIn(query, answer) => (query, answer),
             Question::Role(user, answer) => return self.find_role(source, &user, answer, place).await,
+            Question::Members(query, answer) => {
+                return self.find_members(source, &query, answer, place).await;
+            }
         };
         let begin = time::Instant::now();
         let asked = time::timeout(source.settings.timeout, self.ask(source, &query)).await;
@@ -328,6 +371,32 @@ impl Worker {
             Err(_) => {
                 tracing::warn!(domain, timeout = ?source.settings.timeout, "a source did not name the groups of a user in time");
                 RoleVerdict::Unavailable
+            }
+        });
+    }
+
+    async fn find_members(
+        &self,
+        source: &OpenSource,
+        query: &MemberQuery,
+        answer: MemberAnswer,
+        place: OwnedSemaphorePermit,
+    ) {
+        let domain = &*source.settings.domain;
+        let asked = async {
+            let _turn = source.concurrent.acquire().await.map_err(SourceFailure::new)?;
+            match &source.protocol {
+                Protocol::Ldap(ldap) => ldap.members(query, domain).await,
+                Protocol::Http(_) | Protocol::Jwt(_) => Err(SourceFailure::new("the source has no groups")),
+            }
+        };
+        let asked = asked.await;
+        drop(place);
+        answer.give(match asked {
+            Ok(members) => Some(members),
+            Err(failure) => {
+                tracing::warn!(domain, %failure, "the members of shared groups are not known: those from before stay");
+                None
             }
         });
     }

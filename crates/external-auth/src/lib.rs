@@ -18,7 +18,9 @@ mod remembered;
 mod settings;
 mod tls;
 
-pub use authenticator::{Answer, Authenticator, Credential, Query, RoleAnswer, RoleVerdict, Verdict};
+pub use authenticator::{
+    Answer, Authenticator, Credential, MemberAnswer, Query, RoleAnswer, RoleVerdict, Verdict,
+};
 pub use http::client as http_client;
 pub use ldap::{DirectoryRole, FilterTemplate, GroupFilter, GroupSettings, MemberForm, NameTemplate};
 pub use settings::{

@@ -47,7 +47,12 @@ pub enum SourceKind {
 }
 
 impl SourceSettings {
-    /// The groups that give roles. `None`: the source gives none.
+    /// True if groups of the source give roles at the console.
+    pub fn gives_roles(&self) -> bool {
+        self.groups().is_some_and(|groups| !groups.roles.is_empty())
+    }
+
+    /// The groups that give roles or are in rosters. `None`: the source has none.
     pub fn groups(&self) -> Option<&GroupSettings> {
         match &self.kind {
             SourceKind::Ldap(ldap) => ldap.groups.as_ref(),
@@ -109,7 +114,7 @@ pub struct LdapSettings {
     pub authorities: Option<PathBuf>,
     /// The way from a user's name to the name that the directory takes.
     pub lookup: LdapLookup,
-    /// The groups that give roles; with a search for users only. `None`: none do.
+    /// The groups that give roles or are in rosters; with a search for users only. `None`: none.
     pub groups: Option<GroupSettings>,
 }
 

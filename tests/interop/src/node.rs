@@ -80,6 +80,13 @@ listen = "127.0.0.1:{http}"
         self
     }
 
+    /// Writes one text for another in the configuration, for the next reload.
+    pub fn change_config(&self, from: &str, to: &str) {
+        let text = std::fs::read_to_string(&self.config).expect("it was written before");
+        assert!(text.contains(from), "{text}");
+        std::fs::write(&self.config, text.replace(from, to)).expect("the test's folder is writable");
+    }
+
     /// Also listens for SIP there, and challenges as a node that is not told otherwise: by SHA-256 first.
     pub fn with_sip_listener(self, listener: &str) -> Node {
         let before = std::fs::read_to_string(&self.config).expect("it was written above");

@@ -160,10 +160,7 @@ impl Archive {
         if !hints::is_worth_archiving(message) || accounts.is_anonymous(user) {
             return false;
         }
-        let is_contact = || {
-            let contact = accounts.data(user).and_then(|data| data.contact(&with.bare()));
-            contact.is_some_and(|contact| contact.is_listed)
-        };
+        let is_contact = || accounts.listed_item(user, &with.bare()).is_some();
         match self.preferences.get(user) {
             Some(own) => own.keeps(with, is_contact),
             None => otherwise.keeps(is_contact),

@@ -33,8 +33,7 @@ impl PendingConsents {
         (user, watcher): (&Bare, &Bare),
     ) -> Option<Effect> {
         self.0.remove(&id)?;
-        let contact = accounts.data(user).and_then(|data| data.contact(watcher));
-        let is_subscribed = contact.is_some_and(|item| item.subscription.has_from());
+        let is_subscribed = accounts.subscription(user, watcher).has_from();
         let is_given = is_subscribed && !blocking::blocks_incoming(accounts, user, watcher.as_jid());
         Some(Effect::Consent { id, is_given })
     }

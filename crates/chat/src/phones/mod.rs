@@ -293,10 +293,9 @@ impl Phones {
             None => phone_of(user).map_or_else(|| Element::new("presence", ns::CLIENT), |jid| gone(&jid)),
         };
         let blocked = Blocklist::new(&data.blocked);
-        let seeing = data
-            .roster
-            .iter()
-            .filter(|(contact, item)| item.subscription.has_from() && !blocked.has(contact.as_jid()));
+        let seeing = accounts
+            .contacts(user)
+            .filter(|(contact, subscription)| subscription.has_from() && !blocked.has(contact.as_jid()));
         out.extend(seeing.map(|(contact, _)| addressed(&said, contact.as_str())));
         let own = accounts.keys_of(user, Session::is_available);
         accounts.deliver_to_all(now, &own, said, out);

@@ -256,8 +256,8 @@ fn tell_of_others(
 fn broadcast(accounts: &AccountMemory, user: &Bare, presence: &Element, out: &mut Outbox) {
     let Some(data) = accounts.data(user) else { return };
     let blocked = Blocklist::new(&data.blocked);
-    for (contact, item) in &data.roster {
-        if item.subscription.has_from() && !blocked.has(contact.as_jid()) {
+    for (contact, subscription) in accounts.contacts(user) {
+        if subscription.has_from() && !blocked.has(contact.as_jid()) {
             out.push(addressed(presence, contact.as_str()));
         }
     }
@@ -268,8 +268,8 @@ fn probe_contacts(accounts: &AccountMemory, user: &Bare, jid: &Jid, out: &mut Ou
     let Some(data) = accounts.data(user) else { return };
     let blocked = Blocklist::new(&data.blocked);
     let probe = probe(jid);
-    for (contact, item) in &data.roster {
-        if item.subscription.has_to() && !blocked.has(contact.as_jid()) {
+    for (contact, subscription) in accounts.contacts(user) {
+        if subscription.has_to() && !blocked.has(contact.as_jid()) {
             out.push(addressed(&probe, contact.as_str()));
         }
     }
@@ -280,7 +280,10 @@ fn probe_contacts(accounts: &AccountMemory, user: &Bare, jid: &Jid, out: &mut Ou
 fn ask_again(accounts: &mut AccountMemory, now: Instant, (key, user): (Key, &Bare), out: &mut Outbox) {
     let Some(data) = accounts.data(user) else { return };
     let blocked = Blocklist::new(&data.blocked);
-    let asking = data.roster.iter().filter(|(contact, _)| !blocked.has(contact.as_jid()));
+    // A member of a shared group that may see the account asks for nothing any more.
+    let asking = data.roster.iter().filter(|(contact, _)| {
+        !blocked.has(contact.as_jid()) && !accounts.groups.subscription(user, contact).has_from()
+    });
     let asking: Vec<Element> = asking.filter_map(|(_, item)| item.asked.as_deref().cloned()).collect();
     for request in asking {
         accounts.deliver(now, key, request, out);
@@ -349,11 +352,8 @@ fn note_last_seen(
 fn direct(accounts: &mut AccountMemory, key: Key, to: Jid, presence: &Element) -> Result<(), StanzaError> {
     let Some(session) = accounts.sessions.get(key) else { return Ok(()) };
     // RFC 6121 §4.6.3: the end of a broadcast reaches contacts with a subscription; all others are noted to get it.
-    let is_told_anyway = session.is_available()
-        && accounts
-            .data(&session.jid.bare())
-            .and_then(|data| data.contact(&to.bare()))
-            .is_some_and(|item| item.subscription.has_from());
+    let is_told_anyway =
+        session.is_available() && accounts.subscription(&session.jid.bare(), &to.bare()).has_from();
     let Some(session) = accounts.sessions.get_mut(key) else { return Ok(()) };
     let known = session.directed.iter().position(|known| *known == to);
     session.left_rooms.retain(|left| *left != to);
@@ -402,8 +402,10 @@ fn handle_probe(
     out: &mut Outbox,
 ) {
     let (contact, user) = (from.bare(), &to.bare());
-    let Some(data) = accounts.data(user) else { return };
-    let is_subscribed = data.contact(&contact).is_some_and(|item| item.subscription.has_from());
+    if accounts.data(user).is_none() {
+        return;
+    }
+    let is_subscribed = accounts.subscription(user, &contact).has_from();
     // A contact that probes watches from now on, so the state of the phones has to be known.
     if is_subscribed || contact == *user {
         phones.watch(accounts, user, out);
@@ -470,11 +472,12 @@ pub(super) fn probe_lost_contacts(
     out: &mut Outbox,
 ) {
     let Some(session) = accounts.sessions.get(key) else { return };
-    let Some(data) = accounts.data(&session.jid.bare()) else { return };
+    let user = session.jid.bare();
+    let Some(data) = accounts.data(&user) else { return };
     let blocked = Blocklist::new(&data.blocked);
     let probe = probe(&session.jid);
-    for (contact, item) in &data.roster {
-        if item.subscription.has_to() && is_lost(contact.as_str()) && !blocked.has(contact.as_jid()) {
+    for (contact, subscription) in accounts.contacts(&user) {
+        if subscription.has_to() && is_lost(contact.as_str()) && !blocked.has(contact.as_jid()) {
             out.push(addressed(&probe, contact.as_str()));
         }
     }

@@ -20,12 +20,12 @@ pub(super) struct HostEntities<'a> {
 
 impl Entities for HostEntities<'_> {
     fn relation(&self, owner: &Bare, who: &Bare) -> Relation {
-        let item = self.accounts.data(owner).and_then(|data| data.contact(who));
+        let item = self.accounts.listed_item(owner, who);
         Relation {
             // A service belongs to no account; administrators of the server own all of its nodes.
             is_owner: who == owner || (owner.local().is_none() && self.settings.admins.contains(who)),
-            has_presence: item.is_some_and(|item| item.subscription.has_from()),
-            groups: item.map(|item| item.groups.clone()).unwrap_or_default(),
+            has_presence: self.accounts.subscription(owner, who).has_from(),
+            groups: item.map(|item| item.groups).unwrap_or_default(),
         }
     }
 
@@ -40,7 +40,7 @@ impl Entities for HostEntities<'_> {
     fn watchers(&self, owner: &Bare) -> Vec<&Bare> {
         let Some(data) = self.accounts.data(owner) else { return Vec::new() };
         let blocked = Blocklist::new(&data.blocked);
-        let sees = data.roster.iter().filter(|(_, item)| item.subscription.has_from());
+        let sees = self.accounts.contacts(owner).filter(|(_, subscription)| subscription.has_from());
         sees.map(|(contact, _)| contact).filter(|contact| !blocked.has(contact.as_jid())).collect()
     }
 

@@ -56,6 +56,7 @@ impl Roster {
     /// routed at once if the table passes it on; else the roster is written first.
     pub(super) fn send(
         &mut self,
+        accounts: &AccountMemory,
         data: &AccountData,
         (user, contact): (&Bare, &Bare),
         mut request: SentSubscription,
@@ -64,6 +65,11 @@ impl Roster {
         let known = data.contact(contact);
         let before = SubscriptionState::of(known);
         let step = before.outbound(act);
+        // What a shared group gives is neither asked for nor given up; clients get the contact as it is.
+        let is_shared = is_shared(accounts, (user, contact), act);
+        if is_shared && (act == SubscriptionAction::Subscribe || step.state == before) {
+            return self.push_contact(accounts, user, contact);
+        }
         if known.is_none() && step.state != before && data.roster.len() >= limits::CONTACTS {
             let error = StanzaError::new(Condition::PolicyViolation, "too many contacts: remove some");
             return self.refuse_presence(&request.presence, &error);
@@ -118,6 +124,12 @@ impl Roster {
         let known = data.contact(contact);
         let before = SubscriptionState::of(known);
         let step = before.inbound(request.act);
+        // A member of a shared group that may see the account needs no answer of the user.
+        let is_granted = request.act == SubscriptionAction::Subscribe
+            && accounts.groups.subscription(user, contact).has_from();
+        if is_granted && !step.is_approved {
+            return self.approve(user, contact);
+        }
         if step.state == before {
             if step.is_approved {
                 self.approve(user, contact);
@@ -146,7 +158,7 @@ impl Roster {
     pub(super) fn handle_received(
         &mut self,
         accounts: &AccountMemory,
-        user: &Bare,
+        (user, contact): (&Bare, &Bare),
         request: ReceivedSubscription,
         change: SubscriptionChange,
         result: Result<(), StanzaError>,
@@ -156,7 +168,14 @@ impl Roster {
             self.refuse_presence(&presence, &error);
             return false;
         }
-        if change.step.passes {
+        // The end of a subscription that a shared group gives as well is none for the user.
+        let shared = accounts.groups.subscription(user, contact);
+        let goes_on = match act {
+            SubscriptionAction::Subscribe | SubscriptionAction::Subscribed => false,
+            SubscriptionAction::Unsubscribe => shared.has_from(),
+            SubscriptionAction::Unsubscribed => shared.has_to(),
+        };
+        if change.step.passes && !goes_on {
             let keys = accounts.keys_of(user, |session: &Session| match act {
                 SubscriptionAction::Subscribe => session.is_available(),
                 _ => session.is_interested,
@@ -201,8 +220,9 @@ impl Roster {
         after: SubscriptionState,
     ) {
         let is_blocked = blocking::blocks_incoming(accounts, user, contact.as_jid());
+        let is_shared = accounts.groups.subscription(user, contact).has_from();
         match (before.from, after.from) {
-            _ if is_blocked => {}
+            _ if is_blocked || is_shared => {}
             (false, true) => self.effects.push(RosterEffect::SendPresences),
             (true, false) => self.effects.push(RosterEffect::SendUnavailable),
             _ => {}
@@ -214,6 +234,15 @@ impl Roster {
         if stanza::may_be_refused(presence) && presence.attr("from").is_some() {
             self.effects.push(RosterEffect::Send(stanza::refusal(presence, error)));
         }
+    }
+}
+
+/// True if a shared group gives the subscription that a stanza of the account is about.
+fn is_shared(accounts: &AccountMemory, (user, contact): (&Bare, &Bare), act: SubscriptionAction) -> bool {
+    let shared = accounts.groups.subscription(user, contact);
+    match act {
+        SubscriptionAction::Subscribe | SubscriptionAction::Unsubscribe => shared.has_to(),
+        SubscriptionAction::Subscribed | SubscriptionAction::Unsubscribed => shared.has_from(),
     }
 }
 

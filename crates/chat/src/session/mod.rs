@@ -39,6 +39,8 @@ pub struct Session {
     pub(super) priority: i8,
     /// It asked for the roster and is told of changes.
     pub(super) is_interested: bool,
+    /// Shared groups have changed so much that it was not told of it: it has no version of the roster until it asks again.
+    pub(super) has_old_groups: bool,
     /// It asked for the blocking list and is told of changes (XEP-0191).
     pub(super) wants_blocklist: bool,
     /// It gets copies of the other sessions' messages (XEP-0280).
@@ -75,6 +77,7 @@ impl Session {
             presence: None,
             priority: 0,
             is_interested: false,
+            has_old_groups: false,
             wants_blocklist: false,
             has_carbons: false,
             client_state: ClientState::default(),

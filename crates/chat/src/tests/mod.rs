@@ -13,6 +13,7 @@ mod delivery;
 mod disco;
 mod flow;
 mod forms;
+mod groups;
 mod idle_accounts;
 mod last;
 mod messages;
@@ -80,6 +81,7 @@ pub(super) fn settings() -> HostSettings {
         started: START,
         rtbl: Vec::new(),
         webhooks: super::webhooks::WebhookSettings::default(),
+        groups: Arc::default(),
     }
 }
 

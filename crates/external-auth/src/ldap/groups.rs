@@ -15,7 +15,7 @@ pub enum DirectoryRole {
     Admin,
 }
 
-/// The groups of a directory, and the roles that they give.
+/// The groups of a directory, and the roles that they give. Without roles they are for rosters alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupSettings {
     /// The entry below which groups are. Whoever may make groups there gives roles.
@@ -61,6 +61,25 @@ impl GroupSettings {
     pub(super) fn role_of(&self, groups: &[DirectoryEntry]) -> Option<DirectoryRole> {
         let gives = |group: &str| groups.iter().any(|found| found.is(group));
         self.roles.iter().filter(|(_, group)| gives(group)).map(|(role, _)| *role).max()
+    }
+}
+
+/// The members of groups among some users, asked for by [`super::LdapSource::members`].
+pub(crate) struct MemberQuery {
+    /// The local parts of their addresses, prepared.
+    pub(crate) users: Vec<Box<str>>,
+    /// The groups, named as those that give roles.
+    pub(crate) groups: Vec<Box<str>>,
+}
+
+impl MemberQuery {
+    /// Adds a user to the members of each of the groups that is among those found.
+    pub(super) fn add(&self, user: &str, found: &[DirectoryEntry], members: &mut [Vec<Box<str>>]) {
+        for (group, members) in self.groups.iter().zip(members) {
+            if found.iter().any(|entry| entry.is(group)) {
+                members.push(user.into());
+            }
+        }
     }
 }
 

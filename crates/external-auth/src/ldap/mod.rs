@@ -18,6 +18,7 @@ use anyhow::{Context, Result, bail};
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time;
 use tokio_rustls::TlsConnector;
 
 pub use filter::{FilterTemplate, GroupFilter};
@@ -26,6 +27,8 @@ pub use name::NameTemplate;
 
 use crate::settings::{LdapLookup, LdapSecurity, LdapSettings, first_line};
 use crate::{SourceFailure, limits, tls};
+pub(crate) use groups::MemberQuery;
+
 use groups::DirectoryEntry;
 use message::{Response, ResultCode};
 use text::Names;
@@ -39,6 +42,8 @@ pub(crate) struct LdapSource {
     tls: Option<(TlsConnector, ServerName<'static>)>,
     /// The time that a search may take, in seconds.
     seconds: u32,
+    /// The time that each step of a longer question may take. A sign-in has it for all of its steps, as its caller waits no longer.
+    timeout: std::time::Duration,
 }
 
 impl LdapSource {
@@ -57,7 +62,7 @@ impl LdapSource {
             }
         };
         let seconds = u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX).max(1);
-        Ok(LdapSource { settings: settings.clone(), password, tls, seconds })
+        Ok(LdapSource { settings: settings.clone(), password, tls, seconds, timeout })
     }
 
     /// True if the directory accepts the password.
@@ -73,7 +78,7 @@ impl LdapSource {
         }
         match self.ask(Names { user, domain }, Question::Password(password)).await? {
             Reply::Password(is_right) => Ok(is_right),
-            Reply::Groups(_) => Err(SourceFailure::new("groups instead of a verdict")),
+            Reply::Groups(_) | Reply::Members(_) => Err(SourceFailure::new("groups instead of a verdict")),
         }
     }
 
@@ -88,7 +93,24 @@ impl LdapSource {
         };
         match self.ask(Names { user, domain }, Question::Groups(groups)).await? {
             Reply::Groups(found) => Ok(groups.role_of(&found)),
-            Reply::Password(_) => Err(SourceFailure::new("a verdict instead of groups")),
+            Reply::Password(_) | Reply::Members(_) => Err(SourceFailure::new("a verdict instead of groups")),
+        }
+    }
+
+    /// For each of the groups the users that are in it, by one connection and two searches for each user. Each user has the time of one sign-in.
+    /// A failure at one of them is one of all: with a part of the answer members would be missing.
+    pub(crate) async fn members(
+        &self,
+        query: &MemberQuery,
+        domain: &str,
+    ) -> Result<Vec<Vec<Box<str>>>, SourceFailure> {
+        let Some(groups) = &self.settings.groups else {
+            return Err(SourceFailure::new("the source has no groups"));
+        };
+        let question = Question::Members(groups, query);
+        match self.ask(Names { user: "", domain }, question).await? {
+            Reply::Members(members) => Ok(members),
+            Reply::Password(_) | Reply::Groups(_) => Err(SourceFailure::new("a verdict instead of members")),
         }
     }
 
@@ -99,9 +121,8 @@ impl LdapSource {
     }
 
     async fn connect(&self, names: Names<'_>, question: Question<'_>) -> Result<Reply> {
-        let stream = TcpStream::connect((bare(&self.settings.host), self.settings.port))
-            .await
-            .context("no connection")?;
+        let connected = TcpStream::connect((bare(&self.settings.host), self.settings.port));
+        let stream = self.within(connected).await?.context("no connection")?;
         // Each message waits for the answer to the one before.
         stream.set_nodelay(true)?;
         let Some((connector, name)) = &self.tls else {
@@ -111,14 +132,14 @@ impl LdapSource {
         let mut used = 0;
         if self.settings.security == LdapSecurity::StartTls {
             let mut clear = LdapConnection::new(stream);
-            match clear.ask(message::start_tls).await? {
+            match self.within(clear.ask(message::start_tls)).await?? {
                 Response::Extended(ResultCode::SUCCESS) => {}
                 Response::Extended(code) => bail!("StartTLS is refused with result code {}", code.0),
                 _ => bail!("no answer to StartTLS"),
             }
             (stream, used) = clear.into_clear_stream()?;
         }
-        let secured = connector.connect(name.clone(), stream).await.context("no TLS")?;
+        let secured = self.within(connector.connect(name.clone(), stream)).await?.context("no TLS")?;
         let connection = LdapConnection { last_id: used, ..LdapConnection::new(secured) };
         self.converse(connection, names, question).await
     }
@@ -129,62 +150,105 @@ impl LdapSource {
         names: Names<'_>,
         question: Question<'_>,
     ) -> Result<Reply> {
-        let name = match &self.settings.lookup {
-            LdapLookup::Template(template) => template.name(names),
-            LdapLookup::Search { bind, base, filter } => {
-                if let (Some((name, _)), Some(own)) = (bind, &self.password) {
-                    match connection.bind(name, own).await? {
-                        ResultCode::SUCCESS => {}
-                        code => bail!("{name} is refused with result code {}", code.0),
-                    }
-                }
-                connection.find(base, filter, names, self.seconds).await?.map(String::from)
+        if let LdapLookup::Search { bind: Some((name, _)), .. } = &self.settings.lookup
+            && let Some(own) = &self.password
+        {
+            match self.within(connection.bind(name, own)).await?? {
+                ResultCode::SUCCESS => {}
+                code => bail!("{name} is refused with result code {}", code.0),
             }
-        };
-        let Some(name) = name.filter(|name| !name.is_empty()) else { return Ok(question.of_unknown_user()) };
-        let reply = match question {
-            Question::Password(password) => match connection.bind(&name, password).await? {
-                ResultCode::SUCCESS => Reply::Password(true),
-                code if code.refuses() => Reply::Password(false),
-                code => bail!("a bind is answered with result code {}", code.0),
-            },
-            Question::Groups(groups) => {
-                let member = match groups.member_form {
-                    MemberForm::Name | MemberForm::NestedName => &*name,
-                    MemberForm::User => names.user,
-                };
-                Reply::Groups(connection.groups_of(groups, member, self.seconds).await?)
-            }
-        };
+        }
+        let reply = self.answer(&mut connection, names, question).await?;
         // The reply is here; whether the directory reads the farewell is of no matter.
         let _ = connection.send(message::unbind).await;
         Ok(reply)
     }
+
+    /// Does one step of a question in its time.
+    async fn within<T>(&self, step: impl Future<Output = T>) -> Result<T> {
+        time::timeout(self.timeout, step).await.context("no answer in time")
+    }
+
+    async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        connection: &mut LdapConnection<S>,
+        names: Names<'_>,
+        question: Question<'_>,
+    ) -> Result<Reply> {
+        match question {
+            Question::Password(password) => {
+                let Some(name) = self.name_of(connection, names).await? else {
+                    return Ok(Reply::Password(false));
+                };
+                match connection.bind(&name, password).await? {
+                    ResultCode::SUCCESS => Ok(Reply::Password(true)),
+                    code if code.refuses() => Ok(Reply::Password(false)),
+                    code => bail!("a bind is answered with result code {}", code.0),
+                }
+            }
+            Question::Groups(groups) => {
+                Ok(Reply::Groups(self.groups_of_user(connection, names, groups).await?))
+            }
+            Question::Members(groups, query) => {
+                let mut members = vec![Vec::new(); query.groups.len()];
+                for user in &query.users {
+                    let names = Names { user, ..names };
+                    let found = self.groups_of_user(connection, names, groups);
+                    let found = self.within(found).await??;
+                    query.add(user, &found, &mut members);
+                }
+                Ok(Reply::Members(members))
+            }
+        }
+    }
+
+    /// The name of a user that the directory takes. `None`: it has no such user.
+    async fn name_of<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        connection: &mut LdapConnection<S>,
+        names: Names<'_>,
+    ) -> Result<Option<String>> {
+        let name = match &self.settings.lookup {
+            LdapLookup::Template(template) => template.name(names),
+            LdapLookup::Search { base, filter, .. } => {
+                connection.find(base, filter, names, self.seconds).await?.map(String::from)
+            }
+        };
+        Ok(name.filter(|name| !name.is_empty()))
+    }
+
+    /// The groups that have a user as a member; none of an unknown user.
+    async fn groups_of_user<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        connection: &mut LdapConnection<S>,
+        names: Names<'_>,
+        groups: &GroupSettings,
+    ) -> Result<Vec<DirectoryEntry>> {
+        let Some(name) = self.name_of(connection, names).await? else { return Ok(Vec::new()) };
+        let member = match groups.member_form {
+            MemberForm::Name | MemberForm::NestedName => &*name,
+            MemberForm::User => names.user,
+        };
+        connection.groups_of(groups, member, self.seconds).await
+    }
 }
 
-/// A question about one user.
+/// A question to a directory.
 #[derive(Clone, Copy)]
 enum Question<'a> {
     /// Is this the user's password?
     Password(&'a str),
     /// Asks which of these groups have the user as a member.
     Groups(&'a GroupSettings),
+    /// Asks the same for several users.
+    Members(&'a GroupSettings, &'a MemberQuery),
 }
 
 /// The answer to a [`Question`].
 enum Reply {
     Password(bool),
     Groups(Vec<DirectoryEntry>),
-}
-
-impl Question<'_> {
-    /// The answer for a user whom the directory does not have.
-    fn of_unknown_user(self) -> Reply {
-        match self {
-            Question::Password(_) => Reply::Password(false),
-            Question::Groups(_) => Reply::Groups(Vec::new()),
-        }
-    }
+    Members(Vec<Vec<Box<str>>>),
 }
 
 /// An address of IPv6 stands in brackets in a URL (RFC 3986 §3.2.2), and nowhere else.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use external_auth::{
     Answer, Authenticator, DirectoryRole, FilterTemplate, GroupFilter, GroupSettings, LdapLookup,
-    LdapSecurity, LdapSettings, MemberForm, NameTemplate, RoleAnswer, RoleVerdict, SourceKind, Verdict,
+    LdapSecurity, LdapSettings, MemberAnswer, MemberForm, NameTemplate, RoleAnswer, RoleVerdict, SourceKind,
+    Verdict,
 };
 use interop::{Authority, Slapd};
 
@@ -240,4 +241,40 @@ fn a_source_without_groups_gives_no_role() {
     let slapd = Slapd::start(&USERS);
     let authenticator = start(kind(searching(&slapd, LdapSecurity::Clear, STAFF)));
     assert_eq!(role(&authenticator, "alice"), RoleVerdict::Known(None));
+}
+
+fn members(authenticator: &Authenticator, users: &[&str], groups: &[&str]) -> Option<Vec<Vec<Box<str>>>> {
+    let (sender, receiver) = sync_channel(1);
+    let answer = MemberAnswer::new(move |members| sender.send(members).expect("the test waits"));
+    let boxed = |names: &[&str]| names.iter().map(|name| Box::from(*name)).collect();
+    authenticator.ask_members(super::DOMAIN, boxed(users), boxed(groups), answer);
+    receiver.recv_timeout(Duration::from_secs(60)).expect("every question has an answer")
+}
+
+#[test]
+fn the_members_of_groups_among_some_users_are_found_by_one_connection() {
+    let mut slapd = Slapd::start(&USERS);
+    slapd.add_group("ops", &["alice"]);
+    slapd.add_group("desk", &["alice", "bob", "o*o"]);
+    slapd.add_posix_group("unix", &["bob"]);
+    let desk = format!("CN=desk, {}", Slapd::GROUPS);
+    for security in [LdapSecurity::Clear, LdapSecurity::StartTls] {
+        let groups = Some(groups("(objectClass=groupOfNames)", "member", MemberForm::Name));
+        let authenticator = start(kind(LdapSettings { groups, ..searching(&slapd, security, STAFF) }));
+        let users = ["alice", "bob", "unknown", "*", "o*o"];
+        let found = members(&authenticator, &users, &["Ops", &desk, "unix", "none"]).unwrap();
+        let expected: [&[&str]; 4] = [&["alice"], &["alice", "bob", "o*o"], &[], &[]];
+        for (found, expected) in found.iter().zip(expected) {
+            assert_eq!(found.iter().map(|name| &**name).collect::<Vec<_>>(), expected);
+        }
+    }
+    let by_name = Some(groups("(objectClass=posixGroup)", "memberUid", MemberForm::User));
+    let authenticator =
+        start(kind(LdapSettings { groups: by_name, ..searching(&slapd, LdapSecurity::Clear, STAFF) }));
+    assert_eq!(members(&authenticator, &["alice", "bob"], &["unix"]), Some(vec![vec!["bob".into()]]));
+    slapd.freeze(true);
+    assert_eq!(members(&authenticator, &["alice"], &["unix"]), None, "it does not answer in time");
+    slapd.freeze(false);
+    slapd.stop();
+    assert_eq!(members(&authenticator, &["alice"], &["unix"]), None, "a part would be taken for the whole");
 }

@@ -46,13 +46,18 @@ impl Node {
         for outlet in &self.outlets {
             outlet.answer_all(&mut vec![LocalMessage::Plan(Arc::clone(&self.shared.plan)).into()]);
         }
+        self.give_settings();
+        self.tell(|| Command::ForgetAccount(None));
+        self.give_plan();
+        Ok(())
+    }
+
+    /// Gives the shards the settings that change while the node runs.
+    pub(super) fn give_settings(&self) {
         for (number, outlet) in self.outlets.iter().enumerate() {
             let reload = super::build::reload_of(&self.shared, number);
             outlet.answer_all(&mut vec![LocalMessage::Command(Command::Settings(Box::new(reload))).into()]);
         }
-        self.tell(|| Command::ForgetAccount(None));
-        self.give_plan();
-        Ok(())
     }
 
     /// Gives edges the plan, if the node shares its database with others.

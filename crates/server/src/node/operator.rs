@@ -112,6 +112,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     farm_requests::begin(&operator, operator.node.borrow().shared.farm.as_ref(), &status);
     operator.begin_to_follow_plan();
     lost_calls::begin(&operator.node.borrow());
+    super::roster_groups::begin(&operator);
     if let Some(notices) = notices {
         spawn_local(operator.clone().follow(notices));
     }
@@ -421,6 +422,7 @@ impl Control for Operator {
         self.logging.reload(&log).map_err(|error| error.to_string())?;
         self.certificates.handle_config(&node.shared.config);
         self.console.reconfigure(&node.shared.config);
+        node.shared.chat.groups.handle_reload();
         Ok(Reloaded { needs_restart })
     }
 

@@ -26,6 +26,7 @@ use xmpp_io::uploads::{self, HasAccount, Uploads};
 use xmpp_io::{components, servers, streams};
 
 use super::build::Shared;
+use super::roster_groups::{self, RosterGroups};
 use crate::xmpp::access::Access;
 use crate::xmpp::rtbl::SharedRtblLists;
 use crate::xmpp::webhooks::ChatWebhooks;
@@ -79,7 +80,7 @@ pub(super) fn settings(
         traces: traces.clone(),
     };
     let components = components(shared, streams.tls.clone())?;
-    let ProcessChat { rtbl, webhooks } = shared.chat.clone();
+    let ProcessChat { rtbl, webhooks, .. } = shared.chat.clone();
     let access = access(shared);
     Ok(Some(XmppSettings { streams, servers, components, host, seed, access, rtbl, webhooks }))
 }
@@ -91,6 +92,8 @@ pub(super) struct ProcessChat {
     rtbl: Arc<SharedRtblLists>,
     /// `None`: no application gets events.
     webhooks: Option<Arc<ChatWebhooks>>,
+    /// Shared roster groups.
+    pub(super) groups: Arc<RosterGroups>,
 }
 
 impl ProcessChat {
@@ -100,7 +103,7 @@ impl ProcessChat {
     /// Those of [`ChatWebhooks::start`].
     pub(super) fn start(config: &Config) -> Result<ProcessChat> {
         let webhooks = if config.xmpp.is_on() { ChatWebhooks::start(&config.xmpp.webhooks)? } else { None };
-        Ok(ProcessChat { rtbl: Arc::default(), webhooks: webhooks.map(Arc::new) })
+        Ok(ProcessChat { rtbl: Arc::default(), webhooks: webhooks.map(Arc::new), groups: Arc::default() })
     }
 }
 
@@ -128,6 +131,7 @@ fn warn_of_clear_text(config: &Config) {
 /// Warns the operator about the configuration of chat, once a start.
 pub(super) fn warn(shared: &Shared) {
     let Some(Reload { host, .. }) = reload_of(shared) else { return };
+    roster_groups::warn(&shared.config.xmpp.groups, &shared.domains);
     // Addresses of our own are routed before those of components, so a stanza for such a domain never reaches
     // the component.
     for component in host.components.iter().filter(|component| host.is_ours(component)) {
@@ -159,7 +163,7 @@ fn components(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<components::Comp
     })
 }
 
-/// The settings that change with a reload: the domains.
+/// The settings that change with a reload: the domains and shared roster groups.
 /// It is called for each shard at its start and for all at each change of domains or routes, so it reads no
 /// file.
 pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
@@ -192,6 +196,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         invitations: invitations_of(config),
         rtbl: xmpp.block_lists.clone(),
         webhooks: crate::xmpp::webhooks::settings_of(&xmpp.webhooks),
+        groups: shared.chat.groups.of(&xmpp.groups, &shared.domains),
     };
     let stream = c2s::C2sSettings {
         domains: shared.domains.clone(),

@@ -227,3 +227,49 @@ fn a_group_of_the_directory_gives_a_role_at_the_console_until_the_user_leaves_it
     );
     process.kill();
 }
+
+/// The roster of the client, as its shared groups are by now: pushes that came before are passed over.
+fn roster(client: &mut Client) -> String {
+    client.say("<iq type='get' id='roster'><query xmlns='jabber:iq:roster'/></iq>");
+    loop {
+        let heard = client.hear();
+        if heard.attr("id") == Some("roster") {
+            return heard.to_string();
+        }
+    }
+}
+
+#[test]
+fn members_of_a_group_of_the_directory_have_each_other_in_their_rosters_until_one_leaves_it() {
+    let slapd = Slapd::start(&[("alice", "wonderland"), ("bob", "builder"), ("carol", "song")]);
+    slapd.add_group("eng", &["alice", "bob"]);
+    let more = format!(
+        "groups = {{ base = \"{}\", filter = \"(objectClass=groupOfNames)\" }}\n\
+         [[xmpp.groups]]\nname = \"eng\"\nlabel = \"Engineers\"\ndirectory = {{ domain = \"{DOMAIN}\", group = \"eng\" }}\n\
+         [[xmpp.groups]]\nname = \"all\"\nlabel = \"Everyone\"\neveryone = [\"{DOMAIN}\"]\n",
+        Slapd::GROUPS
+    );
+    let place = place_of(&slapd, &more).with_accounts(&["alice", "bob", "carol"]);
+    let process = place.spawn();
+    let (mut alice, _) = opened(&place);
+    assert!(alice.plain("alice", "wonderland").is("success", ns::SASL));
+    alice.open();
+    alice.bind("desk");
+    let item = |name: &str, groups: &[&str]| {
+        let groups: String = groups.iter().map(|group| format!("<group>{group}</group>")).collect();
+        format!("<item jid='{name}@{DOMAIN}' subscription='both'>{groups}</item>")
+    };
+    // The accounts are known before the first client, the directory is asked after the start.
+    assert!(roster(&mut alice).contains(&item("carol", &["Everyone"])), "{}", process.log());
+    let both = item("bob", &["Engineers", "Everyone"]);
+    until("the directory has named its members", || roster(&mut alice).contains(&both).then_some(()));
+    assert!(!roster(&mut alice).contains(&item("carol", &["Engineers", "Everyone"])));
+    slapd.set_members("eng", &["alice", "carol"]);
+    operate(&place, &["reload"]);
+    let (left, came) = (item("bob", &["Everyone"]), item("carol", &["Engineers", "Everyone"]));
+    until("the group has other members", || {
+        let roster = roster(&mut alice);
+        (roster.contains(&left) && roster.contains(&came)).then_some(())
+    });
+    process.kill();
+}
