@@ -4,7 +4,9 @@
 //! request (`store_requests`).
 
 mod operate;
+mod services;
 
+use ::bytestreams::ActivationFault;
 use stdx::Instant;
 use xmpp::c2s::Bound;
 use xmpp::sasl::Secret;
@@ -17,6 +19,7 @@ pub use operate::{
     AccountList, AccountRefusal, Accounts, HostAction, HostActionResult, OnlineFilter, RoomState,
     SessionState,
 };
+pub use services::{BytestreamActivation, UploadSlot};
 
 /// The number under which an answer of the store finds its question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -180,6 +183,8 @@ pub enum Load {
         /// The media type of the file.
         kind: Box<str>,
     },
+    /// Bytes of a transfer whose ends are both connected to the proxy flow from now on: `StoreReply::Activated`.
+    Activate(Box<BytestreamActivation>),
     /// An administrator's command about accounts, with the effect of the operator's: `StoreReply::Accounts`.
     Accounts(Box<Accounts>),
     /// For all hosts of the server: each performs it (`Host::act`), and `StoreReply::HostActionResult` has the sum (`HostActionResult::merge`).
@@ -208,6 +213,7 @@ impl Load {
             Load::Room { .. }
             | Load::Accounts(_)
             | Load::Act(_)
+            | Load::Activate(_)
             | Load::Waiting
             | Load::Rooms { .. }
             | Load::TooMany => None,
@@ -224,6 +230,7 @@ impl Load {
             | Load::Room { .. }
             | Load::Rooms { .. }
             | Load::Slot { .. }
+            | Load::Activate(_)
             | Load::Accounts(_)
             | Load::Act(_)
             | Load::Waiting
@@ -547,6 +554,8 @@ pub enum StoreReply {
     Room(Option<Box<Element>>),
     /// A place for a file.
     Slot(Box<UploadSlot>),
+    /// The outcome of the activation of a transfer.
+    Activated(Result<(), ActivationFault>),
     /// The result of all hosts.
     HostActionResult(HostActionResult),
     /// Accounts.
@@ -555,17 +564,6 @@ pub enum StoreReply {
     Accounts(Result<AccountList, AccountRefusal>),
     /// `None`: there is none, or it is used.
     Invitation(Option<Box<Invitation>>),
-}
-
-/// The addresses of a file to which a client uploads it, and from which others read it (XEP-0363).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UploadSlot {
-    /// `https://…`, as `get`.
-    pub put: Box<str>,
-    /// The address at which the file will be.
-    pub get: Box<str>,
-    /// Headers of the PUT request: `Authorization`, `Cookie` or `Expires` (XEP-0363 §5).
-    pub headers: Vec<(Box<str>, Box<str>)>,
 }
 
 /// A page of an archive (XEP-0313).
