@@ -78,3 +78,9 @@ printf '\200\001POST /v1/xmpp/sessions HTTP/1.1\r\nTransfer-Encoding: chunked\r\
 printf '\001\100POST /bosh HTTP/1.1\r\nContent-Length: 75\r\n\r\n%s' "<body xmlns='http://jabber.org/protocol/httpbind' rid='1' to='a.test'/>    " > "$corpus/http_bounds/bosh"
 printf '\001\100PUT /upload/0/a HTTP/1.1\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello' > "$corpus/http_bounds/upload"
 printf '\001\377GET /ws HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: xmpp\r\n\r\n\201\000' > "$corpus/http_bounds/websocket"
+# How it is cut (see fuzz_targets/socks5.rs), a greeting and a request.
+mkdir -p "$corpus/socks5"
+HASH=01494a7e04f11decb0c82b29d36d172e55ebe7a9
+printf '\003\005\001\000\005\001\000\003\050%s\000\000early' "$HASH" > "$corpus/socks5/connect"
+printf '\000\005\002\001\002' > "$corpus/socks5/methods"
+printf '\017\005\001\000\005\002\000\001\177\000\000\001\000\120' > "$corpus/socks5/bind"

@@ -60,6 +60,11 @@ fn settings() -> HostSettings {
         version: "1".into(),
         resume_for: Duration::from_secs(300),
         contacts: Vec::new(),
+        bytestreams: Some(chat::bytestreams::BytestreamSettings {
+            label: "proxy".into(),
+            host: "192.0.2.1".into(),
+            port: 7777,
+        }),
         uploads: None,
         services: Vec::new(),
         admins: Vec::new(),

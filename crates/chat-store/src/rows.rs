@@ -51,7 +51,9 @@ pub fn read_of(load: Load) -> Option<XmppRead> {
         Load::Room { room } => XmppRead::Room { room: name(&room) },
         Load::Rooms { domain, after } => XmppRead::Rooms { domain, after },
         Load::Waiting => XmppRead::Waiting,
-        Load::Slot { .. } | Load::Act(_) | Load::Accounts(_) | Load::TooMany => return None,
+        Load::Slot { .. } | Load::Activate(_) | Load::Act(_) | Load::Accounts(_) | Load::TooMany => {
+            return None;
+        }
     })
 }
 

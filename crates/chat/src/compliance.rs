@@ -190,6 +190,15 @@ const TESTS: &[(&str, &[&str])] = &[
         &["table/xep_0060.rs", "pubsub.rs", "pubsub_service.rs", "crates/server/tests/live/xmpp/services.rs"],
     ),
     (
+        "XEP-0065",
+        &[
+            "bytestreams.rs",
+            "crates/bytestreams/src/proxy/tests.rs",
+            "crates/server/tests/live/xmpp/bytestreams.rs",
+            INTEROP,
+        ],
+    ),
+    (
         "XEP-0077",
         &[
             "register.rs",

@@ -166,7 +166,9 @@ fn items_of_server(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     let components = components_of(view.settings, iq.to.domain()).map(component);
     let nodes = format!("{}.{}", view.settings.pubsub, iq.to.domain());
     let query = Element::new("query", ns::DISCO_ITEMS).child(item(&rooms, "Rooms"));
-    let query = query.child(item(&nodes, "Publish-subscribe")).children(components);
+    let proxy = view.settings.bytestreams.as_ref().map(|proxy| format!("{}.{}", proxy.label, iq.to.domain()));
+    let query = query.child(item(&nodes, "Publish-subscribe"));
+    let query = query.children(proxy.map(|proxy| item(&proxy, "File transfer"))).children(components);
     IqReply::Result(Some(query))
 }
 

@@ -4,8 +4,10 @@
 //! request (`store_requests`).
 
 mod operate;
+mod services;
 mod stream_fault;
 
+use ::bytestreams::ActivationFault;
 use stdx::Instant;
 use xmpp::c2s::Bound;
 use xmpp::sasl::Secret;
@@ -18,6 +20,7 @@ pub use operate::{
     AccountList, AccountRefusal, Accounts, HostAction, HostActionResult, OnlineFilter, RoomState,
     SessionState,
 };
+pub use services::{BytestreamActivation, UploadSlot};
 pub(crate) use stream_fault::StreamFault;
 
 /// The number under which an answer of the store finds its question.
@@ -184,6 +187,8 @@ pub enum Load {
         /// The media type of the file.
         kind: Box<str>,
     },
+    /// Bytes of a transfer whose ends are both connected to the proxy flow from now on: `StoreReply::Activated`.
+    Activate(Box<BytestreamActivation>),
     /// An administrator's command about accounts, with the effect of the operator's: `StoreReply::Accounts`.
     Accounts(Box<Accounts>),
     /// For all hosts of the server: each performs it (`Host::act`), and `StoreReply::HostActionResult` has the sum (`HostActionResult::merge`).
@@ -212,6 +217,7 @@ impl Load {
             Load::Room { .. }
             | Load::Accounts(_)
             | Load::Act(_)
+            | Load::Activate(_)
             | Load::Waiting
             | Load::Rooms { .. }
             | Load::TooMany => None,
@@ -228,6 +234,7 @@ impl Load {
             | Load::Room { .. }
             | Load::Rooms { .. }
             | Load::Slot { .. }
+            | Load::Activate(_)
             | Load::Accounts(_)
             | Load::Act(_)
             | Load::Waiting
@@ -551,6 +558,8 @@ pub enum StoreReply {
     Room(Option<Box<Element>>),
     /// A place for a file.
     Slot(Box<UploadSlot>),
+    /// The outcome of the activation of a transfer.
+    Activated(Result<(), ActivationFault>),
     /// The result of all hosts.
     HostActionResult(HostActionResult),
     /// Accounts.
@@ -559,17 +568,6 @@ pub enum StoreReply {
     Accounts(Result<AccountList, AccountRefusal>),
     /// `None`: there is none, or it is used.
     Invitation(Option<Box<Invitation>>),
-}
-
-/// The addresses of a file to which a client uploads it, and from which others read it (XEP-0363).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UploadSlot {
-    /// `https://…`, as `get`.
-    pub put: Box<str>,
-    /// The address at which the file will be.
-    pub get: Box<str>,
-    /// Headers of the PUT request: `Authorization`, `Cookie` or `Expires` (XEP-0363 §5).
-    pub headers: Vec<(Box<str>, Box<str>)>,
 }
 
 /// A page of an archive (XEP-0313).

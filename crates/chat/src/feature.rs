@@ -87,6 +87,7 @@ pub(super) struct Feature {
 pub(super) const FEATURES: &[&Feature] = &[
     &super::archive::FEATURE,
     &super::blocking::FEATURE,
+    &super::bytestreams::FEATURE,
     &super::caps::FEATURE,
     &super::carbons::FEATURE,
     &super::commands::FEATURE,

@@ -57,6 +57,7 @@ mod announce;
 pub mod archive;
 mod bind2;
 pub mod blocking;
+pub mod bytestreams;
 pub mod caps;
 mod carbons;
 mod change_queue;
@@ -146,6 +147,8 @@ pub struct HostSettings {
     pub resume_for: std::time::Duration,
     /// Contact addresses of the operator by kind (XEP-0157): `abuse-addresses`, `mailto:…`.
     pub contacts: Vec<(Box<str>, Box<str>)>,
+    /// `None`: there is no proxy of bytestreams (XEP-0065).
+    pub bytestreams: Option<bytestreams::BytestreamSettings>,
     /// `None`: there are no uploads (XEP-0363).
     pub uploads: Option<upload::UploadSettings>,
     /// STUN and TURN servers for clients (XEP-0215).
@@ -195,6 +198,7 @@ impl HostSettings {
             || self.rooms_of(domain).is_some()
             || self.pubsub_of(domain).is_some()
             || self.guest_domain_of(domain).is_some()
+            || self.has_bytestreams_at(domain)
     }
 
     /// The account domain of this domain for callers from outside.
@@ -202,6 +206,13 @@ impl HostSettings {
         let rest = domain.strip_prefix(phones::GUESTS)?.strip_prefix('.')?;
         let is_free = !self.components.iter().any(|component| **component == *domain);
         (is_free && self.is_local(rest)).then_some(rest)
+    }
+
+    /// True if that is the proxy of bytestreams of one of our domains.
+    pub fn has_bytestreams_at(&self, domain: &str) -> bool {
+        let rest =
+            |proxy: &bytestreams::BytestreamSettings| domain.strip_prefix(&*proxy.label)?.strip_prefix('.');
+        self.bytestreams.as_ref().and_then(rest).is_some_and(|domain| self.is_local(domain))
     }
 
     /// The account domain of this publish-subscribe service.

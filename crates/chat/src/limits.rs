@@ -250,6 +250,9 @@ pub const AVATARS: usize = 100_000;
 /// Kinds of private data of one namespace and account (XEP-0049). Beyond: the oldest is forgotten.
 pub const PRIVATE_NAMES: u32 = 16;
 
+/// Bytes of a bytestream's id (XEP-0065). Beyond: `bad-request`. Clients draw some twenty characters.
+pub const SID: usize = 1_023;
+
 /// Bytes of the name of an uploaded file, and of its content type. Beyond: `bad-request`. The limit of common
 /// file systems.
 pub const FILE_NAME: usize = 255;

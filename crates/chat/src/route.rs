@@ -26,8 +26,8 @@ use super::pubsub::{Approval, PubSubEvent};
 use super::user::{AccountState, QueuedWork, refuse_waiting, too_much_waits, wait_for_account_data};
 use super::{Host, Outbox, push};
 use crate::{
-    blocking, carbons, connection, iq_effect, last, message_writes, no_account, offline, phones, presence,
-    privileged, read_queues, resume, rtbl, subaddress, webhooks,
+    blocking, bytestreams, carbons, connection, iq_effect, last, message_writes, no_account, offline, phones,
+    presence, privileged, read_queues, resume, rtbl, subaddress, webhooks,
 };
 
 impl Host {
@@ -180,6 +180,11 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
         let hold = host.pending_acks.begin(&mut element);
         let event = PubSubEvent::ServiceStanza { stanza: &element, from: &from, to };
         host.tell_pubsub(now, event, out);
+        return host.acks().end(hold, out);
+    }
+    if settings.has_bytestreams_at(to.domain()) {
+        let hold = host.pending_acks.begin(&mut element);
+        bytestreams::handle_stanza(host, &element, (&from, to), out);
         return host.acks().end(hold, out);
     }
     if settings.guest_domain_of(to.domain()).is_some() {

@@ -17,6 +17,7 @@ mod access;
 mod accounts;
 mod acme;
 mod block_lists;
+mod bytestreams;
 mod call_export;
 mod components;
 mod console;
@@ -53,6 +54,7 @@ use std::path::{Path, PathBuf};
 pub use access::Access;
 pub use accounts::Accounts;
 pub use acme::{Acme, AcmeChallenge};
+pub use bytestreams::Bytestreams;
 pub use call_export::CallExport;
 pub use components::{Component, ComponentSecret, Components};
 pub use console::Console;
@@ -125,6 +127,8 @@ pub struct Config {
     pub xmpp: Xmpp,
     /// `[xmpp.web]`: the public address of the web services of chat.
     pub web: Web,
+    /// `[xmpp.bytestreams]`: the proxy for files that clients send each other.
+    pub bytestreams: Bytestreams,
     /// `[xmpp.uploads]`: files of chat users.
     pub uploads: Uploads,
     /// `[xmpp.access]`: sign-in other than by password.
@@ -291,6 +295,7 @@ impl Config {
             ("voice", self.voice != new.voice),
             ("xmpp", self.xmpp.clone().with_groups_of(&new.xmpp) != new.xmpp),
             ("xmpp.web", self.web != new.web),
+            ("xmpp.bytestreams", self.bytestreams != new.bytestreams),
             ("xmpp.uploads", self.uploads != new.uploads),
             ("xmpp.access", self.access != new.access),
             ("xmpp.registration", self.registration != new.registration),
@@ -334,6 +339,7 @@ impl Config {
             voice: old.voice,
             xmpp: old.xmpp.with_groups_of(&self.xmpp),
             web: old.web,
+            bytestreams: old.bytestreams,
             uploads: old.uploads,
             access: old.access,
             registration: old.registration,
@@ -398,7 +404,7 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
     // The order of the fields is the order of calls, and so that of the sections on the page. `xmpp.…` stand
     // before `xmpp`: `Reader::section` takes an inner section out of the outer table, and what is left there is
     // an unknown key.
-    let (is_federated, sources);
+    let (is_federated, sources, proxy);
     let mut config = Config {
         file: None,
         server,
@@ -423,6 +429,11 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         voice: Voice::read(&mut reader),
         web: Web::read(&mut reader),
         uploads: Uploads::read(&mut reader),
+        bytestreams: {
+            let bytestreams = Bytestreams::read(&mut reader);
+            proxy = bytestreams.is_on().then(|| bytestreams.name.clone());
+            bytestreams
+        },
         access: Access::read(&mut reader),
         registration: Registration::read(&mut reader),
         federation: {
@@ -430,7 +441,7 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
             is_federated = federation.is_on();
             federation
         },
-        xmpp: Xmpp::read(&mut reader, is_federated, &sources),
+        xmpp: Xmpp::read(&mut reader, is_federated, &sources, proxy.as_deref()),
         farm: Farm::read(&mut reader, has_store),
         acme: Acme::default(),
         process: None,

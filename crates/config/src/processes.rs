@@ -78,8 +78,9 @@ impl Config {
         let own = own.into_iter().chain([Some(&mut self.http.listen), self.rest.listen.as_mut()]);
         let own = own.chain([self.console.listen.as_mut()]);
         let components = self.xmpp.components.listen.iter_mut().map(|listener| &mut listener.address);
+        let bytestreams = self.bytestreams.listen.iter_mut().map(|listener| &mut listener.address);
         let mut beyond = None;
-        for address in own.flatten().chain(components) {
+        for address in own.flatten().chain(components).chain(bytestreams) {
             if !shift(address, by) {
                 beyond = Some(*address);
             }
@@ -89,6 +90,15 @@ impl Config {
                 "{} processes need as many ports from {address} on, and the last port is 65535: name a lower one",
                 process.count
             )));
+        }
+        // Told ports lead to listeners one by one, as those do to processes.
+        if let Some(port) = &mut self.bytestreams.port {
+            *port = port.checked_add(by).ok_or_else(|| {
+                fault(
+                    "[xmpp.bytestreams] port is too high for so many processes: each is told the next one"
+                        .into(),
+                )
+            })?;
         }
         let Some(ports) = share(&self.voice.ports, process) else {
             return Err(fault(format!(

@@ -99,8 +99,14 @@ impl Xmpp {
         Xmpp { groups: other.groups.clone(), ..self }
     }
 
-    /// `is_federated`: `[xmpp.federation]` listens for other servers. `sources`: those of sign-ins.
-    pub(super) fn read(reader: &mut Reader<'_>, is_federated: bool, sources: &[SourceSettings]) -> Self {
+    /// `is_federated`: `[xmpp.federation]` listens for other servers. `sources`: those of sign-ins. `proxy`: the name of the service of
+    /// `[xmpp.bytestreams]`, if it listens.
+    pub(super) fn read(
+        reader: &mut Reader<'_>,
+        is_federated: bool,
+        sources: &[SourceSettings],
+        proxy: Option<&str>,
+    ) -> Self {
         // `[xmpp.contacts]` is a section of its own, which is taken out before the one around it.
         let contacts = read_contacts(reader);
         let mut section = reader.section("xmpp");
@@ -156,6 +162,7 @@ impl Xmpp {
             listen,
         };
         xmpp.check(&mut section, is_federated);
+        xmpp.check_proxy(&mut section, proxy);
         section.finish();
         xmpp
     }
@@ -186,6 +193,21 @@ impl Xmpp {
         if !is_name(&self.pubsub) || self.pubsub == self.rooms {
             let expected = "one name in lower case that is not that of the rooms, as \"pubsub\"";
             section.mistake("pubsub", format!("`pubsub` is {:?}", self.pubsub), expected);
+        }
+    }
+
+    /// The proxy of bytestreams is for clients of this node, at a domain of its own.
+    fn check_proxy(&self, section: &mut Section<'_, '_>, proxy: Option<&str>) {
+        let Some(proxy) = proxy else { return };
+        if self.listen.is_empty() {
+            let what =
+                "[xmpp.bytestreams] listens, and `listen` is empty: no client is here to use the proxy";
+            section.mistake("listen", what, "an address for clients, as [\"tcp:0.0.0.0:5222\"]");
+        }
+        if [&*self.rooms, &*self.pubsub, chat::phones::GUESTS].contains(&proxy) {
+            let key = if *self.rooms == *proxy { "rooms" } else { "pubsub" };
+            let what = format!("`name` of [xmpp.bytestreams] is {proxy:?}, which is another service's name");
+            section.mistake(key, what, "a name for each service");
         }
     }
 }

@@ -338,6 +338,15 @@ const SHARD: &[ShardMetric] = &[
         "Events that found a full queue, or that no application took",
         |s| s.xmpp_webhooks_dropped,
     ),
+    gauge("belfry_xmpp_bytestreams_waiting", "Connections that wait for their bytestream", |s| {
+        s.xmpp_bytestreams_waiting
+    }),
+    gauge("belfry_xmpp_bytestreams", "Bytestreams that are active", |s| s.xmpp_bytestreams_active),
+    counter("belfry_xmpp_bytestreams_total", "Bytestreams that were activated", |s| s.xmpp_bytestreams_begun),
+    counter("belfry_xmpp_bytestream_bytes_total", "Bytes of bytestreams", |s| s.xmpp_bytestreams_bytes),
+    counter("belfry_xmpp_bytestreams_refused_total", "Connections that ended without a bytestream", |s| {
+        s.xmpp_bytestreams_refused
+    }),
     counter("belfry_xmpp_servers_connections_out_total", "Connections to other chat servers begun", |s| {
         s.xmpp_servers_connections_out
     }),

@@ -127,6 +127,8 @@ pub struct Admissions {
     pub servers: Arc<Admission>,
     /// Streams of components.
     pub components: Arc<Admission>,
+    /// Connections of the proxy of bytestreams whose transfer is not active.
+    pub bytestreams: Arc<Admission>,
     /// HTTP connections to metrics and to the REST interface.
     pub http: Arc<Admission>,
 }
@@ -146,17 +148,22 @@ impl Admissions {
             clients: Admission::new(bounds),
             servers: Admission::new(bounds),
             components: Admission::new(few),
+            bytestreams: Admission::new(Bounds {
+                per_source: few.per_source.min(limits::IN_PROGRESS_BYTESTREAMS),
+                ..few
+            }),
             http: Admission::new(few),
         }
     }
 
     /// With the name that the metrics have for it.
-    pub fn all(&self) -> [(&'static str, &Admission); 5] {
+    pub fn all(&self) -> [(&'static str, &Admission); 6] {
         [
             ("sip", &self.sip),
             ("xmpp", &self.clients),
             ("xmpp_servers", &self.servers),
             ("xmpp_components", &self.components),
+            ("xmpp_bytestreams", &self.bytestreams),
             ("http", &self.http),
         ]
     }

@@ -53,6 +53,10 @@ pub const IN_PROGRESS: usize = 8_192;
 /// The same where few connections are due: components, REST clients and scrapers.
 pub const IN_PROGRESS_FEW: usize = 1_024;
 
+/// Connections of one source that wait for the activation of a bytestream. A client waits with one or two; behind one address are those of a
+/// whole office.
+pub const IN_PROGRESS_BYTESTREAMS: usize = 128;
+
 /// Connections in progress of one kind have one in so many of the files that the process may open: with two
 /// kinds of listeners under attack, half of all files are left to established connections.
 pub const IN_PROGRESS_FILES: usize = 4;

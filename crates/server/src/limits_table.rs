@@ -136,6 +136,13 @@ fn of_chat() -> Vec<Row> {
         Row("a file", Key("xmpp.uploads.max_size"), "`not-acceptable`"),
         Row("files of one user a day", Key("xmpp.uploads.per_day"), "`resource-constraint`"),
         Row("all files", Key("xmpp.uploads.total"), "`resource-constraint`"),
+        Row("bytestreams at the same time", Key("xmpp.bytestreams.transfers"), "`resource-constraint`"),
+        Row(
+            "of these, of one account",
+            number(bytestreams::limits::TRANSFERS_PER_ACCOUNT),
+            "`resource-constraint`",
+        ),
+        Row("silence of a bytestream", Key("xmpp.bytestreams.idle"), "closed"),
     ]
 }
 

@@ -53,6 +53,13 @@ pub const XMPP_HTTP_BODY: Duration = Duration::from_secs(30);
 /// Bytes of the head of an HTTP request of a chat client. More: 431, and closed.
 pub const XMPP_HTTP_BUFFER: usize = 16 << 10;
 
+/// Bytes read at once of a connection of the proxy of bytestreams before its transfer is active: both messages of a handshake fit.
+pub const BYTESTREAM_HANDSHAKE_READ: usize = 1_024;
+
+/// Bytes that one direction of a transfer reads before it writes them: the memory of a transfer is two of these. Large enough that system
+/// calls do not bound a transfer before the network does.
+pub const BYTESTREAM_PIECE: usize = 32 << 10;
+
 /// The time that a slot may be used (XEP-0363 §5 asks for 300 s). Later: 410.
 pub const UPLOAD_SLOT: Duration = Duration::from_secs(300);
 

@@ -90,6 +90,7 @@ namespaces! {
     BOOKMARKS_COMPAT_PEP = "urn:xmpp:bookmarks:1#compat-pep";
     OLD_BOOKMARKS = "storage:bookmarks";
     UPLOAD = "urn:xmpp:http:upload:0";
+    BYTESTREAMS = "http://jabber.org/protocol/bytestreams";
     EXTDISCO = "urn:xmpp:extdisco:2";
     ADMIN = "http://jabber.org/protocol/admin";
     COMMANDS = "http://jabber.org/protocol/commands";

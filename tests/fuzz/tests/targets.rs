@@ -35,6 +35,8 @@ mod rewrite;
 mod scenario;
 #[path = "../../../fuzz/fuzz_targets/sdp.rs"]
 mod sdp;
+#[path = "../../../fuzz/fuzz_targets/socks5.rs"]
+mod socks5;
 #[path = "../../../fuzz/fuzz_targets/uri.rs"]
 mod uri;
 #[path = "../../../fuzz/fuzz_targets/xmpp_host.rs"]
@@ -118,6 +120,11 @@ fn scenario_holds() {
 #[test]
 fn sdp_holds() {
     libfuzzer_sys::run("sdp", sdp::fuzz);
+}
+
+#[test]
+fn socks5_holds() {
+    libfuzzer_sys::run("socks5", socks5::fuzz);
 }
 
 #[test]

@@ -27,6 +27,13 @@ pub fn share_with_slixmpp(port: u16, certificate: &Path, users: [&str; 2], passw
     run("slixmpp/share.py", &[&port.to_string(), &certificate, &alice, &bob, password]);
 }
 
+/// Runs `slixmpp/transfer.py`: the first sends the second a file through the proxy of bytestreams. Panics unless it succeeds.
+pub fn transfer_with_slixmpp(port: u16, certificate: &Path, users: [&str; 2], password: &str) {
+    let [alice, bob] = users.map(|user| format!("{user}@{DOMAIN}"));
+    let certificate = certificate.display().to_string();
+    run("slixmpp/transfer.py", &[&port.to_string(), &certificate, &alice, &bob, password]);
+}
+
 /// Runs `slixmpp/put.py`: the user asks for a slot and fills it at each of these ports in turn. The path of the file, and the status of
 /// each try. Panics unless it succeeds.
 pub fn put_with_slixmpp(

@@ -3,6 +3,7 @@
 use interop::{
     Baresip, DOMAIN, Node, chat_with_profanity, chat_with_slixmpp, chat_with_strophe, chat_with_xmppjs,
     free_port, renegotiate_a_stream, run_slixmpp_component, share_with_slixmpp, text_with_slixmpp,
+    transfer_with_slixmpp,
 };
 
 /// A node where alice and bob have accounts, and the port where they connect by that way; `more` goes into `[xmpp]`.
@@ -124,6 +125,19 @@ fn slixmpp_uploads_a_file_and_another_fetches_it() {
         .with_account("bob", "secret")
         .started();
     share_with_slixmpp(tls, &node.certificate(), ["alice", "bob"], "secret");
+}
+
+#[test]
+fn slixmpp_sends_a_file_through_the_proxy() {
+    let (tcp, proxy) = (free_port(), free_port());
+    let node = Node::prepare()
+        .with_sections(&format!(
+            "[xmpp]\nlisten = [\"tcp:127.0.0.1:{tcp}\"]\n[xmpp.bytestreams]\nlisten = [\"tcp:127.0.0.1:{proxy}\"]\n"
+        ))
+        .with_account("alice", "secret")
+        .with_account("bob", "secret")
+        .started();
+    transfer_with_slixmpp(tcp, &node.certificate(), ["alice", "bob"], "secret");
 }
 
 #[test]

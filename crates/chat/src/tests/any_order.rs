@@ -15,7 +15,7 @@ const ROOM: &str = "coven@conference.example.org";
 
 /// The stanzas of the client `from`; `U` is another user's address, `R` the resource of one, `N` a number
 /// that is never the same.
-const SAID: [&str; 40] = [
+const SAID: [&str; 42] = [
     "<presence/>",
     "<presence><priority>-1</priority><status>away</status></presence>",
     "<presence type='unavailable'/>",
@@ -57,6 +57,8 @@ const SAID: [&str; 40] = [
     "<iq type='set' id='N' to='pubsub.example.org'><pubsub xmlns='http://jabber.org/protocol/pubsub'><subscribe node='n' jid='U'/></pubsub></iq>",
     "<iq type='set' id='N' to='pubsub.example.org'><pubsub xmlns='http://jabber.org/protocol/pubsub'><publish node='n'><item><x xmlns='urn:x'/></item></publish></pubsub></iq>",
     "<iq type='get' id='N' to='U'><query xmlns='jabber:iq:last'/></iq>",
+    "<iq type='get' id='N' to='proxy.example.org'><query xmlns='http://jabber.org/protocol/bytestreams'/></iq>",
+    "<iq type='set' id='N' to='proxy.example.org'><query xmlns='http://jabber.org/protocol/bytestreams' sid='s'><activate>U/R</activate></query></iq>",
 ];
 
 /// Stanzas of another server and of a privileged component.
@@ -85,6 +87,10 @@ fn component() -> privilege::Privileges {
         presence: privilege::PresenceAccess::Roster,
         requests: vec![("http://jabber.org/protocol/pubsub".into(), all)],
     }
+}
+
+fn proxy() -> crate::bytestreams::BytestreamSettings {
+    crate::bytestreams::BytestreamSettings { label: "proxy".into(), host: "192.0.2.1".into(), port: 7777 }
 }
 
 /// One client's connection, as its client sees it.
@@ -116,7 +122,11 @@ impl Play {
         let users: Vec<String> = USERS.iter().map(|user| format!("{user}@example.org")).collect();
         let mut world = HostWorld::new(&users.iter().map(String::as_str).collect::<Vec<_>>());
         let settings = world.host.settings().clone();
-        world.host.reload(Arc::new(HostSettings { privileges: vec![component()], ..settings }));
+        world.host.reload(Arc::new(HostSettings {
+            privileges: vec![component()],
+            bytestreams: Some(proxy()),
+            ..settings
+        }));
         world.is_slow = true;
         world.reads_slowly = true;
         Play { world, clients: BTreeMap::new(), number: 0, blockers: BTreeSet::new() }

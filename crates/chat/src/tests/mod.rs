@@ -5,6 +5,7 @@ mod archive;
 mod bad_input;
 mod bind2;
 mod blocking;
+mod bytestreams;
 mod caps;
 mod carbons;
 mod commands;
@@ -67,6 +68,7 @@ pub(super) fn settings() -> HostSettings {
         version: "1".into(),
         resume_for: Duration::from_secs(300),
         contacts: Vec::new(),
+        bytestreams: None,
         uploads: None,
         services: Vec::new(),
         admins: Vec::new(),
@@ -129,6 +131,8 @@ pub(super) struct FakeStore {
     pub(super) rooms: HashMap<Bare, Element>,
     pub(super) nodes: std::collections::BTreeMap<(Bare, Box<str>), Element>,
     pub(super) is_broken: bool,
+    /// The reason why transfers do not begin.
+    pub(super) activation: Option<::bytestreams::ActivationFault>,
     pub(super) administered: Vec<Accounts>,
     accounts: register::Known,
 }
@@ -179,6 +183,8 @@ impl FakeStore {
                 get: format!("https://up.example.org/get/{name}").into(),
                 headers: vec![("Authorization".into(), "t".into())],
             })),
+            // The world has no connections.
+            Load::Activate(_) => StoreReply::Activated(self.activation.map_or(Ok(()), Err)),
             Load::Waiting => {
                 StoreReply::Users(self.messages.offline.iter().map(|(user, ..)| user.clone()).collect())
             }

@@ -267,6 +267,16 @@ pub struct ShardCounters {
     pub xmpp_webhooks_sent: u64,
     /// Events of chat that found a full queue, or that no application took.
     pub xmpp_webhooks_dropped: u64,
+    /// Connections to the proxy of bytestreams that wait for their activation.
+    pub xmpp_bytestreams_waiting: u64,
+    /// Bytestreams that are active.
+    pub xmpp_bytestreams_active: u64,
+    /// Bytestreams that were activated.
+    pub xmpp_bytestreams_begun: u64,
+    /// Bytes that the proxy of bytestreams has passed on.
+    pub xmpp_bytestreams_bytes: u64,
+    /// Connections to the proxy of bytestreams that ended before a transfer began.
+    pub xmpp_bytestreams_refused: u64,
     /// Connections and errors by kind. Errors count since the start, connections are those of now.
     pub xmpp_kinds: Vec<KindCount>,
     /// Connections to other chat servers since the start.

@@ -61,7 +61,7 @@ pub(crate) struct Shared {
     pub(crate) access: std::sync::OnceLock<Arc<crate::xmpp::access::Access>>,
     /// The parameters of accounts that clients see before they sign in, as of the node's start.
     pub(super) looks: ::xmpp::sasl::UnknownAccounts,
-    /// Block lists and webhooks of chat, for all shards.
+    /// Block lists, webhooks and bytestreams of chat, for all shards.
     pub(super) chat: xmpp::ProcessChat,
     /// `None`: the node is alone.
     pub(crate) farm: Option<FarmMembership>,
@@ -124,7 +124,8 @@ impl Shared {
         let node = farm.as_ref().map(|farm| farm.node.clone());
         let uploads = xmpp::uploads(&config, (&secret, node), clock, database)?;
         let authenticator = Authenticator::start(&config.accounts.sources)?.map(Arc::new);
-        let chat = xmpp::ProcessChat::start(&config)?;
+        let admissions = Admissions::new();
+        let chat = xmpp::ProcessChat::start(&config, &admissions)?;
         let mut shared = Shared {
             config,
             plan,
@@ -136,7 +137,7 @@ impl Shared {
             started: clock.now(),
             clock,
             uploads,
-            admissions: Admissions::new(),
+            admissions,
             failures: Arc::new(SignInFailures::default()),
             authenticator,
             access: std::sync::OnceLock::new(),

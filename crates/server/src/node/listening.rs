@@ -14,6 +14,7 @@ pub(super) const SIP: &str = "SIP";
 pub(super) const CHAT: &str = "chat";
 pub(super) const SERVERS: &str = "servers";
 pub(super) const COMPONENTS: &str = "components";
+pub(super) const BYTESTREAMS: &str = "bytestreams";
 pub(super) const METRICS: &str = "metrics";
 pub(super) const REST: &str = "REST";
 pub(super) const CONSOLE: &str = "console";
@@ -34,6 +35,7 @@ pub(super) fn services(
         listeners(CHAT, &config.xmpp.listen),
         listeners(SERVERS, &config.federation.listen),
         listeners(COMPONENTS, &config.xmpp.components.listen),
+        listeners(BYTESTREAMS, &config.bytestreams.listen),
         page(METRICS, format!("http://{http}/metrics")),
     ];
     services.extend(rest.map(|rest| page(REST, format!("http://{rest}{}/", admin::Base::Restcomm.prefix()))));
@@ -52,7 +54,8 @@ mod tests {
     fn every_listener_of_the_configuration_is_named_once() {
         let text = "[sip]\nlisten = [\"udp:127.0.0.1:5060\", \"tcp:127.0.0.1:5060\"]\n\
              [xmpp]\nlisten = [\"tcp:127.0.0.1:5222\"]\ncomponent_listen = [\"tcp:127.0.0.1:5347\"]\n\
-             [xmpp.federation]\nlisten = [\"tcp:127.0.0.1:5269\"]\n";
+             [xmpp.federation]\nlisten = [\"tcp:127.0.0.1:5269\"]\n\
+             [xmpp.bytestreams]\nlisten = [\"tcp:127.0.0.1:7777\"]\n";
         let config = Config::parse(text, Path::new("belfry.toml")).unwrap();
         let http = "127.0.0.1:9090".parse().unwrap();
         let shown: Vec<String> = services(&config, http, (Some(http), Some(http)))
@@ -66,6 +69,7 @@ mod tests {
                 "chat tcp:127.0.0.1:5222",
                 "servers tcp:127.0.0.1:5269",
                 "components tcp:127.0.0.1:5347",
+                "bytestreams tcp:127.0.0.1:7777",
                 "metrics http://127.0.0.1:9090/metrics",
                 "REST http://127.0.0.1:9090/restcomm/2012-04-24/",
                 "console http://127.0.0.1:9090/",

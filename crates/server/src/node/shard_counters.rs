@@ -182,7 +182,7 @@ fn set_xmpp(figures: &mut ShardCounters, xmpp: &XmppCounts) {
     figures.xmpp_servers_stream_errors = servers.faults;
 }
 
-/// Block lists and webhooks.
+/// Block lists, webhooks and bytestreams.
 fn set_services(figures: &mut ShardCounters, xmpp: &XmppCounts) {
     figures.xmpp_rtbl_refused = xmpp.rtbl.refused;
     figures.xmpp_rtbl_entries = xmpp.rtbl.entries;
@@ -190,6 +190,11 @@ fn set_services(figures: &mut ShardCounters, xmpp: &XmppCounts) {
     figures.xmpp_webhooks_queued = xmpp.webhooks.queued;
     figures.xmpp_webhooks_sent = xmpp.webhooks.sent;
     figures.xmpp_webhooks_dropped = xmpp.webhooks.dropped;
+    figures.xmpp_bytestreams_waiting = xmpp.bytestreams.waiting;
+    figures.xmpp_bytestreams_active = xmpp.bytestreams.active;
+    figures.xmpp_bytestreams_begun = xmpp.bytestreams.transfers;
+    figures.xmpp_bytestreams_bytes = xmpp.bytestreams.bytes;
+    figures.xmpp_bytestreams_refused = xmpp.bytestreams.refused;
 }
 
 /// Sets the counters of the call ledger.

@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
+use bytestreams::ProxySettings;
 use config::Operating;
 use config::{Config, Inviting, Registration, listener_text};
 use control::ChatTrace;
+use net::admission::{Admissions, Bounds};
 use net::certified::ClientAuthorities;
 use net::clock::Clock;
 use net::proxies::Proxies;
@@ -21,6 +23,7 @@ use sip::transport::Transport;
 use store::{Database, Loaded, Read, Reader, Store as _};
 use tokio::sync::broadcast;
 use xmpp::{c2s, component, s2s};
+use xmpp_io::bytestreams::{BytestreamProxy, BytestreamProxySettings};
 use xmpp_io::streams::http;
 use xmpp_io::uploads::{self, HasAccount, Uploads};
 use xmpp_io::{components, servers, streams};
@@ -80,9 +83,9 @@ pub(super) fn settings(
         traces: traces.clone(),
     };
     let components = components(shared, streams.tls.clone())?;
-    let ProcessChat { rtbl, webhooks, .. } = shared.chat.clone();
+    let ProcessChat { rtbl, webhooks, bytestreams, .. } = shared.chat.clone();
     let access = access(shared);
-    Ok(Some(XmppSettings { streams, servers, components, host, seed, access, rtbl, webhooks }))
+    Ok(Some(XmppSettings { streams, servers, components, host, seed, access, rtbl, webhooks, bytestreams }))
 }
 
 /// The parts of chat that all shards of a process share.
@@ -94,16 +97,20 @@ pub(super) struct ProcessChat {
     webhooks: Option<Arc<ChatWebhooks>>,
     /// Shared roster groups.
     pub(super) groups: Arc<RosterGroups>,
+    /// `None`: there is no proxy of bytestreams.
+    bytestreams: Option<Arc<BytestreamProxy>>,
 }
 
 impl ProcessChat {
-    /// Starts the queues of webhooks.
+    /// Starts the queues of webhooks and the proxy of bytestreams.
     ///
     /// # Errors
-    /// Those of [`ChatWebhooks::start`].
-    pub(super) fn start(config: &Config) -> Result<ProcessChat> {
+    /// Those of [`ChatWebhooks::start`], and an address that cannot be listened at.
+    pub(super) fn start(config: &Config, admissions: &Admissions) -> Result<ProcessChat> {
+        let bytestreams = start_bytestreams(config, admissions)?;
         let webhooks = if config.xmpp.is_on() { ChatWebhooks::start(&config.xmpp.webhooks)? } else { None };
-        Ok(ProcessChat { rtbl: Arc::default(), webhooks: webhooks.map(Arc::new), groups: Arc::default() })
+        let webhooks = webhooks.map(Arc::new);
+        Ok(ProcessChat { rtbl: Arc::default(), webhooks, groups: Arc::default(), bytestreams })
     }
 }
 
@@ -181,6 +188,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         privileges: xmpp.components.known.iter().map(|component| component.privileges.clone()).collect(),
         texts_to_phones: xmpp.texts_to_phones,
         archive: xmpp.archive,
+        bytestreams: bytestream_settings(config),
         uploads: shared.uploads.is_some().then_some(chat::upload::UploadSettings {
             max_size: shared.config.uploads.max_size,
             per_day: shared.config.uploads.per_day,
@@ -275,7 +283,8 @@ fn reload_of_servers(shared: &Shared) -> Option<servers::Reload> {
 fn served(shared: &Shared) -> Vec<Box<str>> {
     let xmpp = &shared.config.xmpp;
     let mut served = shared.domains.clone();
-    for service in [&xmpp.rooms, &xmpp.pubsub] {
+    let proxy = shared.config.bytestreams.is_on().then_some(&shared.config.bytestreams.name);
+    for service in [&xmpp.rooms, &xmpp.pubsub].into_iter().chain(proxy) {
         served.extend(shared.domains.iter().map(|domain| format!("{service}.{domain}").into()));
     }
     // Callers from outside: only phones send in their name.
@@ -361,6 +370,50 @@ fn web_address(config: &Config) -> Option<Box<str>> {
         format!("{name}:{}", address.port())
     };
     Some(format!("{scheme}://{host}").into())
+}
+
+/// The address of the proxy of bytestreams, as clients are told it. `None`: there is none.
+fn bytestream_settings(config: &Config) -> Option<chat::bytestreams::BytestreamSettings> {
+    let bytestreams = &config.bytestreams;
+    let listener = bytestreams.listen.first()?.address;
+    let host = match &bytestreams.host {
+        Some(host) => host.clone(),
+        None if !listener.ip().is_unspecified() => listener.ip().to_string().into(),
+        // Every address is none: then by name.
+        None => config.sip.advertise.as_ref().unwrap_or(&config.sip.default_domain).clone(),
+    };
+    let port = bytestreams.port.unwrap_or(listener.port());
+    Some(chat::bytestreams::BytestreamSettings { label: bytestreams.name.clone(), host, port })
+}
+
+/// The proxy of bytestreams. `None`: there is none.
+fn start_bytestreams(config: &Config, admissions: &Admissions) -> Result<Option<Arc<BytestreamProxy>>> {
+    let bytestreams = &config.bytestreams;
+    if !bytestreams.is_on() {
+        return Ok(None);
+    }
+    let files = Bounds::default().total;
+    let settings = BytestreamProxySettings {
+        listen: bytestreams.listen.iter().map(|listener| listener.address).collect(),
+        proxy: ProxySettings {
+            waiting: files,
+            // Two files each.
+            transfers: (bytestreams.transfers as usize).min(files / 2),
+        },
+        admission: Arc::clone(&admissions.bytestreams),
+        per_source: config.limits.connections_per_source as usize,
+        idle: bytestreams.idle,
+        bytes_per_second: bytestreams.bytes_per_second,
+    };
+    if settings.proxy.transfers < bytestreams.transfers as usize {
+        tracing::warn!(
+            granted = settings.proxy.transfers,
+            wanted = bytestreams.transfers,
+            "fewer bytestreams than `transfers` of [xmpp.bytestreams] fit into the files that the process may have open"
+        );
+    }
+    let proxy = BytestreamProxy::start(settings).context("[xmpp.bytestreams] listen")?;
+    Ok(Some(Arc::new(proxy)))
 }
 
 /// The listeners that the page of users may connect to for calls.

@@ -2,10 +2,11 @@
 
 use control::{Family, KindCount};
 use voice_io::helpers::WebhookFigures;
+use xmpp_io::bytestreams::BytestreamFigures;
 use xmpp_io::servers;
 
 use super::rtbl::{self, RtblFigures};
-use super::{Xmpp, webhooks};
+use super::{Xmpp, bytestreams, webhooks};
 
 /// Counters and gauges of one shard's XMPP, for status and metrics.
 #[derive(Clone, Debug, Default)]
@@ -86,6 +87,8 @@ pub struct XmppCounts {
     pub rtbl: RtblFigures,
     /// Events for applications, of all shards; only the first one reports them.
     pub webhooks: WebhookFigures,
+    /// The proxy of bytestreams; only the first shard reports it.
+    pub bytestreams: BytestreamFigures,
     /// In memory.
     pub rooms: u64,
     /// Occupants of rooms; a user in two rooms counts twice.
@@ -119,6 +122,12 @@ impl Counted {
 }
 
 impl Xmpp {
+    /// Bytes of uploaded files of all shards, which the first one reports.
+    fn upload_bytes(&self) -> u64 {
+        let uploads = self.streams.uploads().filter(|_| self.queues.own().shard == 0);
+        uploads.map_or(0, |uploads| uploads.used())
+    }
+
     pub(crate) fn counts(&self) -> XmppCounts {
         let (streams, components) = (self.streams.counters(), self.router.components.counters());
         let (rooms, occupants) = self.host.get().rooms();
@@ -157,11 +166,7 @@ impl Xmpp {
             http_refused: streams.http_refused,
             uploads: streams.uploads,
             downloads: streams.downloads,
-            upload_bytes: self
-                .streams
-                .uploads()
-                .filter(|_| self.queues.own().shard == 0)
-                .map_or(0, |uploads| uploads.used()),
+            upload_bytes: self.upload_bytes(),
             pauses: streams.pauses,
             resumed: streams.resumed,
             kept: self.counted.kept,
@@ -171,6 +176,7 @@ impl Xmpp {
             rosters_dropped: self.host.get().accounts().rosters_dropped(),
             rtbl: rtbl::figures(self),
             webhooks: webhooks::figures(self),
+            bytestreams: bytestreams::figures(self),
             rooms: rooms as u64,
             occupants: occupants as u64,
             kinds,

@@ -26,6 +26,7 @@
 
 pub(crate) mod access;
 mod announcing;
+mod bytestreams;
 mod counts;
 pub(crate) mod farm;
 mod host_driver;
@@ -57,6 +58,7 @@ use store::xmpp::XmppRead;
 use store::{Account, Address, Loaded, StoreError, Write, WriteDone};
 use xmpp::Bare;
 use xmpp::sasl::Secret;
+use xmpp_io::bytestreams::BytestreamProxy;
 use xmpp_io::components::Components;
 use xmpp_io::streams::{C2sEvent, Streams};
 use xmpp_io::{components, servers, streams};
@@ -90,6 +92,8 @@ pub(crate) struct XmppSettings {
     pub(crate) rtbl: Arc<rtbl::SharedRtblLists>,
     /// `None`: no application gets events.
     pub(crate) webhooks: Option<Arc<ChatWebhooks>>,
+    /// `None`: there is no proxy of bytestreams.
+    pub(crate) bytestreams: Option<Arc<BytestreamProxy>>,
 }
 
 /// The settings that a reload may change.
@@ -175,6 +179,7 @@ pub(crate) struct Xmpp {
     seen: SeenOccupants,
     rtbl: ShardRtbl,
     webhooks: Option<Arc<ChatWebhooks>>,
+    bytestreams: Option<Arc<BytestreamProxy>>,
     /// The buffer of `turn`.
     events: Vec<C2sEvent>,
     counted: Counted,
@@ -210,6 +215,7 @@ impl Xmpp {
             clients: ClientAccess::new(settings.access),
             router: StanzaRouter::new(Components::new(settings.components)?, servers, map),
             webhooks: settings.webhooks,
+            bytestreams: settings.bytestreams,
             rtbl: ShardRtbl::new(settings.rtbl, &settings.host.rtbl, shard),
             host: HostDriver::new(Host::new(settings.host, shard, settings.seed)),
             host_requests: HostRequests::new(),

@@ -36,7 +36,7 @@ use super::remote;
 use super::shard_requests::Requester;
 use super::stanza_router::AddressedMessage;
 use super::{Xmpp, XmppEffect};
-use super::{privileged, rtbl};
+use super::{bytestreams, privileged, rtbl};
 use crate::message::{Ended, LocalXmppMessage, StreamCondition, XmppShardMessage};
 use shard_message::ActAnswer;
 
@@ -315,6 +315,10 @@ impl Xmpp {
                 let slot = uploads.and_then(|uploads| uploads.slot(now, &user, &name, size, &kind));
                 let result =
                     slot.map(|slot| StoreReply::Slot(Box::new(slot))).ok_or(StoreFailure::Unavailable);
+                self.answer_host(now, Some(HostReply { ticket, result }), outbox);
+            }
+            Effect::Load { ticket, load: Load::Activate(activation) } => {
+                let result = bytestreams::activate(self, &activation);
                 self.answer_host(now, Some(HostReply { ticket, result }), outbox);
             }
             Effect::Load { ticket, load: Load::Act(act) }

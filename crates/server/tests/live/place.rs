@@ -27,7 +27,7 @@ pub(crate) struct Place {
 }
 
 /// Ports of one place: UDP and TCP share the first.
-const PORTS: u16 = 10;
+const PORTS: u16 = 11;
 
 impl Place {
     /// Two shards, all transports; `more` goes into `[sip]`.
@@ -75,6 +75,19 @@ impl Place {
             std::fs::read_to_string(&file).unwrap() + &format!("[xmpp]\nlisten = [{listen}]\n{more}\n");
         std::fs::write(file, text).unwrap();
         self
+    }
+
+    /// There is a proxy of bytestreams; `more` goes into `[xmpp.bytestreams]`.
+    pub(crate) fn with_bytestreams(self, more: &str) -> Place {
+        let file = self.path("belfry.toml");
+        let section = format!("[xmpp.bytestreams]\nlisten = [\"tcp:{}\"]\n{more}\n", self.bytestreams());
+        std::fs::write(&file, std::fs::read_to_string(&file).unwrap() + &section).unwrap();
+        self
+    }
+
+    /// The address of the proxy of bytestreams.
+    pub(crate) fn bytestreams(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.base + 10).into()
     }
 
     /// The database is in a PostgreSQL server.

@@ -3,6 +3,7 @@
 mod app;
 mod bosh;
 mod bounds;
+mod bytestreams;
 mod chat;
 pub(crate) mod client;
 mod components;
