@@ -124,7 +124,7 @@ impl Shared {
         let node = farm.as_ref().map(|farm| farm.node.clone());
         let uploads = xmpp::uploads(&config, (&secret, node), clock, database)?;
         let authenticator = Authenticator::start(&config.accounts.sources)?.map(Arc::new);
-        let chat = xmpp::ProcessChat::start(&config)?;
+        let chat = xmpp::ProcessChat::start(&config, database)?;
         let mut shared = Shared {
             config,
             plan,

@@ -97,13 +97,15 @@ pub(super) struct ProcessChat {
 }
 
 impl ProcessChat {
-    /// Starts the queues of webhooks.
+    /// Starts the queues of webhooks, and finds the members of shared groups.
     ///
     /// # Errors
-    /// Those of [`ChatWebhooks::start`].
-    pub(super) fn start(config: &Config) -> Result<ProcessChat> {
+    /// Those of [`ChatWebhooks::start`], or accounts cannot be read.
+    pub(super) fn start(config: &Config, database: &Database) -> Result<ProcessChat> {
+        let groups = RosterGroups::default();
+        roster_groups::find_accounts(&groups, &config.xmpp.groups, &mut *database.reader()?)?;
         let webhooks = if config.xmpp.is_on() { ChatWebhooks::start(&config.xmpp.webhooks)? } else { None };
-        Ok(ProcessChat { rtbl: Arc::default(), webhooks: webhooks.map(Arc::new), groups: Arc::default() })
+        Ok(ProcessChat { rtbl: Arc::default(), webhooks: webhooks.map(Arc::new), groups: Arc::new(groups) })
     }
 }
 
