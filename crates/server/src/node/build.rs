@@ -125,7 +125,7 @@ impl Shared {
         let uploads = xmpp::uploads(&config, (&secret, node), clock, database)?;
         let authenticator = Authenticator::start(&config.accounts.sources)?.map(Arc::new);
         let admissions = Admissions::new();
-        let chat = xmpp::ProcessChat::start(&config, &admissions)?;
+        let chat = xmpp::ProcessChat::start(&config, &admissions, database)?;
         let mut shared = Shared {
             config,
             plan,

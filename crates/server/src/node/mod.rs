@@ -125,8 +125,6 @@ impl Node {
         let call_traces = CallTraces::start(&shared.config, clock)?;
         let (traces, _) = tokio::sync::broadcast::channel(control::limits::TRACE_QUEUE);
         let (chat_traces, _) = tokio::sync::broadcast::channel(control::limits::TRACE_QUEUE);
-        let (groups, configured) = (&shared.chat.groups, &shared.config.xmpp.groups);
-        roster_groups::find_accounts(groups, configured, &mut *database.reader()?)?;
         let routers = build::routers(&shared, &mut *database.reader()?, &store, clock.now())?;
         if shared.config.has_rest() {
             cli::first_account::ensure_account(&shared.config, &database, clock)?;

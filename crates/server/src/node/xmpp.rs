@@ -102,15 +102,21 @@ pub(super) struct ProcessChat {
 }
 
 impl ProcessChat {
-    /// Starts the queues of webhooks and the proxy of bytestreams.
+    /// Starts the queues of webhooks and the proxy of bytestreams, and finds the members of shared groups.
     ///
     /// # Errors
-    /// Those of [`ChatWebhooks::start`], and an address that cannot be listened at.
-    pub(super) fn start(config: &Config, admissions: &Admissions) -> Result<ProcessChat> {
+    /// Those of [`ChatWebhooks::start`], an address that cannot be listened at, or accounts cannot be read.
+    pub(super) fn start(
+        config: &Config,
+        admissions: &Admissions,
+        database: &Database,
+    ) -> Result<ProcessChat> {
+        let groups = RosterGroups::default();
+        roster_groups::find_accounts(&groups, &config.xmpp.groups, &mut *database.reader()?)?;
         let bytestreams = start_bytestreams(config, admissions)?;
         let webhooks = if config.xmpp.is_on() { ChatWebhooks::start(&config.xmpp.webhooks)? } else { None };
         let webhooks = webhooks.map(Arc::new);
-        Ok(ProcessChat { rtbl: Arc::default(), webhooks, groups: Arc::default(), bytestreams })
+        Ok(ProcessChat { rtbl: Arc::default(), webhooks, groups: Arc::new(groups), bytestreams })
     }
 }
 
