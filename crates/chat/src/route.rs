@@ -183,9 +183,7 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
         return host.acks().end(hold, out);
     }
     if settings.has_bytestreams_at(to.domain()) {
-        let hold = host.pending_acks.begin(&mut element);
-        bytestreams::handle_stanza(host, &element, (&from, to), out);
-        return host.acks().end(hold, out);
+        return to_bytestreams(host, element, (&from, to), out);
     }
     if settings.guest_domain_of(to.domain()).is_some() {
         let hold = host.pending_acks.begin(&mut element);
@@ -220,6 +218,13 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
         return queued.unwrap_or_else(|work| refuse_waiting(host, now, work, &too_much_waits(), out));
     }
     to_account(host, now, element, out);
+}
+
+/// A stanza for the proxy of bytestreams.
+fn to_bytestreams(host: &mut Host, mut element: Element, (from, to): (&Jid, &Jid), out: &mut Outbox) {
+    let hold = host.pending_acks.begin(&mut element);
+    bytestreams::handle_stanza(host, &element, (from, to), out);
+    host.acks().end(hold, out);
 }
 
 /// A stanza for a room, an occupant or the room service. The guard is held until the room has handled it, so that the

@@ -115,17 +115,10 @@ impl Xmpp {
         let rosters = read_rosters(&mut section);
         let (archive, archive_keep) = read_archive(&mut section);
         let (rooms, pubsub) = read_services(&mut section);
+        let (require_tls, anonymous) = read_sign_in(&mut section);
         let xmpp = Xmpp {
-            require_tls: section.key(
-                "require_tls",
-                true,
-                "Whether clients sign in over TLS only. Off only on loopback, or behind something that does TLS.",
-            ),
-            anonymous: section.key(
-                "anonymous",
-                false,
-                "Whether clients may sign in without an account, under an address that lasts as long as the connection.",
-            ),
+            require_tls,
+            anonymous,
             rooms,
             pubsub,
             resume_for: section.key_in(
@@ -226,6 +219,21 @@ fn read_origins(section: &mut Section<'_, '_>) -> Vec<Box<str>> {
         Vec::new(),
         "Web sites whose pages may connect, as `https://chat.example.net`, by WebSocket, BOSH or for files. Empty: any.",
     )
+}
+
+/// `require_tls` and `anonymous`.
+fn read_sign_in(section: &mut Section<'_, '_>) -> (bool, bool) {
+    let require_tls = section.key(
+        "require_tls",
+        true,
+        "Whether clients sign in over TLS only. Off only on loopback, or behind something that does TLS.",
+    );
+    let anonymous = section.key(
+        "anonymous",
+        false,
+        "Whether clients may sign in without an account, under an address that lasts as long as the connection.",
+    );
+    (require_tls, anonymous)
 }
 
 fn read_max_stanza(section: &mut Section<'_, '_>) -> usize {

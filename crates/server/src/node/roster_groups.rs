@@ -88,8 +88,10 @@ impl RosterGroups {
     /// Members were found. True: they are others than before.
     fn set_found(&self, source: MemberSource, members: Vec<Bare>) -> bool {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = current.found.insert(source, members.clone());
-        before.unwrap_or_default() != members
+        let found = current.found.entry(source).or_default();
+        let is_other = *found != members;
+        *found = members;
+        is_other
     }
 }
 
@@ -200,8 +202,8 @@ async fn look(
     authenticator.ask_members(domain, users, groups.clone(), answer);
     let Ok(Some(members)) = receive.await else { return is_other };
     for (group, users) in groups.iter().zip(members) {
-        let address = |user: &Box<str>| Bare::parse(&format!("{user}@{domain}")).ok();
-        let members = users.iter().filter_map(address).collect();
+        let addresses = users.iter().map(|user| format!("{user}@{domain}"));
+        let members = addresses.filter_map(|address| Bare::parse(&address).ok()).collect();
         is_other |= found.set_found(MemberSource::Directory(domain.into(), group.clone()), members);
     }
     asked.insert(domain.into(), AskedDirectory { at: Instant::now(), groups });

@@ -121,13 +121,13 @@ impl Counted {
     }
 }
 
-impl Xmpp {
-    /// Bytes of uploaded files of all shards, which the first one reports.
-    fn upload_bytes(&self) -> u64 {
-        let uploads = self.streams.uploads().filter(|_| self.queues.own().shard == 0);
-        uploads.map_or(0, |uploads| uploads.used())
-    }
+/// Bytes of uploaded files of all shards, which the first one reports.
+fn upload_bytes(xmpp: &Xmpp) -> u64 {
+    let uploads = xmpp.streams.uploads().filter(|_| xmpp.queues.own().shard == 0);
+    uploads.map_or(0, |uploads| uploads.used())
+}
 
+impl Xmpp {
     pub(crate) fn counts(&self) -> XmppCounts {
         let (streams, components) = (self.streams.counters(), self.router.components.counters());
         let (rooms, occupants) = self.host.get().rooms();
@@ -166,7 +166,7 @@ impl Xmpp {
             http_refused: streams.http_refused,
             uploads: streams.uploads,
             downloads: streams.downloads,
-            upload_bytes: self.upload_bytes(),
+            upload_bytes: upload_bytes(self),
             pauses: streams.pauses,
             resumed: streams.resumed,
             kept: self.counted.kept,

@@ -18,19 +18,19 @@ use crate::limits;
 pub(super) enum Order<S> {
     /// Take over the other end, and move the bytes of both.
     Take {
-        from: oneshot::Receiver<Party<S>>,
+        from: oneshot::Receiver<TransferEnd<S>>,
         /// Bytes that this end has sent already.
         early: Vec<u8>,
     },
     /// Leave this connection to the task of the other end.
-    Give { to: oneshot::Sender<Party<S>>, early: Vec<u8> },
+    Give { to: oneshot::Sender<TransferEnd<S>>, early: Vec<u8> },
     /// Close the connection.
     Close { reason: &'static str },
 }
 
 /// One end of a transfer.
 #[derive(Debug)]
-pub(super) struct Party<S> {
+pub(super) struct TransferEnd<S> {
     pub(super) stream: S,
     pub(super) remote: IpAddr,
     /// Bytes for the other end that it has sent before the transfer was active.
@@ -84,7 +84,7 @@ pub(super) async fn serve<S>(
             },
         }
     };
-    let party = |stream, early| Party { stream, remote, early, _place: place, _admitted: admitted };
+    let party = |stream, early| TransferEnd { stream, remote, early, _place: place, _admitted: admitted };
     match order {
         Order::Close { reason } => tracing::debug!(%remote, reason, "a connection of a bytestream is closed"),
         Order::Give { to, early } => {

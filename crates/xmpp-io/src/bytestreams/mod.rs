@@ -5,8 +5,6 @@
 
 mod connection;
 mod splice;
-#[cfg(test)]
-mod tests;
 
 use std::collections::HashMap;
 use std::io;
@@ -291,3 +289,6 @@ fn admit(
     };
     tasks.spawn_local(serve(Arc::clone(connections), stream, remote, admitted));
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep_until};
 
 use super::Connections;
-use super::connection::Party;
+use super::connection::TransferEnd;
 use crate::limits;
 
 /// State that the two directions share.
@@ -42,7 +42,7 @@ impl Progress<'_> {
 }
 
 /// Moves the bytes of a transfer until it ends.
-pub(super) async fn splice<S>(connections: &Connections<S>, first: Party<S>, second: Party<S>)
+pub(super) async fn splice<S>(connections: &Connections<S>, first: TransferEnd<S>, second: TransferEnd<S>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {

@@ -71,13 +71,14 @@ fn a_file_goes_through_the_proxy_once_its_requester_has_activated_it() {
 
     let content: Vec<u8> = (0..1 << 20).map(|number: u32| (number % 251) as u8).collect();
     let sent = content.clone();
-    let sending = thread::spawn(move || {
+    let send = move || {
         requester.write_all(&sent).unwrap();
         requester.shutdown(Shutdown::Write).unwrap();
         let mut thanks = String::new();
         requester.read_to_string(&mut thanks).unwrap();
         thanks
-    });
+    };
+    let sending = thread::Builder::new().spawn(send).unwrap();
     let mut got = Vec::new();
     target.read_to_end(&mut got).unwrap();
     assert!(got == content, "{} bytes", got.len());
