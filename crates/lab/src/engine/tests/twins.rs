@@ -91,7 +91,11 @@ fn a_call_that_fails_ends_those_of_the_peers_it_commanded() {
 #[test]
 fn a_command_for_somebody_who_is_not_there_fails_its_call() {
     let (_socket, remote) = silent();
-    let peers = [("m", free()), ("s1", free())];
+    // Refuses connections: nothing listens there, and no other program can take the port meanwhile.
+    let closed = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    closed.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    let nobody = closed.local_addr().unwrap().as_socket().unwrap();
+    let peers = [("m", free()), ("s1", nobody)];
     let mut master = Run::start(instance(&peers, "m", MASTER, remote)).unwrap();
     let counts = end(&mut master).progress.total.counts;
     assert_eq!((counts[Count::FailedCmdNotSent], counts[Count::FailedCall]), (3, 3), "{counts:?}");
