@@ -136,50 +136,31 @@ fn one_node_has_the_stream_to_another_server_and_its_death_moves_it() {
     }
 }
 
-#[test]
-fn a_component_at_one_node_is_reached_from_all() {
+/// Runs a script of a component for each user: the component at one of two nodes of a farm, the user at one of three. `more`: keys of the
+/// component.
+fn run_in_farm(script: &str, domain: &str, more: &str) {
     let nats = Nats::start(NatsRelease::Current);
-    let (domain, listen) = (format!("echo.{DOMAIN}"), [free_port(), free_port(), free_port()]);
-    let known = format!("components = [{{ domain = \"{domain}\", secret = \"hush\" }}]");
-    let more = listen.map(|port| format!("component_listen = [\"tcp:127.0.0.1:{port}\"]\n{known}"));
-    let ours = ours(&nats, &more, &[const { String::new() }; 3]);
+    let listen = [free_port(), free_port(), free_port()];
+    let known = format!("components = [{{ domain = \"{domain}\", secret = \"hush\"{more} }}]");
+    let sections = listen.map(|port| format!("component_listen = [\"tcp:127.0.0.1:{port}\"]\n{known}"));
+    let ours = ours(&nats, &sections, &[const { String::new() }; 3]);
     let certificate = ours.farm.nodes[0].certificate();
     for user in 0..USERS {
-        let port = ours.clients[user % 3];
-        let (name, component) = (format!("user{user}"), listen[user % 2]);
-        run_slixmpp_component(
-            "slixmpp/component.py",
-            port,
-            &certificate,
-            (&name, "secret"),
-            component,
-            (&domain, "hush"),
-        );
+        let account = (&*format!("user{user}"), "secret");
+        let (port, at) = (ours.clients[user % 3], listen[user % 2]);
+        run_slixmpp_component(script, port, &certificate, account, at, (domain, "hush"));
     }
+}
+
+#[test]
+fn a_component_at_one_node_is_reached_from_all() {
+    run_in_farm("slixmpp/component.py", &format!("echo.{DOMAIN}"), "");
 }
 
 /// XEP-0356: the owners of the accounts grant it, the connection is wherever the component has made it.
 #[test]
 fn a_privileged_component_at_one_node_acts_for_accounts_of_all() {
-    let nats = Nats::start(NatsRelease::Current);
-    let (domain, listen) = (format!("gate.{DOMAIN}"), [free_port(), free_port(), free_port()]);
-    let known = format!(
-        "components = [{{ domain = \"{domain}\", secret = \"hush\", roster = \"both\", messages = true, \
-         presence = \"managed_entity\", requests = {{ \"http://jabber.org/protocol/pubsub\" = \"both\" }} }}]"
-    );
-    let more = listen.map(|port| format!("component_listen = [\"tcp:127.0.0.1:{port}\"]\n{known}"));
-    let ours = ours(&nats, &more, &[const { String::new() }; 3]);
-    let certificate = ours.farm.nodes[0].certificate();
-    for user in 0..USERS {
-        let port = ours.clients[user % 3];
-        let (name, component) = (format!("user{user}"), listen[user % 2]);
-        run_slixmpp_component(
-            "slixmpp/privilege.py",
-            port,
-            &certificate,
-            (&name, "secret"),
-            component,
-            (&domain, "hush"),
-        );
-    }
+    let privileges = ", roster = \"both\", messages = true, presence = \"managed_entity\", \
+                      requests = { \"http://jabber.org/protocol/pubsub\" = \"both\" }";
+    run_in_farm("slixmpp/privilege.py", &format!("gate.{DOMAIN}"), privileges);
 }
