@@ -51,7 +51,7 @@ impl From<Fault> for SignInError {
 pub(crate) struct Signer {
     /// The account.
     pub(crate) account: RestAccount,
-    /// By an API key, which reaches its own account only, and neither accounts nor keys.
+    /// True if it signed in by an API key, which reaches its own account only, and neither accounts nor keys.
     pub(crate) is_by_key: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a connection sends first: the server's side of SOCKS5 (RFC 1928), as far as XEP-0065 §5.3.2 uses it.
+//! The handshake that begins a connection: the server's side of SOCKS5 (RFC 1928), as far as XEP-0065 §5.3.2 uses it.
 //!
 //! The client greets with its methods of authentication, and NO AUTHENTICATION REQUIRED is chosen; it requests CONNECT to a domain, which is the
 //! hash of its transfer, and is told that it is connected. Pure: bytes in, replies out, however the bytes are cut.
@@ -73,7 +73,7 @@ impl Fault {
     }
 }
 
-/// How far a handshake is.
+/// The state of a handshake after some bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// More bytes have to come.

@@ -38,7 +38,7 @@ pub enum RemoteEffect {
     },
     /// An error for the sender of a stanza.
     Answer(Box<Element>),
-    /// For the host of a message's sender: the message is handled (XEP-0198 §4).
+    /// A report to the host of a message's sender: the message is handled (XEP-0198 §4).
     Report(Box<Element>),
 }
 
@@ -62,7 +62,7 @@ pub struct RemoteQueues {
 #[derive(Debug, Default)]
 struct RemoteQueue {
     stanzas: VecDeque<RemoteStanza>,
-    /// Of these stanzas.
+    /// The size of these stanzas.
     bytes: usize,
     /// The shard that the run is sent to. None: no run was begun.
     owner: Option<ShardAddress>,
@@ -81,7 +81,7 @@ struct RemoteQueue {
 struct RemoteStanza {
     number: u64,
     element: Box<Element>,
-    /// For the host of its sender.
+    /// The report to the host of its sender.
     report: Option<Element>,
     bytes: usize,
     since: Instant,

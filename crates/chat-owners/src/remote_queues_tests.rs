@@ -63,7 +63,7 @@ struct World {
     holder: Option<usize>,
     /// Messages on their way, by sender and receiver.
     links: BTreeMap<(usize, usize), VecDeque<XmppShardMessage>>,
-    /// What the other server got: the sender and the number of the stanza.
+    /// The stanzas that the other server got: the sender and the number of the stanza.
     got: Vec<(usize, u64)>,
     answered: BTreeMap<(usize, u64), usize>,
     reported: BTreeMap<(usize, u64), usize>,

@@ -1,5 +1,5 @@
-//! What an owner takes of the stanzas for other servers that shards of the farm send it ([`RemoteQueues`](crate::RemoteQueues)): of each
-//! run the stanzas from the first one on, without a gap. A run of which it has refused one is refused to its end, so that no later stanza
+//! An owner's choice among the stanzas for other servers that shards of the farm send it ([`RemoteQueues`](crate::RemoteQueues)): it takes each
+//! run from its first stanza on, without a gap. A run of which it has refused one is refused to its end, so that no later stanza
 //! overtakes that one.
 
 use std::collections::HashMap;

@@ -54,7 +54,7 @@ impl PendingAcks {
         PendingAcks { host, is_shared: false, current: None, waiting: HashMap::new(), last: 0 }
     }
 
-    /// From now on the driver reports what became of stanzas for other servers and components.
+    /// The driver reports the outcome of stanzas for other servers and components from now on.
     pub(super) fn set_shared(&mut self) {
         self.is_shared = true;
     }

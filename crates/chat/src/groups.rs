@@ -42,7 +42,7 @@ pub struct SharedGroups {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Group {
     label: Box<str>,
-    /// In the order of their addresses, each once.
+    /// The members in the order of their addresses, each once.
     members: Box<[Bare]>,
     /// The groups whose members see this one, in ascending order.
     shown_to: Box<[u32]>,

@@ -460,7 +460,7 @@ impl Roster {
         self.push_contact_as(accounts, (user, contact), version);
     }
 
-    /// The same with this version.
+    /// Pushes a contact as [`push_contact`](Self::push_contact) does, with this version.
     fn push_contact_as(
         &mut self,
         accounts: &AccountMemory,

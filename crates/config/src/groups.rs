@@ -19,7 +19,7 @@ const FORM: &str = "{ name = \"office\", members = [\"alice@example.net\"] }, or
 /// A shared group and the sources of its members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RosterGroup {
-    /// With the members that the configuration names.
+    /// The group, with the members that the configuration names.
     pub group: SharedGroup,
     /// All accounts of these domains are members, too.
     pub everyone: Vec<Box<str>>,

@@ -20,7 +20,7 @@ impl<S> TlsStream<S> {
         TlsStream { session, socket }
     }
 
-    /// What was agreed, and what the peer has shown.
+    /// The session: its version and suite, and the peer's certificates.
     pub fn session(&self) -> &TlsSession {
         &self.session
     }

@@ -187,18 +187,18 @@ pub enum XmppShardMessage {
         /// The stanza that answers.
         answer: Box<Element>,
     },
-    /// In a farm: to the shard that owns the domain of another server, which answers with `OutboundOutcome`.
+    /// A stanza for another server, to the shard of the farm that owns the server's domain, which answers with `OutboundOutcome`.
     Outbound {
         /// The stanza's name at the shard that keeps it.
         receipt: Receipt,
         /// The stanza.
         element: Box<Element>,
     },
-    /// To the shard that keeps a stanza for another server: what became of it.
+    /// The outcome of a stanza for another server, to the shard that keeps it.
     OutboundOutcome {
         /// The stanza.
         receipt: Receipt,
-        /// What became of it.
+        /// Its outcome.
         outcome: Outcome,
     },
     /// Between what shards of one node have of other servers.

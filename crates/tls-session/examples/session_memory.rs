@@ -1,4 +1,4 @@
-//! What an idle session of TLS 1.3 costs, by part, beside rustls's connection with buffers: exact, as nothing else of the process allocates meanwhile.
+//! The memory of an idle session of TLS 1.3, by part, beside rustls's connection with buffers: exact, as nothing else of the process allocates meanwhile.
 //!
 //!     cargo run --release -p tls-session --example session_memory
 #![expect(unsafe_code, reason = "an allocator that counts, and mallinfo2 of the C library")]
@@ -124,7 +124,7 @@ impl Peer for rustls::Connection {
     }
 }
 
-/// What one more session holds that has shaken hands and has carried a message each way.
+/// The bytes of one more session that has shaken hands and has carried a message each way.
 fn measure(
     mut kept: impl FnMut() -> io::Result<Box<dyn Peer>>,
     mut other: impl FnMut() -> io::Result<Box<dyn Peer>>,

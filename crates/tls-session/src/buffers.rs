@@ -5,11 +5,11 @@ use std::cell::RefCell;
 use crate::limits;
 
 thread_local! {
-    /// What is read from a socket, until it is decrypted.
+    /// Bytes that a socket gave, until they are decrypted.
     static READ: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    /// What is to be written, encrypted.
+    /// Encrypted bytes that are to be written.
     static WRITTEN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    /// What is to be written in one record, before it is encrypted.
+    /// Plain bytes of one record, before they are encrypted.
     static GATHERED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 

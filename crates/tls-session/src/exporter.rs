@@ -22,7 +22,7 @@ thread_local! {
 pub struct ExporterSecrets(());
 
 impl ExporterSecrets {
-    /// From now on handshakes of this configuration keep their exporter secrets.
+    /// Handshakes of this configuration keep their exporter secrets from now on.
     pub fn keep(config: &mut ServerConfig) {
         config.key_log = Arc::new(ExporterSecrets(()));
     }

@@ -73,7 +73,7 @@ impl fmt::Debug for TlsSession {
 impl Deref for TlsSession {
     type Target = CommonState;
 
-    /// What was agreed.
+    /// The version, suite, protocol and certificates of the session.
     fn deref(&self) -> &CommonState {
         match &self.side {
             Connection::Client(client) => client,
@@ -83,7 +83,7 @@ impl Deref for TlsSession {
 }
 
 impl TlsSession {
-    /// As the client that `config` says, to a server whose certificate is for `name`. The first message waits to be flushed.
+    /// A session as the client that `config` says, to a server whose certificate is for `name`. The first message waits to be flushed.
     ///
     /// # Errors
     /// The configuration does not allow a session.
@@ -93,7 +93,7 @@ impl TlsSession {
         Ok(session)
     }
 
-    /// As the server that `config` says.
+    /// A session as the server that `config` says.
     ///
     /// # Errors
     /// The configuration does not allow a session.
@@ -127,7 +127,7 @@ impl TlsSession {
             .sum()
     }
 
-    /// What keys of this session are derived from, once; a server has it when its configuration [keeps the
+    /// The source of keys that are derived from this session, once; a server has it when its configuration [keeps the
     /// secrets](crate::ExporterSecrets) and TLS 1.3 was agreed.
     pub fn take_exporter(&mut self) -> Option<Exporter> {
         let suite = self.negotiated_cipher_suite()?;
@@ -308,7 +308,7 @@ impl TlsSession {
         Ok(bytes.len())
     }
 
-    /// As [`write`](Self::write), of several pieces, which share records.
+    /// Writes several pieces as [`write`](Self::write) does; they share records.
     ///
     /// # Errors
     /// As `write`.

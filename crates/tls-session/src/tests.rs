@@ -98,7 +98,7 @@ fn name() -> ServerName<'static> {
     ServerName::try_from("localhost").unwrap()
 }
 
-/// What a session reads, until nothing more is there.
+/// The bytes that a session reads, until nothing more is there.
 fn read_all(session: &mut TlsSession, mut end: End<'_>, into: &mut Vec<u8>) -> io::Result<()> {
     let mut out = [0; 100];
     loop {

@@ -30,7 +30,7 @@ impl TcpWay {
         TcpWay::to_first_of(vec![server])
     }
 
-    /// To the first of these servers that does not refuse the connection, as a balancer does.
+    /// A way to the first of these servers that does not refuse the connection, as a balancer does.
     pub fn to_first_of(servers: Vec<u16>) -> TcpWay {
         let port = free_port();
         let listener = TcpListener::bind(("127.0.0.1", port)).expect("a free port");

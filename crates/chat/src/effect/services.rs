@@ -1,4 +1,4 @@
-//! What services beside the store are asked, and what they answer: files and bytestreams.
+//! Requests to services beside the store, and their answers: files and bytestreams.
 
 use ::bytestreams::StreamHash;
 use xmpp::Jid;

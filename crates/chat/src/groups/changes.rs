@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Accounts whose clients have not been told of other groups.
 #[derive(Default)]
 pub(in super::super) struct GroupChanges {
-    /// With the groups that their clients know.
+    /// Each account, with the groups that its clients know.
     waiting: VecDeque<(Bare, Arc<SharedGroups>)>,
     /// The time of the next part.
     at: Instant,

@@ -668,7 +668,7 @@ fn another_host_tells_when_it_has_stored_a_message() {
     assert_eq!(here.hear(alice), ["<a xmlns='urn:xmpp:sm:3' h='2'/>"]);
 }
 
-/// In a farm the shard of the sender keeps it until another node has given it to a stream.
+/// The shard of the sender, in a farm, keeps it until another node has given it to a stream.
 #[test]
 fn a_message_for_another_server_is_acknowledged_in_a_farm_when_its_outcome_is_known() {
     let mut world = world();

@@ -97,7 +97,7 @@ impl LdapSource {
         }
     }
 
-    /// For each of the groups the users that are in it, by one connection and two searches for each user. Each user has the time of one sign-in.
+    /// The users that are in each of the groups, by one connection and two searches for each user. Each user has the time of one sign-in.
     /// A failure at one of them is one of all: with a part of the answer members would be missing.
     pub(crate) async fn members(
         &self,

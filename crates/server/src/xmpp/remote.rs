@@ -157,7 +157,7 @@ pub(super) fn report(
     xmpp.send(now, receipt.origin, XmppShardMessage::OutboundOutcome { receipt, outcome }, outbox);
 }
 
-/// What became of a stanza of this shard.
+/// Handles the outcome of a stanza of this shard.
 pub(super) fn handle_outcome(
     xmpp: &mut Xmpp,
     now: Instant,

@@ -71,7 +71,7 @@ pub enum S2sEvent {
     Deliver(Box<Element>),
     /// To the shard that owns the other domain.
     Send(ShardMessage),
-    /// For the origin of a stanza in a farm.
+    /// The outcome of a stanza, for its origin in the farm.
     Outcome(Receipt, Outcome),
 }
 
@@ -128,17 +128,17 @@ impl Servers {
         self.shared.tell(|servers, now, out| servers.handle_shard_message(now, message, out));
     }
 
-    /// In a farm: a stanza for another server that this shard owns. Its outcome is an event.
+    /// Takes a stanza for another server that this shard of a farm owns. Its outcome is an event.
     pub fn handle_outbound(&mut self, stanza: OutboundStanza) {
         self.shared.tell(|servers, now, out| servers.handle_outbound(now, stanza, out));
     }
 
-    /// In a farm: another shard owns these domains from now on.
+    /// Stops streams to these domains, which another shard of the farm owns from now on.
     pub fn stop(&mut self, is_meant: impl Fn(&str) -> bool) {
         self.shared.tell(|servers, _, out| servers.stop(is_meant, out));
     }
 
-    /// In a farm: these domains have another owner, which learns of the streams that take stanzas back.
+    /// Offers streams again: these domains have another owner in the farm, which learns of the streams that take stanzas back.
     pub fn offer_again(&mut self, is_meant: impl Fn(&str) -> bool) {
         self.shared.tell(|servers, _, out| servers.offer_again(is_meant, out));
     }

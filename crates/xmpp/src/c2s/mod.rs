@@ -558,7 +558,7 @@ impl C2s {
         self.fail_with(Element::new(condition, ns::STREAM_ERRORS), None, out);
     }
 
-    /// As `fail`, with a text (§4.9.2) or an application-specific condition (§4.9.4).
+    /// A stream error as `fail` sends it, with a text (§4.9.2) or an application-specific condition (§4.9.4).
     pub fn fail_with(&mut self, condition: Element, more: Option<Element>, out: &mut Outbox) {
         if self.is_closed() {
             return;

@@ -1,5 +1,5 @@
-//! What a connection between servers was given to write, and what of it the system has taken: a stanza of a farm's queue has an outcome
-//! once all of its bytes are taken.
+//! The bytes that a connection between servers was given to write, and how many of them the system has taken: a stanza of a farm's queue
+//! has an outcome once all of its bytes are taken.
 
 use std::collections::VecDeque;
 

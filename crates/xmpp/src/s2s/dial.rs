@@ -63,7 +63,7 @@ pub(super) struct Dial {
     pub(super) since: Instant,
     pub(super) asked: Instant,
     pub(super) used: Instant,
-    /// What the system has not taken.
+    /// Bytes that the system has not taken.
     pub(super) backlog: WriteBacklog,
 }
 

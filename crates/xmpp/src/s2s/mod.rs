@@ -207,7 +207,7 @@ pub enum Effect {
     Deliver(Box<Element>),
     /// A message for another shard.
     Send(ShardMessage),
-    /// For the origin of a stanza in a farm: what became of it. Exactly one for each stanza with a receipt.
+    /// The outcome of a stanza, for its origin in the farm. Exactly one for each stanza with a receipt.
     Outcome(Receipt, Outcome),
     /// An event for the log.
     Note(LogEvent),

@@ -19,7 +19,7 @@ pub struct Receipt {
     pub index: u64,
 }
 
-/// What became of a stanza for another server.
+/// The end of a stanza's way to another server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The connection's system has taken all of it, or its sender has an answer.

@@ -24,7 +24,7 @@ struct IncomingConnection {
     since: Instant,
     /// When something came last.
     heard: Instant,
-    /// What the system has not taken.
+    /// Bytes that the system has not taken.
     backlog: WriteBacklog,
 }
 
@@ -183,7 +183,7 @@ impl Servers {
         self.keeper.handle_stanza(now, element.into(), out);
     }
 
-    /// The same in a farm, whose origin of the stanza waits for [`Effect::Outcome`].
+    /// Handles a stanza of a farm, whose origin waits for [`Effect::Outcome`].
     pub fn handle_outbound(&mut self, now: Instant, stanza: OutboundStanza, out: &mut Vec<Effect>) {
         self.keeper.handle_stanza(now, stanza, out);
     }

@@ -83,7 +83,7 @@ struct FederationWorld {
     places: BTreeMap<String, LinkEnd>,
     /// Ids of stanzas that were on a wire when it was cut.
     lost: BTreeSet<String>,
-    /// What became of each stanza that was said, by its number.
+    /// The outcomes of each stanza that was said, by its number.
     outcomes: Vec<Vec<Outcome>>,
     dialled: usize,
 }
