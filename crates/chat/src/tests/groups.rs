@@ -54,6 +54,18 @@ fn signed_in(groups: Vec<SharedGroup>, own: &[(&str, RosterItem)]) -> (HostWorld
     (world, clients)
 }
 
+/// Alice and Bob share the office, and Bob is a contact of her own, too. Both are available.
+fn with_own_contact() -> (HostWorld, u64, u64) {
+    let own = RosterItem { subscription: Subscription::Both, ..item("Bobby", &[]) };
+    let (mut world, [alice, bob, ..]) = signed_in(vec![office()], &[("bob", own)]);
+    for client in [alice, bob] {
+        roster(&mut world, client);
+        world.say(client, "<presence/>");
+    }
+    world.got.clear();
+    (world, alice, bob)
+}
+
 fn roster_since(world: &mut HostWorld, client: u64, ver: &str) -> String {
     world.say(client, &format!("<iq type='get' id='r'><query xmlns='jabber:iq:roster' ver='{ver}'/></iq>"));
     world.hear(client).pop().unwrap()
@@ -195,13 +207,7 @@ fn subscriptions_of_a_group_are_neither_asked_for_nor_ended_by_stanzas() {
 
 #[test]
 fn the_end_of_an_own_subscription_beside_a_shared_one_is_stored_and_hides_nothing() {
-    let own = RosterItem { subscription: Subscription::Both, ..item("Bobby", &[]) };
-    let (mut world, [alice, bob, ..]) = signed_in(vec![office()], &[("bob", own)]);
-    for client in [alice, bob] {
-        roster(&mut world, client);
-        world.say(client, "<presence/>");
-    }
-    world.got.clear();
+    let (mut world, alice, bob) = with_own_contact();
     world.say(alice, "<presence to='bob@example.org' type='unsubscribed'/>");
     assert!(has(&world.hear(alice), &["name='Bobby' subscription='both'"]));
     assert!(world.hear(bob).is_empty());
@@ -274,13 +280,7 @@ fn other_groups_are_pushed_to_clients_and_presence_begins_and_ends() {
 
 #[test]
 fn a_contact_of_its_own_keeps_its_subscription_when_the_group_ends() {
-    let own = RosterItem { subscription: Subscription::Both, ..item("Bobby", &[]) };
-    let (mut world, [alice, bob, ..]) = signed_in(vec![office()], &[("bob", own)]);
-    for client in [alice, bob] {
-        roster(&mut world, client);
-        world.say(client, "<presence/>");
-    }
-    world.got.clear();
+    let (mut world, alice, bob) = with_own_contact();
     reload(&mut world, Vec::new());
     let heard = world.hear(alice);
     assert!(has(&heard, &["<item jid='bob@example.org' name='Bobby' subscription='both'/>"]), "{heard:?}");
