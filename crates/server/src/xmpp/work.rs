@@ -32,11 +32,10 @@ use super::farm;
 use super::host_requests::HostReply;
 use super::operator::nodes;
 use super::phones::{self, ChatAccounts, OfferedMessage, Offering, PendingWatch, SentCopy};
-use super::remote;
 use super::shard_requests::Requester;
 use super::stanza_router::AddressedMessage;
 use super::{Xmpp, XmppEffect};
-use super::{bytestreams, privileged, rtbl};
+use super::{bytestreams, privileged, remote, rtbl};
 use crate::message::{Ended, LocalXmppMessage, StreamCondition, XmppShardMessage};
 use shard_message::ActAnswer;
 
@@ -350,7 +349,7 @@ impl Xmpp {
     /// Sends a stanza on its way, which its `to` decides.
     pub(super) fn route(&mut self, now: Instant, element: Box<Element>, outbox: &mut Vec<XmppEffect>) {
         let is_foreign = self.queues.shared().is_some() && remote::is_foreign(self, &element);
-        let report = chat::report_of_refused(&element).filter(|_| is_foreign);
+        let report = is_foreign.then(|| chat::report_of_refused(&element)).flatten();
         let addressed = self.router.route(self.host.get().settings(), element);
         let report = remote::report_of_ended(report, addressed.as_ref());
         self.send_addressed(now, addressed, outbox);
