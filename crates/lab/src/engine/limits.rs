@@ -19,6 +19,9 @@ pub(super) const WINDOW: Duration = Duration::from_millis(20);
 /// Microseconds. A call acts at the first tick at or after its time: scenarios say times in milliseconds.
 pub(super) const TICK_MICROS: u64 = 1_000;
 
+/// Bytes of a WebSocket's buffer for reading, which each connection holds, idle or not. The library's own choice is 128 KiB.
+pub(super) const WEBSOCKET_BUFFER: usize = 2_048;
+
 /// Batches read from one socket before the shard looks at its timers again.
 pub(super) const BATCHES_A_TURN: usize = 8;
 

@@ -15,9 +15,11 @@ use tungstenite::handshake::MidHandshake;
 use tungstenite::handshake::client::ClientHandshake;
 use tungstenite::handshake::server::{ErrorResponse, Request, Response, ServerHandshake};
 use tungstenite::http::HeaderValue;
+use tungstenite::protocol::WebSocketConfig;
 use tungstenite::{HandshakeError, Message, WebSocket};
 
 use super::handshakes::Handshake;
+use super::limits;
 use super::message_framer::MessageFramer;
 use super::tls::Tls;
 
@@ -79,7 +81,7 @@ impl StreamTransport {
         let url = format!("{scheme}://{}{path}", opening.host);
         let mut request = url.into_client_request().map_err(io::Error::other)?;
         request.headers_mut().insert("Sec-WebSocket-Protocol", HeaderValue::from_static(protocol));
-        let begun = ClientHandshake::start(io, request, None).map_err(io::Error::other)?;
+        let begun = ClientHandshake::start(io, request, Some(web_config())).map_err(io::Error::other)?;
         let mut wire = StreamTransport::Client(begun);
         wire.advance()?;
         Ok(wire)
@@ -98,7 +100,8 @@ impl StreamTransport {
         if opening.web.is_none() {
             return Ok(StreamTransport::Raw(io, MessageFramer::default()));
         }
-        let mut wire = StreamTransport::Server(ServerHandshake::start(io, speak_sip as Callback, None));
+        let mut wire =
+            StreamTransport::Server(ServerHandshake::start(io, speak_sip as Callback, Some(web_config())));
         wire.advance()?;
         Ok(wire)
     }
@@ -239,6 +242,10 @@ impl Drop for TlsStream {
         // It is closed either way.
         let _ = self.tls.flush(&mut self.tcp);
     }
+}
+
+fn web_config() -> WebSocketConfig {
+    WebSocketConfig::default().read_buffer_size(limits::WEBSOCKET_BUFFER)
 }
 
 /// RFC 7118 §4.1: the sub-protocol is `sip`. A client that does not offer it is accepted all the same.
