@@ -21,8 +21,8 @@ class Postgres:
     """Started at once; ends with the processes. A folder with a database of an earlier run is used as it is. It listens at a port if one is
     given, and takes the same way then for all."""
 
-    def __init__(self, processes, folder, port=None):
-        self.port = port
+    def __init__(self, processes, folder, port=None, settings=None):
+        self.port, self.settings = port, SETTINGS | (settings or {})
         self.processes, self.folder, self.log = processes, f"{folder}/postgres", f"{folder}/postgres.log"
         self.is_new = not os.path.exists(self.folder)
         os.makedirs(self.folder, exist_ok=True)
@@ -43,7 +43,7 @@ class Postgres:
     def start(self):
         command = [*self.user, program("postgres"), "-D", f"{self.folder}/data", "-k", self.folder]
         own = {"listen_addresses": "127.0.0.1", "port": self.port} if self.port else {}
-        for name, value in (SETTINGS | own).items():
+        for name, value in (self.settings | own).items():
             command += ["-c", f"{name}={value}"]
         self.process = self.processes.start(command, self.folder, self.log)
         # One that was killed reads its log first: gigabytes of it after an import.
