@@ -294,7 +294,7 @@ impl ObjectStorage {
         match &result {
             Ok(_) | Err(StorageFault::Missing) => {
                 if self.lock().take().is_some() {
-                    tracing::info!(store = &*self.place, "the store of files answers again");
+                    tracing::info!(url = &*self.place, "the store of files answers again");
                 }
             }
             // Not of the store.
@@ -303,8 +303,8 @@ impl ObjectStorage {
                 self.failures.fetch_add(1, Ordering::Relaxed);
                 if self.lock().replace(fault.to_string().into()).is_none() {
                     tracing::warn!(
-                        store = &*self.place,
-                        %fault,
+                        url = &*self.place,
+                        error = %fault,
                         "the store of files fails: new files wait on disk, and files that are only there get 503"
                     );
                 }

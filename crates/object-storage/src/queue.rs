@@ -119,7 +119,7 @@ impl Worker {
             // Deleted since the folder was read.
             Err(StorageFault::File(_)) if !file.path.exists() => return true,
             Err(fault) => {
-                tracing::debug!(key = file.key, %fault, "a file is not in the store yet");
+                tracing::debug!(path = %file.path.display(), error = %fault, "a file is not in the store yet");
                 return false;
             }
         }
@@ -129,7 +129,7 @@ impl Worker {
             Ok(true) => true,
             Ok(false) => self.storage.delete(&key).await.is_ok(),
             Err(error) => {
-                tracing::warn!(%error, key, "a file that is in the store stays on disk, too");
+                tracing::warn!(%error, path = key, "a file that is in the store stays on disk, too");
                 false
             }
         }
