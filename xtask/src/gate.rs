@@ -53,6 +53,8 @@ static REAL: &[RealTests] = &[
     real("lab", "unittests src/lib.rs", "lab", &["engine::", "control::", "watch::", "prometheus::"]),
     real("lab-sip", "unittests src/lib.rs", "lab_sip", &["rtp::"]),
     real("xmpp-io", "unittests src/lib.rs", "xmpp_io", &["streams::", "uploads::"]),
+    real("object-storage", "unittests src/lib.rs", "object_storage", &["tests::"]),
+    real("object-storage", "tests/moto.rs", "moto", &[]),
     real("voice-io", "unittests src/lib.rs", "voice_io", &["helpers::", "ports::"]),
     real(
         "store",

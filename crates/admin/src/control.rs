@@ -353,6 +353,6 @@ pub enum EncodeError {
     Busy,
     /// The encoder failed or took too long; the log has the reason.
     Failed,
-    /// The node of the farm that has the recording does not live, or does not answer.
+    /// The node of the farm, or the store, that has the recording does not answer.
     Away,
 }

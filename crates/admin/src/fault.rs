@@ -111,7 +111,7 @@ impl From<EncodeError> for Fault {
             EncodeError::Away => Fault::new(
                 503,
                 20503,
-                "The node that has the recording does not answer: try again in a minute",
+                "The node or the store that has the recording does not answer: try again in a minute",
             ),
         }
     }

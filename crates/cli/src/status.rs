@@ -214,6 +214,17 @@ fn print_call_exports(status: &Status, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
+/// The store of objects, and the files that wait for it.
+fn print_object_storage(status: &Status, out: &mut impl Write) -> io::Result<()> {
+    let Some(storage) = &status.node.object_storage else { return Ok(()) };
+    let (put, waiting) = (grouped(storage.put), grouped(storage.waiting));
+    writeln!(out, "files          {put} put into {}, {waiting} wait", printable(&storage.store))?;
+    match &storage.failure {
+        Some(failure) => writeln!(out, "               the store fails: {}", printable(failure)),
+        None => Ok(()),
+    }
+}
+
 /// The export of traces of calls.
 fn print_telemetry(status: &Status, out: &mut impl Write) -> io::Result<()> {
     let Some(telemetry) = &status.node.telemetry else { return Ok(()) };
@@ -255,6 +266,7 @@ fn print_trouble(status: &Status, out: &mut impl Write) -> io::Result<()> {
         None => writeln!(out, "database       {waiting}")?,
     }
     print_call_exports(status, out)?;
+    print_object_storage(status, out)?;
     print_telemetry(status, out)?;
     // Always shown, for a zero is good news; the four below only when there are any.
     let drops = status.sum(|shard| shard.kernel_drops);

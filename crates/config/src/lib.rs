@@ -35,6 +35,7 @@ mod proxies;
 mod reader;
 mod reference;
 mod registration;
+mod s3;
 mod sections;
 mod services;
 mod sources;
@@ -69,6 +70,7 @@ pub use processes::{PROCESSES, ProcessNumber};
 pub use reader::KeyDoc;
 pub use reference::{keys, reference};
 pub use registration::{Inviting, Registration};
+pub use s3::S3;
 pub use sections::{Calls, Http, Limits, Rest, Routes, Server, Sip, Tls};
 pub use store::Store;
 pub use store::is_postgres;
@@ -131,6 +133,8 @@ pub struct Config {
     pub bytestreams: Bytestreams,
     /// `[xmpp.uploads]`: files of chat users.
     pub uploads: Uploads,
+    /// `[s3]`: the store of objects that gets uploads and recordings.
+    pub s3: S3,
     /// `[xmpp.access]`: sign-in other than by password.
     pub access: Access,
     /// `[xmpp.registration]`: accounts that users make.
@@ -297,6 +301,7 @@ impl Config {
             ("xmpp.web", self.web != new.web),
             ("xmpp.bytestreams", self.bytestreams != new.bytestreams),
             ("xmpp.uploads", self.uploads != new.uploads),
+            ("s3", self.s3 != new.s3),
             ("xmpp.access", self.access != new.access),
             ("xmpp.registration", self.registration != new.registration),
             ("farm", self.farm != new.farm),
@@ -341,6 +346,7 @@ impl Config {
             web: old.web,
             bytestreams: old.bytestreams,
             uploads: old.uploads,
+            s3: old.s3,
             access: old.access,
             registration: old.registration,
             farm: old.farm,
@@ -371,6 +377,7 @@ impl Config {
             &mut self.uploads.folder,
             &mut self.calls.csv_folder,
             &mut self.call_export.authorities,
+            &mut self.s3.authorities,
         ];
         let webhooks = self.xmpp.webhooks.iter_mut().filter_map(|webhook| webhook.secret.file_mut());
         let secrets = self.xmpp.components.files().chain(webhooks);
@@ -434,6 +441,7 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
             proxy = bytestreams.is_on().then(|| bytestreams.name.clone());
             bytestreams
         },
+        s3: S3::read(&mut reader),
         access: Access::read(&mut reader),
         registration: Registration::read(&mut reader),
         federation: {

@@ -34,9 +34,9 @@ pub use rates::{Rate, Rates, Totals};
 pub use records::{AccountRow, Ask, Change, Listing, Secret};
 pub use server::{ControlSocket, answer, respond, serve, serve_failure};
 pub use status::{
-    AdmissionStatus, CallExportStatus, CertificateSource, CertificateStatus, Listening, NodeState, Observed,
-    ShardCounters, SignInFailureCount, Status, StatusSource, StoreStatus, TargetStatus, TelemetryStatus,
-    watch,
+    AdmissionStatus, CallExportStatus, CertificateSource, CertificateStatus, Listening, NodeState,
+    ObjectStorageStatus, Observed, ShardCounters, SignInFailureCount, Status, StatusSource, StoreStatus,
+    TargetStatus, TelemetryStatus, watch,
 };
 pub use trace::{TraceLine, TraceLines, TraceNews, TraceSink, mask_credentials};
 

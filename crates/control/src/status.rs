@@ -57,6 +57,24 @@ pub struct Observed {
     /// The export of traces of calls; none of a node without one or of an earlier version.
     #[serde(default)]
     pub telemetry: Option<TelemetryStatus>,
+    /// The store of objects; none of a node without one or of an earlier version.
+    #[serde(default)]
+    pub object_storage: Option<ObjectStorageStatus>,
+}
+
+/// The store of objects that gets uploads and recordings (`[s3]`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectStorageStatus {
+    /// The URL of the service and the bucket, without keys.
+    pub store: Box<str>,
+    /// Files that wait on disk, as last counted.
+    pub waiting: u64,
+    /// Files that the store has confirmed, since the start.
+    pub put: u64,
+    /// Requests that failed, since the start.
+    pub failures: u64,
+    /// The reason of the last failure, until a request succeeds.
+    pub failure: Option<Box<str>>,
 }
 
 /// The way of traces of calls to their collector.

@@ -13,6 +13,7 @@ mod certificate;
 mod farm;
 mod kind;
 mod kinds;
+mod object_storage;
 mod telemetry;
 
 use std::fmt::Write as _;
@@ -526,6 +527,7 @@ pub fn exposition(status: &Status) -> String {
         let _ = writeln!(out, "{name}{{service=\"{service}\",cause=\"{cause}\"}} {count}");
     }
     call_export::write(&mut out, &status.node.call_exports);
+    object_storage::write(&mut out, status.node.object_storage.as_ref());
     telemetry::write(&mut out, status.node.telemetry.as_ref());
     farm::write(&mut out, status.node.farm.as_ref());
     for metric in SHARD {
@@ -573,6 +575,7 @@ pub fn reference() -> String {
     row(&mut page, SIGN_IN_FAILURES.0, Kind::Counter, SIGN_IN_FAILURES.1);
     certificate::reference(&mut page);
     call_export::reference(&mut page);
+    object_storage::reference(&mut page);
     telemetry::reference(&mut page);
     page.push_str(
         "\n## Of each kind of listener, with the label `service`\n\n\

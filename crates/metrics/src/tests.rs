@@ -78,6 +78,21 @@ fn receivers_of_call_records_have_their_figures() {
 }
 
 #[test]
+fn the_store_of_objects_has_its_figures() {
+    let storage = control::ObjectStorageStatus { waiting: 2, put: 7, failures: 1, ..Default::default() };
+    let node = Observed { object_storage: Some(storage), ..Observed::default() };
+    let page = exposition(&Status { node, ..Status::default() });
+    for line in [
+        "belfry_object_storage_waiting 2",
+        "belfry_object_storage_put_total 7",
+        "belfry_object_storage_failures_total 1",
+    ] {
+        assert!(page.lines().any(|found| found == line), "{line}\n{page}");
+    }
+    assert!(!exposition(&Status::default()).contains("object_storage"));
+}
+
+#[test]
 fn the_export_of_traces_has_its_figures() {
     let telemetry = control::TelemetryStatus { sent: 5, dropped: 1, missed: 2, ..Default::default() };
     let node = Observed { telemetry: Some(telemetry), ..Observed::default() };

@@ -69,6 +69,9 @@ pub const UPLOAD_TIME: Duration = Duration::from_secs(3_600);
 /// Bytes of a file that are written or read at once, on a thread of the runtime's.
 pub const UPLOAD_CHUNK: usize = 256 << 10;
 
+/// Bytes of the key of a file in a store of objects: an id and the name of a node are far less.
+pub const UPLOAD_KEY: usize = 512;
+
 /// Bytes of a file that one node reads from another at once, four of them for a chunk: other messages of the class pass between two
 /// pieces.
 pub const UPLOAD_PIECE: usize = 64 << 10;

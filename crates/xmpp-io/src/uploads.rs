@@ -6,13 +6,16 @@
 //! removed, is deleted, one folder at a time.
 //!
 //! Nodes of a farm may share the folder, or have one each; then a row of their database names the node of each file
-//! ([`FarmFiles`], `docs/decisions/0073`).
+//! ([`FarmFiles`], `docs/decisions/0073`). With a store of objects files are put there, and only their heads stay (`object`).
 //!
 //! All but `slot` and `admit` wait for the disk: not on a shard.
 
 mod farm;
 mod file;
 mod grant;
+mod object;
+#[cfg(test)]
+mod object_tests;
 mod queue;
 mod sizes;
 mod sweep;
@@ -29,6 +32,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use chat::effect::UploadSlot;
+use object_storage::{ObjectStorage, PutQueue};
 use stdx::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use xmpp::Bare;
@@ -59,6 +63,8 @@ pub struct UploadFolderSettings {
     pub key: [u8; 32],
     /// The node's name in its farm, whose other nodes may use the same folder; `None`: the node is alone.
     pub node: Option<Box<str>>,
+    /// The store that complete files are put into; `None`: they stay in the folder.
+    pub storage: Option<Arc<ObjectStorage>>,
 }
 
 /// True unless the account of that address certainly does not exist.
@@ -111,6 +117,8 @@ pub struct Uploads {
     turns: UploadQueue,
     /// The files of the farm's other nodes; none if the node is alone, and before it serves.
     farm: OnceLock<Arc<dyn FarmFiles>>,
+    /// Puts complete files into the store of objects.
+    queue: Option<PutQueue>,
 }
 
 /// The folder and what is in it.
@@ -149,9 +157,11 @@ impl Uploads {
         let (stop, stopped) = sync_channel(1);
         shelf.count(clock.now());
         sweep::start(Arc::clone(&shelf), clock, has_account, stopped)?;
+        let storage = shelf.settings.storage.as_ref();
+        let queue = storage.map(|storage| PutQueue::start(storage, Arc::clone(&shelf) as _));
         let places = Arc::new(Semaphore::new(limits::UPLOADS_AT_ONCE));
         let (turns, farm) = (UploadQueue::default(), OnceLock::new());
-        Ok(Arc::new(Uploads { shelf, _stop: stop, places, turns, farm }))
+        Ok(Arc::new(Uploads { shelf, _stop: stop, places, turns, farm, queue }))
     }
 
     /// Serves the files of the farm's other nodes, too, from now on.
@@ -224,8 +234,7 @@ impl Uploads {
 
     /// Checks that no file is at that place or on its way there. Waits for the disk.
     pub(crate) fn check_free(&self, grant: &Grant) -> Result<(), Refusal> {
-        let is_taken =
-            self.shelf.path_of(&grant.id).exists() || self.shelf.path_of_coming(&grant.id).exists();
+        let is_taken = self.shelf.has(&grant.id) || self.shelf.path_of_coming(&grant.id).exists();
         if is_taken { Err(Refusal::Taken) } else { Ok(()) }
     }
 
@@ -283,7 +292,13 @@ impl UploadFolder {
         let size = fs::metadata(&path).map_or(0, |metadata| metadata.len());
         match fs::remove_file(&path) {
             Ok(()) => self.give_back(size),
-            Err(error) => tracing::warn!(%error, path = %path.display(), "an upload cannot be removed"),
+            Err(error) => {
+                // It may be in the store already.
+                let removed = self.remove_stored(&self.path_of_head(id));
+                if removed.is_err() || self.settings.storage.is_none() {
+                    tracing::warn!(%error, path = %path.display(), "an upload cannot be removed");
+                }
+            }
         }
     }
 

@@ -163,23 +163,15 @@ impl Farm {
         (Farm::with_chats(nats, url, users, &chats), ports)
     }
 
-    /// Starts so many nodes on one database, each with ports of its own for chat and for HTTP, with the account `user0`. Uploads are in
-    /// `folder`, or in a folder of each node. Returns both ports of each node, too.
-    pub fn with_uploads(
-        nats: &Nats,
-        count: usize,
-        url: &str,
-        folder: Option<&Path>,
-    ) -> (Farm, Vec<(u16, u16)>) {
+    /// Starts so many nodes on one database, each with ports of its own for chat and for HTTP, with the account `user0`. `sections` say
+    /// where uploads are, in a folder of each node if empty. Returns both ports of each node, too.
+    pub fn with_uploads(nats: &Nats, count: usize, url: &str, sections: &str) -> (Farm, Vec<(u16, u16)>) {
         let ports: Vec<(u16, u16)> = (0..count).map(|_| (free_port(), free_port())).collect();
-        let uploads = folder
-            .map(|folder| format!("[xmpp.uploads]\nfolder = \"{}\"\n", folder.display()))
-            .unwrap_or_default();
         let chats: Vec<String> = ports
             .iter()
             .map(|(chat, web)| {
                 let listen = format!("[\"tcp:127.0.0.1:{chat}\", \"ws:127.0.0.1:{web}\"]");
-                format!("[xmpp]\nlisten = {listen}\n{uploads}")
+                format!("[xmpp]\nlisten = {listen}\n{sections}")
             })
             .collect();
         (Farm::with_chats(nats, url, 1, &chats), ports)

@@ -6,7 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use interop::{
-    Farm, Follower, Nats, NatsRelease, PostgresServer, new_postgres_database, put_with_slixmpp, wait_until,
+    Farm, Follower, Moto, Nats, NatsRelease, PostgresServer, new_postgres_database, put_with_slixmpp,
+    wait_until,
 };
 
 /// One farm at a time, as in `farm.rs`.
@@ -482,7 +483,7 @@ fn is_whole(port: u16, path: &str) {
 fn a_file_that_one_node_took_is_served_by_all_while_that_node_lives() {
     let _alone = alone();
     let nats = Nats::start(NatsRelease::Debian);
-    let (mut farm, ports) = Farm::with_uploads(&nats, 3, &new_postgres_database(), None);
+    let (mut farm, ports) = Farm::with_uploads(&nats, 3, &new_postgres_database(), "");
     let certificate = farm.nodes[0].certificate();
     let web: Vec<u16> = ports.iter().map(|(_, web)| *web).collect();
     // The slot is used at n1, and once in the whole farm.
@@ -512,7 +513,8 @@ fn nodes_on_one_folder_serve_its_files_without_each_other() {
     let _alone = alone();
     let nats = Nats::start(NatsRelease::Debian);
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let (mut farm, ports) = Farm::with_uploads(&nats, 2, &new_postgres_database(), Some(folder.path()));
+    let sections = format!("[xmpp.uploads]\nfolder = \"{}\"\n", folder.path().display());
+    let (mut farm, ports) = Farm::with_uploads(&nats, 2, &new_postgres_database(), &sections);
     let certificate = farm.nodes[0].certificate();
     let web: Vec<u16> = ports.iter().map(|(_, web)| *web).collect();
     let (path, tries) = put_with_slixmpp(ports[1].0, &certificate, ("user0", "secret"), &[web[0], web[1]]);
@@ -520,4 +522,46 @@ fn nodes_on_one_folder_serve_its_files_without_each_other() {
     is_whole(web[1], &path);
     farm.nodes[0].kill();
     is_whole(web[1], &path);
+}
+
+#[test]
+fn files_in_a_store_of_objects_outlive_their_nodes_and_wait_while_it_is_away() {
+    let _alone = alone();
+    let (nats, mut store) = (Nats::start(NatsRelease::Debian), Moto::start("files"));
+    let sections = format!(
+        "[s3]\nendpoint = \"{}\"\nbucket = \"files\"\naccess_key = \"AKEXAMPLE\"\nsecret_key = \"hush\"\n",
+        store.url()
+    );
+    let (mut farm, ports) = Farm::with_uploads(&nats, 3, &new_postgres_database(), &sections);
+    let certificate = farm.nodes[0].certificate();
+    let web: Vec<u16> = ports.iter().map(|(_, web)| *web).collect();
+    let put = |at: u16| put_with_slixmpp(ports[2].0, &certificate, ("user0", "secret"), &[at]);
+    let until_stored = |farm: &Farm, node: usize| {
+        let is_stored = || farm.nodes[node].metric("belfry_object_storage_put_total") == 1;
+        wait_until("the file is in the store", Duration::from_secs(60), is_stored, || {
+            farm.nodes[node].tail()
+        });
+    };
+    let (first, tries) = put(web[1]);
+    assert_eq!(tries, ["201"]);
+    until_stored(&farm, 1);
+    web.iter().for_each(|port| is_whole(*port, &first));
+    farm.nodes[1].kill();
+    for port in [web[0], web[2]] {
+        is_whole(port, &first);
+        let (head, body) = fetch(port, &first, "Range: bytes=299995-365999\r\n");
+        assert!(head.contains("content-range: bytes 299995-365999/600000\r\n"), "{head}");
+        assert!(body == content()[299_995..366_000], "{} bytes", body.len());
+    }
+    store.stop();
+    let (head, _) = fetch(web[2], &first, "");
+    assert!(head.starts_with("http/1.1 503 ") && head.contains("retry-after: 60\r\n"), "{head}");
+    // Taken as before, and served by its node.
+    let (second, tries) = put(web[0]);
+    assert_eq!(tries, ["201"]);
+    is_whole(web[2], &second);
+    store.go_on("files");
+    until_stored(&farm, 0);
+    farm.nodes[0].kill();
+    is_whole(web[2], &second);
 }

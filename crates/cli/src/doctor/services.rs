@@ -1,4 +1,4 @@
-//! The servers that the configuration names: PostgreSQL and NATS.
+//! The servers that the configuration names: PostgreSQL, NATS and the store of objects.
 //!
 //! Each is contacted once, with a limit of `DOCTOR_PATIENCE`. NATS servers are looked at only where the node is in a farm.
 
@@ -6,6 +6,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 
 use config::Config;
+use object_storage::{ObjectStorage, ObjectStorageSettings};
 use store::StoreError;
 
 use super::Finding;
@@ -16,7 +17,23 @@ pub(super) fn check(config: &Config) -> Vec<Finding> {
     // Each server by itself: one of a cluster suffices for the node, and the operator wants to know of the
     // others.
     let council = config.farm.name.iter().flat_map(|_| &config.farm.council);
-    database.into_iter().chain(council.map(|url| nats(url))).collect()
+    let storage = config.s3.settings().map(storage);
+    database.into_iter().chain(council.map(|url| nats(url))).chain(storage).collect()
+}
+
+/// A small object is put, read and deleted again.
+fn storage(settings: ObjectStorageSettings) -> Finding {
+    const CHECK: &str = "S3";
+    let place = format!("{}{}", settings.endpoint, settings.bucket);
+    let checked = ObjectStorage::start(settings).map_err(|error| error.to_string());
+    match checked.and_then(|storage| storage.check_blocking().map_err(|fault| fault.to_string())) {
+        Ok(()) => Finding::good(CHECK, format!("{place} takes, gives and deletes an object")),
+        Err(error) => Finding::problem(
+            CHECK,
+            format!("{place} cannot be used: {error}"),
+            "mend the store, or change [s3]; files wait at the node meanwhile",
+        ),
+    }
 }
 
 /// `reached`: the name of the database, without a password.

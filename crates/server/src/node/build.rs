@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
+use ::object_storage::ObjectStorage;
 use anyhow::{Context, Result, anyhow};
 use call::{Health, HealthSettings, Ledger, LedgerSettings, Plan, PlanSettings};
 use cluster::{Bucket, Inbox, Life, Outlet, ShardAddress, ShardMap};
@@ -26,7 +27,7 @@ use voice_io::recordings::Files;
 use voice_io::{NodeVoice, ShardVoice};
 use xmpp_io::uploads::Uploads;
 
-use super::{CallTraces, Node, certificates, looks, xmpp};
+use super::{CallTraces, Node, certificates, looks, object_storage, xmpp};
 use crate::farm::FarmMembership;
 use crate::farm::plan::StoredPlan;
 use crate::message::InboxMessage;
@@ -51,6 +52,8 @@ pub(crate) struct Shared {
     pub(super) started: Instant,
     pub(super) clock: Clock,
     pub(super) uploads: Option<Arc<Uploads>>,
+    /// The store that gets uploads and recordings.
+    pub(super) storage: Option<Arc<ObjectStorage>>,
     /// Connections by source, of all shards.
     pub(crate) admissions: Admissions,
     /// Failed sign-ins of all services.
@@ -122,7 +125,8 @@ impl Shared {
         let plan =
             Arc::new(Plan::new(&PlanSettings::default(), Vec::new()).map_err(|error| anyhow!("{error}"))?);
         let node = farm.as_ref().map(|farm| farm.node.clone());
-        let uploads = xmpp::uploads(&config, (&secret, node), clock, database)?;
+        let storage = object_storage::start(&config)?;
+        let uploads = xmpp::uploads(&config, (&secret, node), (clock, database), storage.clone())?;
         let authenticator = Authenticator::start(&config.accounts.sources)?.map(Arc::new);
         let admissions = Admissions::new();
         let chat = xmpp::ProcessChat::start(&config, &admissions, database)?;
@@ -137,6 +141,7 @@ impl Shared {
             started: clock.now(),
             clock,
             uploads,
+            storage,
             admissions,
             failures: Arc::new(SignInFailures::default()),
             authenticator,
@@ -512,6 +517,7 @@ pub(crate) fn voice_common(
         prompts: voice.prompts.clone(),
         command: (!voice.speech.is_empty()).then(|| voice.speech.iter().map(ToString::to_string).collect()),
         mail: voice.mail.clone(),
+        recordings: shared.storage.clone(),
         recogniser: (!voice.recogniser.is_empty())
             .then(|| voice.recogniser.iter().map(ToString::to_string).collect()),
         ..helpers::Settings::default()
@@ -520,7 +526,7 @@ pub(crate) fn voice_common(
     let folder = voice.recordings.clone().unwrap_or_else(|| config.server.data.join("recordings"));
     let files = Files::start(&folder, node, Arc::clone(&post) as Arc<dyn Deliver>)
         .context("recordings cannot be kept")?;
-    let files = files.with_mp3(&voice.mp3);
+    let files = files.with_mp3(&voice.mp3).with_storage(shared.storage.clone());
     let helpers = Helpers::traced(&settings, post, traces.requests()).context("no helpers of calls")?;
     let repository = admin::Blocking::new(store::Admin::new(database)?);
     let numbers = ::voice::Numbers::load(&voice.number_settings(), &repository)

@@ -88,13 +88,11 @@ impl FarmFiles for UploadRows {
     fn find(&self, id: &str) -> FarmAnswer<Result<Option<Box<str>>, ReadFault>> {
         let read = Read::Rest(RestRead::Sid { kind: UploadedFile::KIND, sid: sid(id).into() });
         let begun = self.completions.begin_read(|ticket| self.store.read(read, ticket));
-        let own = self.files.node.clone();
         Box::pin(async move {
             match begun.map_err(|store::Busy| ReadFault::Away)?.await {
                 Ok(Ok(Loaded::Rest(RestLoaded::Row(Some(row))))) => {
                     let file = UploadedFile::from_row(&row).map_err(|_| ReadFault::Broken)?;
-                    // "None" for a file of this node, too: its folder is read without a question.
-                    Ok(Some(Box::from(file.node)).filter(|node| *node != own))
+                    Ok(Some(Box::from(file.node)))
                 }
                 // No row: the file is of this node from before the farm, or there is none. The caller looks
                 // into its own folder.

@@ -22,6 +22,7 @@ mod farm_traces;
 mod listening;
 mod looks;
 mod lost_calls;
+mod object_storage;
 mod operator;
 mod operator_status;
 mod record_sinks;

@@ -35,8 +35,8 @@ use super::completions::Unwritable;
 use super::farm_traces::FarmTraces;
 use super::registrations::Registrations;
 use super::{
-    DRAIN_PATIENCE, Node, build, farm_requests, farm_status, listening, lost_calls, operator_status,
-    record_sinks, room, shard_counters,
+    DRAIN_PATIENCE, Node, build, farm_requests, farm_status, listening, lost_calls, object_storage,
+    operator_status, record_sinks, room, shard_counters,
 };
 use crate::console::NodeConsole;
 use crate::farm::FarmMembership;
@@ -403,6 +403,7 @@ impl Control for Operator {
             farm: node.farm_status(),
             call_exports: record_sinks::status(&node.record_sinks, node.clock.now()),
             telemetry: node.call_traces.status(),
+            object_storage: node.shared.storage.as_deref().map(object_storage::status),
             targets: probed
                 .map(|target| TargetStatus { up: !down.contains(&target), target: target.into() })
                 .collect(),

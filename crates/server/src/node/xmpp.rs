@@ -18,6 +18,7 @@ use net::clock::Clock;
 use net::proxies::Proxies;
 use net::tls::Tls;
 use net::{ForwardedHeader, Listener};
+use object_storage::ObjectStorage;
 use sha2::{Digest, Sha256};
 use sip::transport::Transport;
 use store::{Database, Loaded, Read, Reader, Store as _};
@@ -443,8 +444,8 @@ fn sip_ways(config: &Config) -> web_app::SipWays {
 pub(super) fn uploads(
     config: &Config,
     (secret, node): (&[u8; 32], Option<Box<str>>),
-    clock: Clock,
-    database: &Database,
+    (clock, database): (Clock, &Database),
+    storage: Option<Arc<ObjectStorage>>,
 ) -> Result<Option<Arc<Uploads>>> {
     let Some(url) = web_address(config).filter(|_| config.uploads.enabled) else { return Ok(None) };
     let folder = config.uploads.folder.clone().unwrap_or_else(|| config.server.data.join("uploads"));
@@ -455,6 +456,7 @@ pub(super) fn uploads(
         url,
         key: Sha256::new().chain_update(b"xmpp uploads").chain_update(secret).finalize().into(),
         node,
+        storage,
     };
     let uploads = Uploads::start(settings, clock, has_account(database.reader()?));
     uploads.map(Some).with_context(|| format!("files of users cannot be kept in {}", folder.display()))

@@ -36,6 +36,9 @@ use crate::node::Node;
 use crate::xmpp::operator::nodes;
 use shard_message::wire::{FileFault, FileKind, FileName};
 
+/// The media type of recordings.
+const WAV: &str = "audio/x-wav";
+
 /// The `admin::ControlPlane` of the node. Its methods wait, on threads that may.
 pub(super) struct Plane {
     chance: Chance,
@@ -114,6 +117,32 @@ impl Plane {
             Ok(LiveAnswer::Members(all)) => Ok(all),
             answer => none_unless_busy(&answer),
         }
+    }
+
+    /// A recording that is not in this node's folder: in the store of objects, or at the node that its row names.
+    fn recording_elsewhere(&self, sid: &str, node: &str, from: u64) -> Result<Audio, EncodeError> {
+        let stored = self.stored(sid, from);
+        if stored.is_ok() {
+            return stored;
+        }
+        let Some(other) = self.other_node(node) else { return stored };
+        let opened = other.open(node, file(FileKind::Recording, sid));
+        let opened = tokio::runtime::Handle::current().block_on(opened);
+        let remote = opened.map(audio(WAV)).map_err(sound_error).and_then(|audio| audio.skip(from));
+        match (stored, remote) {
+            // It has been put since the store was asked.
+            (Err(EncodeError::NotFound), Err(EncodeError::NotFound)) => self.stored(sid, from),
+            // The store has it, perhaps, and does not answer.
+            (Err(error), Err(EncodeError::NotFound)) => Err(error),
+            (_, remote) => remote,
+        }
+    }
+
+    /// A recording in the store of objects, from that byte on.
+    fn stored(&self, sid: &str, from: u64) -> Result<Audio, EncodeError> {
+        let files = self.files.as_ref().ok_or(EncodeError::NotFound)?;
+        let sound = tokio::runtime::Handle::current().block_on(files.open_stored(sid, from))?;
+        Ok(Audio { media_type: WAV, length: sound.len, read: Box::new(sound) })
     }
 
     /// The RCML document that puts a call into the conference, with the attributes of `<Conference>` that a request for a participant names.
@@ -303,24 +332,21 @@ impl ControlPlane for Plane {
     }
 
     fn recording(&self, sid: &str, node: &str) -> Result<Audio, EncodeError> {
-        let media_type = "audio/x-wav";
         // Looked for here without regard to the row: a node that was renamed still has its files.
         if let Some(sound) = self.files.as_ref().and_then(|files| files.open(sid)) {
-            return Ok(Audio { media_type, length: sound.len, read: Box::new(sound.file) });
+            return Ok(Audio { media_type: WAV, length: sound.len, read: Box::new(sound.file) });
         }
-        let other = self.other_node(node).ok_or(EncodeError::NotFound)?;
-        let opened = other.open(node, file(FileKind::Recording, sid));
-        tokio::runtime::Handle::current().block_on(opened).map(audio(media_type)).map_err(sound_error)
+        self.recording_elsewhere(sid, node, 0)
     }
 
     fn recording_from(&self, sid: &str, node: &str, from: u64) -> Result<Audio, EncodeError> {
         let Some(mut sound) = self.files.as_ref().and_then(|files| files.open(sid)) else {
-            return self.recording(sid, node)?.skip(from);
+            return self.recording_elsewhere(sid, node, from);
         };
         if from < sound.len {
             sound.file.seek(SeekFrom::Start(from)).map_err(|_| EncodeError::Failed)?;
         }
-        Ok(Audio { media_type: "audio/x-wav", length: sound.len, read: Box::new(sound.file) })
+        Ok(Audio { media_type: WAV, length: sound.len, read: Box::new(sound.file) })
     }
 
     fn recording_as_mp3(&self, sid: &str, node: &str) -> Encoding {
@@ -352,9 +378,19 @@ impl ControlPlane for Plane {
                 EncodeError::Busy
             })?;
         }
-        let Some(other) = self.other_node(node) else { return Ok(()) };
-        let deleted = other.delete(node, file(FileKind::Recording, sid));
-        tokio::runtime::Handle::current().block_on(deleted).map_err(sound_error)
+        let runtime = tokio::runtime::Handle::current();
+        let deleted = match self.other_node(node) {
+            Some(other) => {
+                runtime.block_on(other.delete(node, file(FileKind::Recording, sid))).map_err(sound_error)
+            }
+            None => Ok(()),
+        };
+        // A node that is gone has no file of a recording that is in the store: it removes it there when it is put.
+        let is_stored = deleted.is_err() && self.stored(sid, 0).is_ok();
+        if let Some(files) = &self.files {
+            runtime.block_on(files.delete_stored(sid))?;
+        }
+        if is_stored { Ok(()) } else { deleted }
     }
 
     fn send_message(&self, message: &TextMessage, status_callback: &str) -> Result<(), ControlError> {

@@ -3,10 +3,12 @@
 //! `Worker::sound` gets a file by [`get`] or [`read`] and gives it to [`decode`]; a [`Check`] is kept with the samples, by which the next use asks
 //! only if the file has changed.
 
+use std::ffi::OsStr;
 use std::io::Cursor;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use media::wav::Wav;
+use object_storage::ObjectStorage;
 use reqwest::header::{self, HeaderMap, HeaderValue};
 use reqwest::{StatusCode, Url};
 use stdx::Instant;
@@ -16,10 +18,12 @@ use symphonia::core::formats::probe::Hint;
 use symphonia::core::formats::{FormatOptions, TrackType};
 use symphonia::core::io::MediaSourceStream;
 use symphonia::core::meta::MetadataOptions;
+use tokio::task::spawn_blocking;
 
 use super::cache::Samples;
 use super::http::{Ask, Http, text};
 use super::{folder, limits};
+use crate::recordings::read_whole;
 
 /// Until when it is played without a question, and what then tells whether it changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,11 +105,23 @@ pub(super) fn read(
     Ok((file, Some(check)))
 }
 
-/// A file of the folder of recordings.
-pub(super) fn read_recording(file: &Path) -> Result<Vec<u8>, String> {
-    let named = file.parent().zip(file.file_name().and_then(std::ffi::OsStr::to_str));
-    let (folder, name) = named.ok_or("it has no name")?;
-    folder::read(folder, name, limits::AUDIO_FILE)?.ok_or_else(|| "its file is gone".to_owned())
+/// A recording of at most so many bytes: its file, or the object that was made of it.
+pub(super) async fn read_recording(
+    file: PathBuf,
+    most: usize,
+    storage: Option<&ObjectStorage>,
+) -> Result<Vec<u8>, String> {
+    let sid = file.file_stem().and_then(OsStr::to_str).unwrap_or_default().to_owned();
+    let read = spawn_blocking(move || {
+        let named = file.parent().zip(file.file_name().and_then(OsStr::to_str));
+        let (folder, name) = named.ok_or("it has no name")?;
+        folder::read(folder, name, most)
+    });
+    match (read.await.map_err(|error| error.to_string()).flatten()?, storage) {
+        (Some(file), _) => Ok(file),
+        (None, Some(storage)) => read_whole(storage, &sid, most).await,
+        (None, None) => Err("its file is gone".to_owned()),
+    }
 }
 
 /// Decodes a file by the format of its first bytes: names and content types are unreliable.

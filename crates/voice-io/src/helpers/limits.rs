@@ -26,6 +26,10 @@ pub(super) const POOL_PER_HOST: usize = 256;
 /// Bytes of an audio file: an hour of MP3, six minutes of WAV at 44.1 kHz. Larger ones are not played.
 pub(super) const AUDIO_FILE: usize = 32 << 20;
 
+/// Bytes of a recording that is transcribed: some four hours of one channel at 8 kHz, all in memory while a place of
+/// [`TRANSCRIBERS`] is taken.
+pub(super) const TRANSCRIBED_FILE: usize = 256 << 20;
+
 /// Samples of one prompt: an hour at 8 kHz. The rest is not played.
 pub(super) const SAMPLES: usize = 3_600 * 8_000;
 

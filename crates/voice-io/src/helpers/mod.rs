@@ -360,10 +360,7 @@ async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
                 let worker = Rc::clone(&worker);
                 spawn_local(async move {
                     let _turn = worker.transcribers.acquire().await;
-                    let text = match &worker.recogniser {
-                        Some(recogniser) => recogniser.transcribe(recording).await,
-                        None => Err(NO_RECOGNISER.to_owned()),
-                    };
+                    let text = worker.transcription(recording).await;
                     drop(place);
                     worker.deliver.deliver(ticket, Done::Transcribed(text));
                 });
@@ -501,10 +498,23 @@ impl Worker {
         let worker = Rc::clone(self);
         spawn_local(async move {
             let _turn = worker.decoders.acquire().await;
-            let read = spawn_blocking(move || audio::decode(audio::read_recording(&file)?)).await;
-            let result = read.map_err(|error| error.to_string()).flatten();
+            let storage = worker.settings.recordings.as_deref();
+            let result = match audio::read_recording(file, limits::AUDIO_FILE, storage).await {
+                Ok(file) => spawn_blocking(move || audio::decode(file)).await,
+                Err(problem) => Ok(Err(problem)),
+            };
+            let result = result.map_err(|error| error.to_string()).flatten();
             worker.tell(vec![who], &result.map_err(|error| format!("the recording: {error}")));
         });
+    }
+
+    /// The text of a recording.
+    async fn transcription(&self, file: PathBuf) -> Result<String, String> {
+        let recogniser = self.recogniser.as_ref().ok_or(NO_RECOGNISER)?;
+        let (name, storage) = (file.display().to_string(), self.settings.recordings.as_deref());
+        let told = |problem| format!("{name}: {problem}");
+        let file = audio::read_recording(file, limits::TRANSCRIBED_FILE, storage).await.map_err(told)?;
+        recogniser.transcribe(&name, file).await
     }
 
     /// Gives the places back first: a waiter may ask again at once.

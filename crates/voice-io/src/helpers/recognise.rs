@@ -7,7 +7,6 @@
 //! JSON (`{"text": "…", "final": true, "confidence": 0.9}`), or the text itself, which is then final. The service gets
 //! a WAV file when the speech is over, and answers with one such line.
 
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -133,13 +132,10 @@ impl Recogniser {
         }
     }
 
-    /// The whole text of a WAV file.
-    pub(super) async fn transcribe(&self, path: PathBuf) -> Result<String, String> {
-        let name = path.display().to_string();
-        let read = move || {
-            let file = std::fs::read(&path).map_err(|error| error.to_string())?;
-            Wav::parse(&file).map(|wav| wav.to_mono_at(RATE)).map_err(|error| error.to_string())
-        };
+    /// The whole text of a WAV file of that name.
+    pub(super) async fn transcribe(&self, name: &str, file: Vec<u8>) -> Result<String, String> {
+        let read =
+            move || Wav::parse(&file).map(|wav| wav.to_mono_at(RATE)).map_err(|error| error.to_string());
         let read = tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?;
         let all = read.map_err(|error| format!("{name}: {error}"))?;
         let (program, arguments) = match self {

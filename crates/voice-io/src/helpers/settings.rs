@@ -1,14 +1,16 @@
 //! The operator's settings for requests, speech and prompts.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use config::MailRelay;
+use object_storage::ObjectStorage;
 
 use super::limits;
 
 /// The settings of helpers.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// URLs may lead to loopback, private and link-local addresses.
     pub allow_private: bool,
@@ -18,6 +20,8 @@ pub struct Settings {
     pub documents: Option<PathBuf>,
     /// The folder of sounds for `file:NAME`; `None`: there are none.
     pub prompts: Option<PathBuf>,
+    /// The store of complete recordings; `None`: they are files of the node.
+    pub recordings: Option<Arc<ObjectStorage>>,
     /// Speaks instead of flite and espeak-ng: a program and its arguments, in which `{voice}` (man, woman) and `{language}`
     /// are replaced. It reads UTF-8 from its input and writes WAV to its output.
     pub command: Option<Vec<String>>,
@@ -44,6 +48,7 @@ impl Default for Settings {
             fetch_timeout: limits::FETCH_TIMEOUT,
             documents: None,
             prompts: None,
+            recordings: None,
             command: None,
             flite: "flite".into(),
             espeak: "espeak-ng".into(),

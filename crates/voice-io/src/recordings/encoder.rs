@@ -15,11 +15,12 @@ use std::time::Duration;
 use admin::EncodeError;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::folder::{Folder, Sound};
+use super::folder::{self, Folder, Sound};
+use super::object::{StoredRecordings, StoredSound};
 use crate::{helpers, limits};
 
 /// The encoder of the node, and its bounds.
@@ -74,16 +75,42 @@ impl Encoder {
         if let Some(sound) = self.folder.open_mp3(sid) {
             return Ok(sound);
         }
-        let _admitted = self.admitted.try_acquire().map_err(|_| EncodeError::Busy)?;
-        let turn = timeout(self.deadline, self.running.acquire()).await;
-        let Ok(Ok(_turn)) = turn else { return Err(EncodeError::Busy) };
+        let _places = self.places().await?;
         // The conversion before may have been of the same recording.
         if let Some(sound) = self.folder.open_mp3(sid) {
             return Ok(sound);
         }
-        let converted = timeout(self.deadline, self.convert(sid)).await;
+        self.within_time(sid, self.convert(sid)).await
+    }
+
+    /// A recording in the store as MP3. Nothing of it is kept, as any node may delete the recording.
+    pub(super) async fn encode_stored(
+        &self,
+        sid: &str,
+        stored: &StoredRecordings,
+    ) -> Result<Sound, EncodeError> {
+        let _places = self.places().await?;
+        let sound = stored.open(sid, 0).await?;
+        self.within_time(sid, self.convert_stored(sid, sound)).await
+    }
+
+    /// The places of a conversion, once it is its turn.
+    async fn places(&self) -> Result<(SemaphorePermit<'_>, SemaphorePermit<'_>), EncodeError> {
+        let admitted = self.admitted.try_acquire().map_err(|_| EncodeError::Busy)?;
+        match timeout(self.deadline, self.running.acquire()).await {
+            Ok(Ok(turn)) => Ok((admitted, turn)),
+            _ => Err(EncodeError::Busy),
+        }
+    }
+
+    /// Ends a conversion at the deadline, and logs the reason of one that fails.
+    async fn within_time(
+        &self,
+        sid: &str,
+        conversion: impl Future<Output = Result<Sound, Problem>>,
+    ) -> Result<Sound, EncodeError> {
         let late = |_| Problem::Failed(format!("it ran longer than {:?} and was killed", self.deadline));
-        match converted.map_err(late).and_then(|result| result) {
+        match timeout(self.deadline, conversion).await.map_err(late).flatten() {
             Ok(sound) => Ok(sound),
             Err(Problem::NoRecording) => Err(EncodeError::NotFound),
             Err(Problem::Failed(why)) => {
@@ -94,13 +121,40 @@ impl Encoder {
         }
     }
 
-    /// One conversion: both outputs are read until their ends, and only then the status counts.
+    /// One conversion of a recording of the folder.
     async fn convert(&self, sid: &str) -> Result<Sound, Problem> {
         let wav = self.folder.open(sid).ok_or(Problem::NoRecording)?;
-        let most = wav.len.saturating_mul(2).saturating_add(limits::ENCODED_EXTRA);
+        let (part, file) = self.run(sid, wav).await?;
+        let (folder, sid) = (Arc::clone(&self.folder), sid.to_owned());
+        blocking(move || complete(&folder, &file, part, &sid)).await?
+    }
+
+    /// One conversion of a recording of the store, by way of files that have no names.
+    async fn convert_stored(&self, sid: &str, mut sound: StoredSound) -> Result<Sound, Problem> {
+        let unfetched = |error| Problem::Failed(format!("the store does not give the recording: {error:?}"));
+        let (part, mut file) = self.part(sid)?;
+        while let Some(bytes) = sound.next().await.map_err(unfetched)? {
+            let written;
+            (file, written) = blocking(move || {
+                let written = file.write_all(&bytes);
+                (file, written)
+            })
+            .await?;
+            written.map_err(failed("cannot write its input"))?;
+        }
+        let (part, _) = self.run(sid, part.into_unnamed()?).await?;
+        part.into_unnamed()
+    }
+
+    fn part(&self, sid: &str) -> Result<(Part, fs::File), Problem> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let (part, file) =
-            Part::create(&self.folder, sid, number).map_err(failed("cannot write its output"))?;
+        Part::create(&self.folder, sid, number).map_err(failed("cannot write its output"))
+    }
+
+    /// Runs the encoder: both outputs are read until their ends, and only then the status counts.
+    async fn run(&self, sid: &str, wav: Sound) -> Result<(Part, fs::File), Problem> {
+        let most = wav.len.saturating_mul(2).saturating_add(limits::ENCODED_EXTRA);
+        let (part, file) = self.part(sid)?;
         let mut child = self.start(wav.file)?;
         let (Some(output), Some(errors)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(Problem::Failed("it has no output".to_owned()));
@@ -113,8 +167,7 @@ impl Encoder {
         if bytes == 0 {
             return Err(Problem::Failed(format!("it wrote nothing: {message}")));
         }
-        let (folder, sid) = (Arc::clone(&self.folder), sid.to_owned());
-        blocking(move || complete(&folder, &file, part, &sid)).await?
+        Ok((part, file))
     }
 
     /// The process has the file itself as its input, so nothing has to be copied to it.
@@ -175,7 +228,7 @@ fn complete(folder: &Folder, file: &fs::File, part: Part, sid: &str) -> Result<S
     file.sync_all().map_err(failed("cannot write its output"))?;
     part.keep(folder, sid).map_err(failed("cannot write its output"))?;
     // `Folder::delete` removes the recording first and its MP3 file second: either it removes this file, or the
-    // recording is found missing here.
+    // recording is found missing here. It may be in the store by now; then the next request converts it from there.
     if folder.open(sid).is_none() {
         let _ = folder.delete(sid);
         return Err(Problem::NoRecording);
@@ -194,6 +247,11 @@ impl Part {
         let path = folder.mp3_part(sid, number).ok_or(io::ErrorKind::InvalidInput)?;
         let file = folder.create(&path)?;
         Ok((Part { path: Some(path) }, file))
+    }
+
+    /// The file, open for reading and without a name: it ends with its readers.
+    fn into_unnamed(self) -> Result<Sound, Problem> {
+        self.path.as_deref().and_then(folder::open).ok_or(Problem::NoRecording)
     }
 
     /// Gives the file its name, in one step: a reader sees a whole file or none.

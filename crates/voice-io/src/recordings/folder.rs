@@ -7,14 +7,18 @@ use std::fs;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use media::record::HEADER_LEN;
+use object_storage::PutWaker;
 
 /// Where recordings are, and what its files are called.
 pub(super) struct Folder {
     path: PathBuf,
     /// The node's name in its farm, whose other nodes may use the same folder: unfinished files are named for their node.
     node: Option<Box<str>>,
+    /// The queue of the store of objects, if there is one.
+    queue: OnceLock<PutWaker>,
 }
 
 /// A finished recording, as WAV or as MP3.
@@ -35,21 +39,37 @@ const MP3_PART: &str = ".mp3.part";
 const SID: usize = 34;
 
 /// Opens a file for reading; `None`: there is none.
-fn open(path: &Path) -> Option<Sound> {
+pub(super) fn open(path: &Path) -> Option<Sound> {
     let file = fs::File::open(path).ok()?;
     let len = file.metadata().ok().filter(fs::Metadata::is_file)?.len();
     Some(Sound { len, file })
 }
 
 /// Nothing else becomes a part of a path.
-fn is_sid(sid: &str) -> bool {
+pub(super) fn is_sid(sid: &str) -> bool {
     let digits = sid.strip_prefix(ivr::sid::RECORDING).unwrap_or_default();
     digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 impl Folder {
     pub(super) fn new(path: &Path, node: Option<Box<str>>) -> Folder {
-        Folder { path: path.to_owned(), node }
+        Folder { path: path.to_owned(), node, queue: OnceLock::new() }
+    }
+
+    /// Complete recordings wait for this queue from now on.
+    pub(super) fn wake_with(&self, queue: PutWaker) {
+        // A folder has one.
+        let _ = self.queue.set(queue);
+    }
+
+    /// The sids and paths of complete recordings.
+    pub(super) fn complete_recordings(&self) -> impl Iterator<Item = (String, PathBuf)> {
+        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        entries.filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let sid = name.strip_suffix(".wav").filter(|sid| is_sid(sid))?;
+            Some((sid.to_owned(), entry.path()))
+        })
     }
 
     /// The name of the node; empty if it is alone.
@@ -112,7 +132,11 @@ impl Folder {
         let (Some(part), Some(path)) = (self.part(sid), self.path(sid)) else { return Ok(()) };
         file.sync_all()?;
         fs::rename(part, path)?;
-        fs::File::open(&self.path)?.sync_all()
+        fs::File::open(&self.path)?.sync_all()?;
+        if let Some(queue) = self.queue.get() {
+            queue.wake();
+        }
+        Ok(())
     }
 
     /// Repairs the folder after a crash: sound is kept, nothing else. Other nodes may write their files at this moment.

@@ -2,10 +2,11 @@
 //! the disk.
 //!
 //! A file is `<sid>.wav.part` until its last byte is on the disk; then it is `<sid>.wav`, and only then its shard is
-//! told.
+//! told. With a store of objects the file is put there then, and removed here.
 
 mod encoder;
 mod folder;
+mod object;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use std::thread::JoinHandle;
 use ::voice::{RecordingFile, RecordingFiles, Ticket};
 use admin::EncodeError;
 use media::record::File;
+use object_storage::ObjectStorage;
 use tokio::sync::mpsc::OwnedPermit;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -23,9 +25,12 @@ use super::helpers::Deliver;
 use super::limits;
 use encoder::Encoder;
 use folder::Folder;
+use object::StoredRecordings;
 use writer::{Job, Op};
 
 pub use folder::Sound;
+pub use object::StoredSound;
+pub(crate) use object::read_whole;
 
 /// All recordings of the node. Ends, once all that was said is written, when it is dropped.
 pub struct Files {
@@ -40,6 +45,8 @@ pub struct Files {
     thread: Option<JoinHandle<()>>,
     /// `None`: recordings are WAV files only.
     encoder: Option<Encoder>,
+    /// `None`: recordings stay in the folder.
+    stored: Option<StoredRecordings>,
 }
 
 impl Files {
@@ -61,7 +68,7 @@ impl Files {
         let writer = writer::Writer::new(Arc::clone(&folder), deliver);
         let thread = std::thread::Builder::new().name("recordings".into()).spawn(move || writer.run(todo))?;
         let places = Arc::new(Semaphore::new(most));
-        Ok(Files { folder, jobs, places, stop, thread: Some(thread), encoder: None })
+        Ok(Files { folder, jobs, places, stop, thread: Some(thread), encoder: None, stored: None })
     }
 
     /// Makes recordings available as MP3, by this program and its arguments. An empty command: no MP3.
@@ -70,7 +77,13 @@ impl Files {
         self
     }
 
-    /// A complete recording. `None`: no recording has that sid.
+    /// Puts complete recordings into this store, and serves those that are there.
+    pub fn with_storage(mut self, storage: Option<Arc<ObjectStorage>>) -> Files {
+        self.stored = storage.map(|storage| StoredRecordings::start(storage, &self.folder));
+        self
+    }
+
+    /// A complete recording of the folder. `None`: no recording there has that sid.
     pub fn open(&self, sid: &str) -> Option<Sound> {
         self.folder.open(sid)
     }
@@ -81,7 +94,29 @@ impl Files {
     /// No such recording, no encoder, too many conversions, or a conversion that failed.
     pub async fn open_mp3(&self, sid: &str) -> Result<Sound, EncodeError> {
         let encoder = self.encoder.as_ref().ok_or(EncodeError::NoEncoder)?;
-        encoder.encode(sid).await
+        match (encoder.encode(sid).await, &self.stored) {
+            (Err(EncodeError::NotFound), Some(stored)) => encoder.encode_stored(sid, stored).await,
+            (encoded, _) => encoded,
+        }
+    }
+
+    /// A recording in the store of objects, from that byte on.
+    ///
+    /// # Errors
+    /// It is not there, or the store does not give it.
+    pub async fn open_stored(&self, sid: &str, from: u64) -> Result<StoredSound, EncodeError> {
+        self.stored.as_ref().ok_or(EncodeError::NotFound)?.open(sid, from).await
+    }
+
+    /// Deletes a recording in the store of objects; one that is not there is no error.
+    ///
+    /// # Errors
+    /// The store does not delete it.
+    pub async fn delete_stored(&self, sid: &str) -> Result<(), EncodeError> {
+        match &self.stored {
+            Some(stored) => stored.delete(sid).await,
+            None => Ok(()),
+        }
     }
 
     /// # Errors

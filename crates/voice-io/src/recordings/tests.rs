@@ -229,3 +229,65 @@ fn a_writer_that_does_not_keep_up_is_told_of() {
     drop(files);
     assert_eq!(names(place.path()), [""; 0]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_complete_recording_goes_into_the_store_and_is_read_converted_and_deleted_there() {
+    let (store, place) = (interop::MemoryStore::start(), tempfile::tempdir().unwrap());
+    let settings = object_storage::ObjectStorageSettings {
+        endpoint: store.url().parse().unwrap(),
+        region: "us-east-1".into(),
+        bucket: "files".into(),
+        prefix: "".into(),
+        access_key: "AKEXAMPLE".into(),
+        secret_key: "hush".into(),
+        path_style: true,
+        authorities: None,
+    };
+    let storage = ObjectStorage::start(settings).unwrap();
+    let (files, answers) = start(place.path());
+    let encoder = ["sh", "-c", "printf ID3; cat"].map(Box::from);
+    let files = files.with_mp3(&encoder).with_storage(Some(Arc::clone(&storage)));
+    let samples: Vec<i16> = (0..8_000).collect();
+    let (recorder, mut file) = record(&files, 1, &samples);
+    recorder.finish(&mut file);
+    file.close(true);
+    assert_eq!(next(&answers), (1, Ok(())));
+    let limit = Duration::from_secs(60);
+    let is_put = || names(place.path()).is_empty().then_some(());
+    wait::within(limit, is_put).expect("the recording is put");
+    let object = store.object(&format!("files/recordings/{}.wav", sid(1))).unwrap();
+    assert_eq!(Wav::parse(&object).unwrap().samples, samples);
+
+    // Read on a thread that may wait, as handlers of REST do.
+    let files = Arc::new(files);
+    let read = |from: u64| {
+        let files = Arc::clone(&files);
+        tokio::task::spawn_blocking(move || {
+            let runtime = tokio::runtime::Handle::current();
+            let mut sound = runtime.block_on(files.open_stored(&sid(1), from)).unwrap();
+            let mut bytes = Vec::new();
+            std::io::Read::read_to_end(&mut sound, &mut bytes).unwrap();
+            (sound.len, bytes)
+        })
+    };
+    let whole = object.len() as u64;
+    assert_eq!(read(0).await.unwrap(), (whole, object.clone()));
+    assert_eq!(read(40).await.unwrap(), (whole, object[40..].to_vec()));
+    assert_eq!(read(whole).await.unwrap(), (whole, object.clone()), "beyond its end nothing is left out");
+    assert_eq!(read_whole(&storage, &sid(1), object.len()).await, Ok(object.clone()));
+    assert!(read_whole(&storage, &sid(1), object.len() - 1).await.is_err());
+    let mut mp3 = files.open_mp3(&sid(1)).await.unwrap();
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut mp3.file, &mut bytes).unwrap();
+    assert_eq!((mp3.len, bytes), (whole + 3, [b"ID3".as_slice(), &object].concat()));
+    assert!(names(place.path()).is_empty(), "a conversion of it is not kept");
+
+    store.set_away(true);
+    assert_eq!(files.open_stored(&sid(1), 0).await.unwrap_err(), EncodeError::Away);
+    assert_eq!(files.delete_stored(&sid(1)).await, Err(EncodeError::Away));
+    store.set_away(false);
+    assert_eq!(files.delete_stored(&sid(1)).await, Ok(()));
+    assert_eq!(files.delete_stored(&sid(1)).await, Ok(()));
+    assert_eq!(files.open_stored(&sid(1), 0).await.unwrap_err(), EncodeError::NotFound);
+    assert_eq!(files.open_mp3(&sid(1)).await.unwrap_err(), EncodeError::NotFound);
+}

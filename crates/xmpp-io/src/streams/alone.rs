@@ -43,6 +43,7 @@ impl WebConnections {
             url: "http://a.test".into(),
             key: [7; 32],
             node: None,
+            storage: None,
         };
         let stream = c2s::C2sSettings {
             domains: vec!["a.test".into()],

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 use tokio::task::spawn_blocking;
 
+use super::object::ObjectFile;
 use super::{Grant, Refusal, Stored, Uploads, split};
 use crate::limits;
 
@@ -55,7 +56,7 @@ pub trait FarmFiles: Debug + Send + Sync {
     /// Writes the row that names this node as the one that has the file.
     fn register(&self, id: &str, owner: &str) -> FarmAnswer<Result<(), RegisterFault>>;
 
-    /// The other node that the file's row names. None: there is no row, or it names this node.
+    /// The node that the file's row names. None: there is no row.
     ///
     /// # Errors
     /// The database does not answer.
@@ -91,6 +92,8 @@ pub(crate) enum OpenFile {
     Stored(Stored),
     /// The file is at another node.
     Remote(RemoteFile),
+    /// The file is in the store of objects.
+    Object(ObjectFile),
 }
 
 /// The name, type and size of a file.
@@ -114,6 +117,14 @@ impl RemoteFile {
 }
 
 impl OpenFile {
+    /// Asks for that part of the content where that may fail, so that the client can be told.
+    pub(crate) async fn begin(self, range: &Range<u64>) -> Result<OpenFile, Refusal> {
+        match self {
+            OpenFile::Object(object) if !range.is_empty() => object.begin(range).await.map(OpenFile::Object),
+            file => Ok(file),
+        }
+    }
+
     /// Reads content from there, at most [`limits::UPLOAD_CHUNK`] bytes of it.
     pub(crate) async fn read(self, range: Range<u64>) -> Result<(Vec<u8>, OpenFile), Refusal> {
         let most = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(limits::UPLOAD_CHUNK);
@@ -127,30 +138,72 @@ impl OpenFile {
                 let bytes = remote.read(range.start..range.start + most as u64).await?;
                 Ok((bytes, OpenFile::Remote(remote)))
             }
+            OpenFile::Object(object) => {
+                let (bytes, object) = object.read(&range).await?;
+                Ok((bytes, OpenFile::Object(object)))
+            }
         }
     }
 }
 
 impl Uploads {
-    /// Opens the file at that place, at whichever node it is.
+    /// Opens the file at that place: in this node's folder, in the store of objects, or at the node that has it.
     pub(crate) async fn find(self: &Arc<Self>, place: &str) -> Result<(FileInfo, OpenFile), Refusal> {
         let (uploads, own) = (Arc::clone(self), place.to_owned());
         let opened = spawn_blocking(move || uploads.open(&own)).await.map_err(|_| Refusal::Broken)?;
-        match (opened, self.farm.get()) {
-            (Ok(stored), _) => {
+        match opened {
+            Ok(stored) => {
                 let (name, kind) = (stored.name.clone(), stored.kind.clone());
                 Ok((FileInfo { name, kind, size: stored.size }, OpenFile::Stored(stored)))
             }
-            (Err(Refusal::Unknown), Some(farm)) => find_elsewhere(farm, place).await,
-            (Err(refusal), _) => Err(refusal),
+            Err(Refusal::Unknown) => self.find_stored(place).await,
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Opens a file that is not in this node's folder.
+    async fn find_stored(self: &Arc<Self>, place: &str) -> Result<(FileInfo, OpenFile), Refusal> {
+        let (id, name) = split(place).ok_or(Refusal::Unknown)?;
+        match (self.open_stored(id, &name).await, self.farm.get()) {
+            (Err(Refusal::Unknown), Some(farm)) => {
+                let node = farm.find(id).await?.ok_or(Refusal::Unknown)?;
+                self.find_elsewhere(farm, &node, (id, &name)).await
+            }
+            (found, _) => found,
+        }
+    }
+
+    /// Opens a file that a node has taken: in the store, or at the node while it has not been put there.
+    async fn find_elsewhere(
+        &self,
+        farm: &Arc<dyn FarmFiles>,
+        node: &str,
+        (id, name): (&str, &str),
+    ) -> Result<(FileInfo, OpenFile), Refusal> {
+        let stored = self.open_object(id, node, name).await;
+        if stored.is_ok() || self.shelf.settings.node.as_deref() == Some(node) {
+            return stored;
+        }
+        match (stored, remote(farm, node, (id, name)).await) {
+            // It has been put since the store was asked.
+            (Err(Refusal::Unknown), Err(Refusal::Unknown)) => self.open_object(id, node, name).await,
+            // The store has it, perhaps, and does not answer.
+            (Err(refusal), Err(Refusal::Unknown)) => Err(refusal),
+            (_, found) => found,
         }
     }
 
     /// Writes the row of a file that is complete in the folder. Without the row no other node finds the file, so it is removed
     /// and the client has to try again.
     pub(crate) async fn register(self: &Arc<Self>, grant: &Grant) -> Result<(), Refusal> {
-        let Some(farm) = self.farm.get() else { return Ok(()) };
-        let Err(fault) = farm.register(&grant.id, &grant.owner).await else { return Ok(()) };
+        let registered = match self.farm.get() {
+            Some(farm) => farm.register(&grant.id, &grant.owner).await,
+            None => Ok(()),
+        };
+        let Err(fault) = registered else {
+            self.wake_queue();
+            return Ok(());
+        };
         let (uploads, id) = (Arc::clone(self), grant.id.clone());
         // It ends with the file gone, or the disk is at fault, which the log says.
         let _ = spawn_blocking(move || uploads.shelf.remove(&id)).await;
@@ -182,14 +235,17 @@ impl Uploads {
     }
 }
 
-async fn find_elsewhere(farm: &Arc<dyn FarmFiles>, place: &str) -> Result<(FileInfo, OpenFile), Refusal> {
-    let (id, name) = split(place).ok_or(Refusal::Unknown)?;
-    let node = farm.find(id).await?.ok_or(Refusal::Unknown)?;
-    let UploadPiece { name: stored, kind, size, .. } = farm.read(&node, id, 0..0).await?;
+/// Opens a file at another node.
+async fn remote(
+    farm: &Arc<dyn FarmFiles>,
+    node: &str,
+    (id, name): (&str, &str),
+) -> Result<(FileInfo, OpenFile), Refusal> {
+    let UploadPiece { name: stored, kind, size, .. } = farm.read(node, id, 0..0).await?;
     // The name is part of the secret.
     if *stored != *name {
         return Err(Refusal::Unknown);
     }
-    let remote = RemoteFile { farm: Arc::clone(farm), node, id: id.into() };
+    let remote = RemoteFile { farm: Arc::clone(farm), node: node.into(), id: id.into() };
     Ok((FileInfo { name: stored, kind, size }, OpenFile::Remote(remote)))
 }

@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use super::{Grant, Refusal, UploadFolder, sync_folder};
 const MAGIC: &str = "belfry-upload 1";
 
 /// More than the lines of any file take: names and types have at most 255 bytes, addresses 3,071.
-const HEAD: usize = 4 << 10;
+pub(super) const HEAD: usize = 4 << 10;
 
 /// A file that comes. Dropped before it is finished, nothing stays of it.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Incoming {
         grant: &Grant,
     ) -> Result<Incoming, Refusal> {
         let (coming, path) = (shelf.path_of_coming(&grant.id), shelf.path_of(&grant.id));
-        if path.exists() {
+        if shelf.has(&grant.id) {
             return Err(Refusal::Taken);
         }
         let (owner, name, kind, came) = (&grant.owner, &grant.name, &grant.kind, now.unix_seconds());
@@ -142,6 +142,32 @@ impl Drop for Incoming {
     }
 }
 
+/// The lines before the content of a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct FileHead {
+    pub(super) owner: Box<str>,
+    pub(super) name: Box<str>,
+    pub(super) kind: Box<str>,
+    /// Bytes of the content.
+    pub(super) size: u64,
+    /// The position of the content.
+    pub(super) start: u64,
+}
+
+impl FileHead {
+    /// Reads the head from the first bytes of a file. `None`: it is not one of this version.
+    pub(super) fn read(bytes: &[u8]) -> Option<FileHead> {
+        let end = bytes.windows(2).position(|two| two == b"\n\n")?;
+        let mut lines = std::str::from_utf8(&bytes[..end]).ok()?.split('\n');
+        if lines.next()? != MAGIC {
+            return None;
+        }
+        let (owner, name, kind) = (lines.next()?.into(), lines.next()?.into(), lines.next()?.into());
+        let size = lines.next()?.parse().ok()?;
+        Some(FileHead { owner, name, kind, size, start: end as u64 + 2 })
+    }
+}
+
 /// A file that is kept, open for reading. Its head has been read.
 #[derive(Debug)]
 pub(crate) struct Stored {
@@ -162,19 +188,23 @@ impl Stored {
         })?;
         let mut head = Vec::with_capacity(HEAD);
         (&mut file).take(HEAD as u64).read_to_end(&mut head).map_err(|error| broken(&error, path))?;
-        Stored::read(file, &head).ok_or_else(|| broken(&io::ErrorKind::InvalidData.into(), path))
+        let Some(FileHead { owner, name, kind, size, start }) = FileHead::read(&head) else {
+            return Err(broken(&io::ErrorKind::InvalidData.into(), path));
+        };
+        Ok(Stored { file, owner, name, kind, size, start })
     }
 
-    /// Reads the head. `None`: it is not one of this version.
-    fn read(file: File, head: &[u8]) -> Option<Stored> {
-        let end = head.windows(2).position(|two| two == b"\n\n")?;
-        let mut lines = std::str::from_utf8(&head[..end]).ok()?.split('\n');
-        if lines.next()? != MAGIC {
-            return None;
-        }
-        let (owner, name, kind) = (lines.next()?.into(), lines.next()?.into(), lines.next()?.into());
-        let size = lines.next()?.parse().ok()?;
-        Some(Stored { file, owner, name, kind, size, start: end as u64 + 2 })
+    /// The head alone.
+    pub(super) fn into_head(self) -> FileHead {
+        let Stored { owner, name, kind, size, start, file: _ } = self;
+        FileHead { owner, name, kind, size, start }
+    }
+
+    /// The bytes of the head.
+    pub(super) fn head(&self) -> io::Result<Vec<u8>> {
+        let mut head = vec![0; usize::try_from(self.start).unwrap_or(HEAD).min(HEAD)];
+        self.file.read_exact_at(&mut head, 0)?;
+        Ok(head)
     }
 
     /// Content from there, at most so many bytes.

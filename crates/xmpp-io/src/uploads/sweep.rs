@@ -31,6 +31,7 @@ pub(super) fn start(
             match stopped.recv_timeout(step) {
                 Err(RecvTimeoutError::Timeout) if shelf.is_sweeper(clock.now()) => {
                     shelf.sweep(clock.now(), folder, &mut has_account);
+                    shelf.sweep_stored(clock.now(), folder, &mut has_account);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
@@ -76,7 +77,7 @@ impl UploadFolder {
         }
     }
 
-    fn entries(&self, folder: u8) -> Vec<(DirEntry, fs::Metadata)> {
+    pub(super) fn entries(&self, folder: u8) -> Vec<(DirEntry, fs::Metadata)> {
         let path = self.settings.folder.join(format!("{folder:02x}"));
         // Most are not there on a small server.
         let Ok(entries) = fs::read_dir(path) else { return Vec::new() };

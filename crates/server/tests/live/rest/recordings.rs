@@ -1,6 +1,7 @@
 //! Recordings that no Record verb made: of Dials, conferences and calls that the REST interface asks for, found, heard and
 //! deleted there.
 
+use interop::MemoryStore;
 use media::wav::Wav;
 use serde_json::Value;
 
@@ -92,6 +93,40 @@ fn a_call_is_recorded_from_its_answer_with_each_side_in_its_channel() {
     assert!(!file.exists());
     assert_eq!(site.rest.fetch(&path.replace(".json", ".wav")).0, 404);
     assert_eq!(site.rest.as_who(&site.rest.sid, "wrong").fetch(&path).0, 401);
+}
+
+#[test]
+fn a_recording_in_a_store_of_objects_is_heard_and_deleted_there() {
+    let store = MemoryStore::start();
+    let s3 = format!(
+        "[s3]\nendpoint = \"{}\"\nbucket = \"files\"\naccess_key = \"AKEXAMPLE\"\nsecret_key = \"hush\"\n",
+        store.url()
+    );
+    let site = Site::with_voice(&[("/echo", "<Response><Pause length='600'/></Response>")], &s3);
+    let bob = Callee::registered(&site.place, "bob");
+    site.call("client:bob", &[("Url", "{app}/echo"), ("Record", "true")]);
+    let mut bob = answered(bob, CALLEE);
+    until("some is said", || (site.rest.metric("belfry_media_packets_received_total") > 40.0).then_some(()));
+    bob.hang_up();
+    let recording = complete(&site, "");
+    let sid = recording["sid"].as_str().unwrap();
+    let object = format!("files/recordings/{sid}.wav");
+    let stored = until("the recording is put", || store.object(&object));
+    let file = site.place.path("data/recordings").join(format!("{sid}.wav"));
+    until("the file is removed", || (!file.exists()).then_some(()));
+    assert_eq!(heard(&sound(&site, &recording)), [false, true]);
+    let path = format!("/Recordings/{sid}.wav");
+    assert_eq!(site.rest.fetch(&path), (200, stored));
+    assert_eq!(site.rest.metric("belfry_object_storage_put_total") as u64, 1);
+
+    store.set_away(true);
+    assert_eq!(site.rest.fetch(&path).0, 503);
+    let row = path.replace(".wav", ".json");
+    assert_eq!(site.rest.ask("DELETE", &row, "").status, 503);
+    store.set_away(false);
+    assert_eq!(site.rest.ask("DELETE", &row, "").status, 204);
+    assert_eq!(store.paths(), [] as [String; 0]);
+    assert_eq!(site.rest.fetch(&path).0, 404);
 }
 
 #[test]

@@ -74,9 +74,7 @@ fn refused(refusal: Refusal) -> Response<Body> {
         Refusal::Slow => (StatusCode::REQUEST_TIMEOUT, "the file comes too slowly"),
         Refusal::Busy => (StatusCode::SERVICE_UNAVAILABLE, "too many files at once: try again"),
         Refusal::Broken => (StatusCode::INTERNAL_SERVER_ERROR, "the file cannot be kept or read"),
-        Refusal::Away => {
-            (StatusCode::SERVICE_UNAVAILABLE, "another node of the farm does not answer: try again")
-        }
+        Refusal::Away => (StatusCode::SERVICE_UNAVAILABLE, "the file cannot be reached now: try again"),
     };
     let mut response = text(status, what);
     if refusal == Refusal::Away {
@@ -202,6 +200,8 @@ async fn get(
     let range = range.unwrap_or(0..size);
     set(&mut response, CONTENT_LENGTH, &(range.end - range.start).to_string());
     if with_content {
+        // Before the head is sent: a store that is away is 503, not a body that breaks off.
+        let file = file.begin(&range).await?;
         *response.body_mut() = content(file, range);
     }
     Ok(response)

@@ -1,0 +1,164 @@
+//! The files that wait to be put. Their folder is the queue: nothing else has to be written, and nothing is lost by a restart.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use tokio::sync::Notify;
+use tokio::task::{AbortHandle, spawn_blocking};
+use tokio::time::sleep;
+
+use crate::client::ObjectStorage;
+use crate::fault::StorageFault;
+use crate::limits;
+
+/// A complete file that is not in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingFile {
+    /// The key of its object, without the prefix.
+    pub key: String,
+    /// Its path.
+    pub path: PathBuf,
+}
+
+/// The folder of the files. All calls may wait for the disk.
+pub trait PutSource: Send + Sync + 'static {
+    /// The complete files that are not in the store, at most `most` of them.
+    fn waiting(&self, most: usize) -> Vec<WaitingFile>;
+
+    /// The store has confirmed the file: removes it from the disk. False: it was deleted meanwhile, and its object has to go, too.
+    ///
+    /// # Errors
+    /// The disk does not do it. The file is put again.
+    fn finish(&self, file: &WaitingFile) -> io::Result<bool>;
+}
+
+/// Says to a queue that there is a new file.
+#[derive(Clone, Debug)]
+pub struct PutWaker(Arc<Notify>);
+
+impl PutWaker {
+    /// The queue reads its folder.
+    pub fn wake(&self) {
+        self.0.notify_one();
+    }
+}
+
+/// Puts the files of a folder, until it is dropped.
+#[derive(Debug)]
+pub struct PutQueue {
+    wake: Arc<Notify>,
+    task: AbortHandle,
+}
+
+impl PutQueue {
+    /// Begins with the files that are there.
+    pub fn start(storage: &Arc<ObjectStorage>, source: Arc<dyn PutSource>) -> PutQueue {
+        let wake = Arc::new(Notify::new());
+        let worker = Worker { storage: Arc::clone(storage), source, wake: Arc::clone(&wake) };
+        let task = storage.runtime.spawn(worker.run()).abort_handle();
+        PutQueue { wake, task }
+    }
+
+    /// Says that there is a new file.
+    pub fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// What says so from elsewhere.
+    pub fn waker(&self) -> PutWaker {
+        PutWaker(Arc::clone(&self.wake))
+    }
+}
+
+impl Drop for PutQueue {
+    fn drop(&mut self) {
+        // A file whose PUT is cut off stays, and is put at the next start.
+        self.task.abort();
+    }
+}
+
+struct Worker {
+    storage: Arc<ObjectStorage>,
+    source: Arc<dyn PutSource>,
+    wake: Arc<Notify>,
+}
+
+impl Worker {
+    async fn run(self) {
+        // The result is in the status and the log.
+        let _ = self.storage.check().await;
+        let mut pause = limits::FIRST_PAUSE;
+        loop {
+            let source = Arc::clone(&self.source);
+            let files = spawn_blocking(move || source.waiting(limits::PASS)).await.unwrap_or_default();
+            self.storage.set_waiting(files.len());
+            if files.is_empty() {
+                self.wake.notified().await;
+                continue;
+            }
+            let pass = self.put_all(files).await;
+            if pass.put > 0 {
+                pause = limits::FIRST_PAUSE;
+            }
+            if pass.failed > 0 {
+                sleep(pause).await;
+                pause = next_pause(pause);
+            }
+        }
+    }
+
+    /// Tries each file once. Ends early if the store, and not a file, is at fault.
+    async fn put_all(&self, files: Vec<WaitingFile>) -> Pass {
+        let mut pass = Pass::default();
+        let mut results = stream::iter(files).map(|file| self.put(file)).buffer_unordered(limits::PUTS);
+        while let Some(is_put) = results.next().await {
+            if is_put {
+                pass.put += 1;
+            } else {
+                pass.failed += 1;
+            }
+            if pass.put == 0 && pass.failed >= limits::PASS_FAILURES {
+                break;
+            }
+        }
+        pass
+    }
+
+    /// True if the file is in the store, or is not to be there any more.
+    async fn put(&self, file: WaitingFile) -> bool {
+        match self.storage.put_file(&file.key, &file.path).await {
+            Ok(()) => {}
+            // Deleted since the folder was read.
+            Err(StorageFault::File(_)) if !file.path.exists() => return true,
+            Err(fault) => {
+                tracing::debug!(path = %file.path.display(), error = %fault, "a file is not in the store yet");
+                return false;
+            }
+        }
+        let (source, key) = (Arc::clone(&self.source), file.key.clone());
+        let finished = spawn_blocking(move || source.finish(&file)).await.map_err(io::Error::other).flatten();
+        match finished {
+            Ok(true) => true,
+            Ok(false) => self.storage.delete(&key).await.is_ok(),
+            Err(error) => {
+                tracing::warn!(%error, path = key, "a file that is in the store stays on disk, too");
+                false
+            }
+        }
+    }
+}
+
+/// The results of a pass over the folder.
+#[derive(Debug, Default)]
+struct Pass {
+    put: usize,
+    failed: usize,
+}
+
+fn next_pause(pause: Duration) -> Duration {
+    (pause * 2).min(limits::LONGEST_PAUSE)
+}

@@ -1,0 +1,124 @@
+//! Recordings in a store of objects (`docs/decisions/0103`): a complete one is put there, and then removed from the folder. The row of the
+//! recording says all else, so nothing of it stays here.
+
+use std::fs;
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use admin::EncodeError;
+use bytes::Bytes;
+use object_storage::{ObjectReader, ObjectStorage, PutQueue, PutSource, StorageFault, WaitingFile};
+use tokio::runtime::Handle;
+
+use super::folder::Folder;
+
+/// The longest recording, as one PUT takes it.
+const WHOLE: u64 = object_storage::limits::OBJECT_SIZE;
+
+/// The store of a node's recordings, and the files that wait for it.
+pub(super) struct StoredRecordings {
+    storage: Arc<ObjectStorage>,
+    _queue: PutQueue,
+}
+
+impl StoredRecordings {
+    /// Begins to put what is in the folder, and is told of each new file.
+    pub(super) fn start(storage: Arc<ObjectStorage>, folder: &Arc<Folder>) -> StoredRecordings {
+        let queue = PutQueue::start(&storage, Arc::clone(folder) as _);
+        folder.wake_with(queue.waker());
+        StoredRecordings { storage, _queue: queue }
+    }
+
+    /// The object from that byte on, or all of it if it is shorter.
+    pub(super) async fn open(&self, sid: &str, mut from: u64) -> Result<StoredSound, EncodeError> {
+        let key = key_of(sid).ok_or(EncodeError::NotFound)?;
+        if from > 0 && from >= self.storage.open(&key, 0..1).await.map_err(error_of)?.total {
+            from = 0;
+        }
+        let reader = self.storage.open(&key, from..WHOLE).await.map_err(error_of)?;
+        Ok(StoredSound { len: reader.total, reader, rest: Bytes::new() })
+    }
+
+    pub(super) async fn delete(&self, sid: &str) -> Result<(), EncodeError> {
+        let Some(key) = key_of(sid) else { return Ok(()) };
+        self.storage.delete(&key).await.map_err(error_of)
+    }
+}
+
+/// A recording that is read from the store. Its bytes are read on a thread that may wait, within a runtime.
+#[derive(Debug)]
+pub struct StoredSound {
+    /// Bytes of the whole recording.
+    pub len: u64,
+    reader: ObjectReader,
+    /// Bytes that have come and were not read yet.
+    rest: Bytes,
+}
+
+impl StoredSound {
+    /// The next bytes. `None`: the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, EncodeError> {
+        self.reader.next().await.map_err(error_of)
+    }
+}
+
+impl Read for StoredSound {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.rest.is_empty() {
+            let next = Handle::current().block_on(self.reader.next()).map_err(io::Error::other)?;
+            self.rest = next.unwrap_or_default();
+        }
+        let count = buffer.len().min(self.rest.len());
+        buffer[..count].copy_from_slice(&self.rest.split_to(count));
+        Ok(count)
+    }
+}
+
+/// The whole recording, if it has no more than so many bytes.
+///
+/// # Errors
+/// The reason, for the log of the call.
+pub(crate) async fn read_whole(storage: &ObjectStorage, sid: &str, most: usize) -> Result<Vec<u8>, String> {
+    let key = key_of(sid).ok_or("its file is gone")?;
+    let mut reader = storage.open(&key, 0..WHOLE).await.map_err(|fault| fault.to_string())?;
+    if reader.total > most as u64 {
+        return Err(format!("it has {} bytes, more than {most}", reader.total));
+    }
+    let mut all = Vec::new();
+    while let Some(bytes) = reader.next().await.map_err(|fault| fault.to_string())? {
+        all.extend_from_slice(&bytes);
+    }
+    Ok(all)
+}
+
+fn key_of(sid: &str) -> Option<String> {
+    super::folder::is_sid(sid).then(|| format!("recordings/{sid}.wav"))
+}
+
+fn error_of(fault: StorageFault) -> EncodeError {
+    match fault {
+        StorageFault::Missing => EncodeError::NotFound,
+        StorageFault::Busy => EncodeError::Busy,
+        // The log has the reason.
+        StorageFault::Away(_) | StorageFault::Refused(_) | StorageFault::File(_) => EncodeError::Away,
+    }
+}
+
+impl PutSource for Folder {
+    fn waiting(&self, most: usize) -> Vec<WaitingFile> {
+        let sids = self.complete_recordings();
+        let files = sids.filter_map(|(sid, path)| Some(WaitingFile { key: key_of(&sid)?, path }));
+        files.take(most).collect()
+    }
+
+    fn finish(&self, file: &WaitingFile) -> io::Result<bool> {
+        match fs::remove_file(&file.path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        // A conversion of it would outlive the recording when another node deletes it.
+        let _ = fs::remove_file(file.path.with_extension("mp3"));
+        Ok(true)
+    }
+}
