@@ -559,8 +559,7 @@ fn escaped(label: &str) -> String {
     label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// `docs/metrics.md`.
-/// The same tables as in [`exposition`], so that the page has each metric and no other.
+/// `docs/metrics.md`, of the same tables as [`exposition`], so that the page has each metric and no other.
 pub fn reference() -> String {
     let mut page = String::from(
         "# Metrics\n\n\
