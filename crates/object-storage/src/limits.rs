@@ -30,11 +30,12 @@ pub const PUTS: usize = 4;
 /// Files of one pass over the folder; the next pass finds the others.
 pub const PASS: usize = 1_000;
 
-/// Failed files without a success after which a pass ends: the store, and not a file, is at fault.
+/// Files that the store did not take, without one that it took, after which a pass ends.
 pub const PASS_FAILURES: usize = 8;
 
-/// Objects that are read at the same time: each has one connection. More: 503.
-pub const READS: usize = 256;
+/// Objects that are read at the same time: each has one connection and its buffer for as long as its client takes, so the limit is
+/// near that of clients' connections. More: 503.
+pub const READS: usize = 1_024;
 
 /// The pause after a first failure. Each further one doubles it.
 pub const FIRST_PAUSE: Duration = Duration::from_secs(1);

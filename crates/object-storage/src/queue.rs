@@ -9,7 +9,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_blocking};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::client::ObjectStorage;
 use crate::fault::StorageFault;
@@ -104,9 +104,12 @@ impl Worker {
             if pass.put > 0 {
                 pause = limits::FIRST_PAUSE;
             }
-            if pass.failed > 0 {
+            if pass.refused > 0 {
                 sleep(pause).await;
                 pause = next_pause(pause);
+            } else if pass.unreadable > 0 {
+                // They are tried again with the next file, which waits for none of them.
+                let _ = timeout(limits::LONGEST_PAUSE, self.wake.notified()).await;
             }
         }
     }
@@ -115,48 +118,61 @@ impl Worker {
     async fn put_all(&self, files: Vec<WaitingFile>) -> Pass {
         let mut pass = Pass::default();
         let mut results = stream::iter(files).map(|file| self.put(file)).buffer_unordered(limits::PUTS);
-        while let Some(is_put) = results.next().await {
-            if is_put {
-                pass.put += 1;
-            } else {
-                pass.failed += 1;
+        while let Some(result) = results.next().await {
+            match result {
+                Ok(()) => pass.put += 1,
+                Err(PutFault::Store) => pass.refused += 1,
+                Err(PutFault::File) => pass.unreadable += 1,
             }
-            if pass.put == 0 && pass.failed >= limits::PASS_FAILURES {
+            if pass.put == 0 && pass.refused >= limits::PASS_FAILURES {
                 break;
             }
         }
         pass
     }
 
-    /// True if the file is in the store, or is not to be there any more.
-    async fn put(&self, file: WaitingFile) -> bool {
+    /// Succeeds if the file is in the store, or is not to be there any more.
+    async fn put(&self, file: WaitingFile) -> Result<(), PutFault> {
         match self.storage.put_file(&file.key, &file.path).await {
             Ok(()) => {}
             // Deleted since the folder was read.
-            Err(StorageFault::File(_)) if !file.path.exists() => return true,
+            Err(StorageFault::File(_)) if !file.path.exists() => return Ok(()),
+            Err(StorageFault::File(error)) => {
+                tracing::warn!(path = %file.path.display(), error, "a file cannot be put into the store");
+                return Err(PutFault::File);
+            }
             Err(fault) => {
                 tracing::debug!(path = %file.path.display(), error = %fault, "a file is not in the store yet");
-                return false;
+                return Err(PutFault::Store);
             }
         }
         let (source, key) = (Arc::clone(&self.source), file.key.clone());
         let finished = spawn_blocking(move || source.finish(&file)).await.map_err(io::Error::other).flatten();
         match finished {
-            Ok(true) => true,
-            Ok(false) => self.storage.delete(&key).await.is_ok(),
+            Ok(true) => Ok(()),
+            Ok(false) => self.storage.delete(&key).await.map_err(|_| PutFault::Store),
             Err(error) => {
                 tracing::warn!(%error, path = key, "a file that is in the store stays on disk, too");
-                false
+                Err(PutFault::File)
             }
         }
     }
+}
+
+/// The reason why a file stays.
+enum PutFault {
+    /// The store does not take it.
+    Store,
+    /// The file cannot be read, or cannot be removed.
+    File,
 }
 
 /// The results of a pass over the folder.
 #[derive(Debug, Default)]
 struct Pass {
     put: usize,
-    failed: usize,
+    refused: usize,
+    unreadable: usize,
 }
 
 fn next_pause(pause: Duration) -> Duration {

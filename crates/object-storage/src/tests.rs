@@ -304,3 +304,23 @@ fn files_wait_over_failures_and_restarts_until_they_are_confirmed() {
     assert_eq!(bodies.last().unwrap(), b"22");
     assert_eq!(bodies.iter().filter(|body| **body == b"1").count(), 3, "two failures and a success");
 }
+
+#[test]
+fn files_that_cannot_be_read_hold_up_no_other() {
+    let (store, folder) = (interop::MemoryStore::start(), tempfile::tempdir().unwrap());
+    // A folder can be opened and not read.
+    for number in 0..2 * limits::PASS_FAILURES {
+        fs::create_dir(folder.path().join(format!("unreadable-{number}"))).unwrap();
+    }
+    let storage = storage(store.url());
+    let queue = PutQueue::start(&storage, Arc::new(Folder(folder.path().to_owned())));
+    for name in ["one", "two"] {
+        let path = folder.path().join(name);
+        fs::write(&path, name).unwrap();
+        queue.wake();
+        let is_put = || (!path.exists()).then_some(());
+        wait::until("the file is put", LIMIT, is_put, || format!("{:?}", storage.status()));
+    }
+    assert_eq!(storage.status().put, 2);
+    assert_eq!(storage.status().failures, 0, "the store is not at fault");
+}
