@@ -84,6 +84,7 @@ fn component() -> chat::Privileges {
         messages: true,
         presence: chat::PresenceAccess::Roster,
         requests: vec![("http://jabber.org/protocol/pubsub".into(), all)],
+        delegations: vec![chat::Delegation { namespace: "urn:x".into(), attributes: Vec::new() }],
     }
 }
 

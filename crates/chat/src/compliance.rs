@@ -252,6 +252,14 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0344", &["crates/xmpp/src/s2s/tests/bad.rs"]),
     ("XEP-0352", &["csi.rs"]),
     (
+        "XEP-0355",
+        &[
+            "delegation.rs",
+            "crates/privilege/src/delegation.rs",
+            "crates/server/tests/live/xmpp/components.rs",
+        ],
+    ),
+    (
         "XEP-0356",
         &[
             "privileged.rs",

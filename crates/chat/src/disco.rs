@@ -78,8 +78,25 @@ pub(super) fn server_info(settings: &HostSettings) -> Element {
         .child(identity("server", "im").with("name", settings.software.clone()))
         // XEP-0363 §3: clients look for this.
         .children(settings.uploads.map(|_| identity("store", "file").with("name", "Files")))
-        .children(features.map(|var| feature(var)));
+        .children(features.map(|var| feature(var)))
+        .children(delegated(settings, |own| own.server).map(feature));
     query.children(contacts(settings)).children(super::upload::form(settings))
+}
+
+/// The namespaces that components answer in place of this server (XEP-0355 §7.1), and no feature of our own announces, sorted; before them
+/// that there are any.
+fn delegated(
+    settings: &HostSettings,
+    own: fn(&Feature) -> &'static [&'static str],
+) -> impl Iterator<Item = &str> {
+    let all = settings.privileges.iter().flat_map(|known| &known.delegations);
+    let all = all.map(|delegation| &*delegation.namespace);
+    let mut names: Vec<&str> =
+        all.filter(|name| !FEATURES.iter().any(|feature| own(feature).contains(name))).collect();
+    names.sort_unstable();
+    names.dedup();
+    let is_any = settings.privileges.iter().any(|known| !known.delegations.is_empty());
+    is_any.then_some(ns::DELEGATION).into_iter().chain(names)
 }
 
 /// XEP-0157 §3: one field for each kind of contact.
@@ -215,7 +232,8 @@ fn of_account(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     let query = Element::new("query", ns::DISCO_INFO)
         .child(identity("account", kind))
         .children(pep)
-        .children(features.map(|var| feature(var)));
+        .children(features.map(|var| feature(var)))
+        .children(delegated(view.settings, |own| own.account).map(feature));
     IqReply::Result(Some(query))
 }
 

@@ -123,7 +123,7 @@ pub use departed::without_user;
 pub use effect::{Access, Change, Effect, Load, StoreFailure, StoreReply, Ticket};
 pub use feature::specifications;
 pub use page::{ItemPage, ItemQuery, ItemRow, RowPage, StanzaPage};
-pub use privilege::{PresenceAccess, Privileges, RequestAccess};
+pub use privilege::{Delegation, PresenceAccess, Privileges, RequestAccess};
 pub use privileged::handle_component_attached;
 pub use register::SessionEndReason;
 pub use restore::{RestoreManner, announced_session, handle_restore};

@@ -1,15 +1,16 @@
-//! Privileged components (XEP-0356) at the host of an account: rosters, messages and requests in the account's name, and presence.
+//! Privileged components (XEP-0356) at the host of an account: rosters, messages and requests in the account's name, and presence; and
+//! requests to the account or domain that a component answers (XEP-0355).
 //!
 //! The crate `privilege` has the permissions and reads what components send; here the permitted part is performed by the features that
 //! would do it for a session. `route` calls [`handle_message`] and [`handle_request`] for stanzas of components, and
-//! [`handle_answer`] for answers to requests; `presence` and `roster` tell of changes. A component acts as the account's bare address:
+//! [`handle_answer`] for answers to requests, and [`delegate`] before the features for requests of others; `presence` and `roster` tell of changes. A component acts as the account's bare address:
 //! blocking, archives and limits apply as to a client.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use privilege::{PendingRequests, PresenceAccess, Privileges, SeenPresences};
+use privilege::{PendingDelegations, PendingRequests, PresenceAccess, Privileges, SeenPresences};
 use stdx::Instant;
 use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
@@ -25,6 +26,7 @@ use crate::{blocking, carbons, connection, limits, message_writes, roster, route
 #[derive(Default)]
 pub(super) struct PrivilegedComponents {
     requests: PendingRequests,
+    delegations: PendingDelegations,
     seen: SeenPresences,
     /// Components that have connected and get the presence of the sessions that there are.
     presences: VecDeque<PresenceReplay>,
@@ -45,7 +47,7 @@ impl PrivilegedComponents {
     /// The time at which to call [`expire`].
     pub(super) fn deadline(&self) -> Option<Instant> {
         let replay = self.presences.front().map(|replay| replay.at);
-        [self.requests.deadline(), replay].into_iter().flatten().min()
+        [self.requests.deadline(), self.delegations.deadline(), replay].into_iter().flatten().min()
     }
 }
 
@@ -62,7 +64,8 @@ pub fn handle_component_attached(host: &mut Host, now: Instant, component: &str)
 
 /// Handles due timers: requests without an answer, and the next part of the presence for components.
 pub(super) fn expire(host: &mut Host, now: Instant, out: &mut Outbox) {
-    for refusal in host.privileged.requests.expire(now) {
+    let PrivilegedComponents { requests, delegations, .. } = &mut host.privileged;
+    for refusal in requests.expire(now).into_iter().chain(delegations.expire(now)) {
         host.route(refusal, out);
     }
     let is_due = |replay: &mut PresenceReplay| replay.at <= now;
@@ -181,9 +184,30 @@ fn begin_request(
     Ok(())
 }
 
-/// An answer that came to an account: that to a request of a component goes on to it. True: it was one.
+/// Gives a request of a delegated namespace to the component that answers it (XEP-0355 §4.2). `None`: this server answers.
+pub(super) fn delegate(
+    host: &mut Host,
+    now: Instant,
+    iq: &IqRequest<'_>,
+    out: &mut Outbox,
+) -> Option<IqReply> {
+    let known = privilege::delegate(&host.settings.privileges, iq.from, iq.payload)?;
+    let (component, asked) = (known.component.clone(), iq.to.bare());
+    let delegations = &mut host.privileged.delegations;
+    Some(match delegations.begin(now, &mut host.rng, (&component, &asked), iq.iq) {
+        Ok(request) => {
+            host.route(request, out);
+            IqReply::Later
+        }
+        Err(error) => IqReply::Error(error),
+    })
+}
+
+/// An answer that came to an account or domain: that to a request of a component goes on to it, and that of a component to the sender
+/// of the request. True: it was one of these.
 pub(super) fn handle_answer(host: &mut Host, from: &Jid, answer: &Element, out: &mut Outbox) -> bool {
-    let answer = host.privileged.requests.handle_answer(from, answer);
+    let PrivilegedComponents { requests, delegations, .. } = &mut host.privileged;
+    let answer = requests.handle_answer(from, answer).or_else(|| delegations.handle_answer(from, answer));
     let is_one = answer.is_some();
     answer.into_iter().for_each(|answer| host.route(answer, out));
     is_one

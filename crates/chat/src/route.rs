@@ -459,7 +459,8 @@ pub(super) fn ask(
     let question = IqRequest { iq, payload, from, to, session, is_set };
     let privileged =
         if to.local().is_some() { privileged::handle_request(host, now, &question, out) } else { None };
-    let reply = match (privileged, places.iter().find_map(|at| find(*at, payload))) {
+    let elsewhere = privileged.or_else(|| privileged::delegate(host, now, &question, out));
+    let reply = match (elsewhere, places.iter().find_map(|at| find(*at, payload))) {
         (Some(reply), _) => reply,
         // RFC 6120 §8.4: a payload that is not understood is `service-unavailable`.
         (None, None) => IqReply::Error(Condition::ServiceUnavailable.into()),

@@ -1,14 +1,16 @@
-//! The permissions of a component in its entry of `[[xmpp.components]]` (XEP-0356). All are off unless the operator grants them.
+//! The permissions of a component in its entry of `[[xmpp.components]]` (XEP-0356), and the requests that it answers (XEP-0355). All are off
+//! unless the operator grants them.
 
-use privilege::{PresenceAccess, Privileges, RequestAccess, limits};
+use privilege::{Delegation, PresenceAccess, Privileges, RequestAccess, limits};
 use toml::de::DeTable;
 use xmpp::ns;
 
 /// The keys of an entry that are permissions.
-pub(super) const KEYS: [&str; 5] = ["roster", "roster_pushes", "messages", "presence", "requests"];
+pub(super) const KEYS: [&str; 6] =
+    ["roster", "roster_pushes", "messages", "presence", "requests", "delegations"];
 
-/// Namespaces that no request in the name of an account may have: they are the protocol of components itself.
-const REFUSED: [&str; 2] = [ns::PRIVILEGE, "urn:xmpp:delegation:2"];
+/// Namespaces that no request in the name of an account may have, and that are not delegated: they are the protocol of components itself.
+const REFUSED: [&str; 2] = [ns::PRIVILEGE, ns::DELEGATION];
 
 /// The permissions of an entry: what is wrong, and what was expected.
 pub(super) fn read(table: &DeTable<'_>, component: &str) -> Result<Privileges, (String, String)> {
@@ -58,7 +60,33 @@ pub(super) fn read(table: &DeTable<'_>, component: &str) -> Result<Privileges, (
         messages: flag("messages", false)?,
         presence,
         requests,
+        delegations: delegations(table)?,
     })
+}
+
+/// The requests that the component answers, by namespace, with the attributes that their payload has to have.
+fn delegations(table: &DeTable<'_>) -> Result<Vec<Delegation>, (String, String)> {
+    let expected =
+        "a table, as { \"urn:xmpp:mam:2\" = [], \"http://jabber.org/protocol/pubsub\" = [\"node\"] }";
+    let Some(value) = table.get("delegations").map(|value| value.get_ref()) else { return Ok(Vec::new()) };
+    let wrong = || ("`delegations` is no table of attributes".to_owned(), expected.to_owned());
+    let mut all = Vec::new();
+    for (namespace, value) in value.as_table().ok_or_else(wrong)?.iter() {
+        let namespace = &**namespace.get_ref();
+        if namespace.is_empty() || REFUSED.contains(&namespace) {
+            return Err((format!("`delegations` has {namespace:?}"), "the namespace of a payload".into()));
+        }
+        let names = value.get_ref().as_array().ok_or_else(wrong)?;
+        let names = names.iter().map(|name| name.get_ref().as_str().map(Into::into));
+        let attributes: Option<Vec<Box<str>>> = names.collect();
+        let attributes = attributes.filter(|names| names.len() <= limits::ATTRIBUTES).ok_or_else(wrong)?;
+        all.push(Delegation { namespace: namespace.into(), attributes });
+    }
+    if all.len() > limits::NAMESPACES {
+        let what = format!("`delegations` has {} namespaces", all.len());
+        return Err((what, format!("at most {}", limits::NAMESPACES)));
+    }
+    Ok(all)
 }
 
 fn access(key: &str, name: Option<&str>) -> Result<RequestAccess, (String, String)> {
@@ -87,12 +115,19 @@ mod tests {
     fn a_component_has_the_permissions_that_its_entry_grants_and_else_none() {
         assert!(read("").unwrap().is_empty());
         let keys = "roster = \"both\"\nroster_pushes = false\nmessages = true\npresence = \"roster\"\n\
-                    requests = { \"http://jabber.org/protocol/pubsub\" = \"get\", \"urn:x\" = \"both\" }";
+                    requests = { \"http://jabber.org/protocol/pubsub\" = \"get\", \"urn:x\" = \"both\" }\n\
+                    delegations = { \"urn:xmpp:mam:2\" = [], \"urn:y\" = [\"node\"] }";
         let privileges = read(keys).unwrap();
         assert_eq!((privileges.roster.as_str(), privileges.presence.as_str()), ("both", "roster"));
         assert_eq!((privileges.messages, privileges.roster_pushes), (true, false));
         assert!(privileges.allows_request("http://jabber.org/protocol/pubsub", false));
         assert!(!privileges.allows_request("http://jabber.org/protocol/pubsub", true));
+        let delegations: Vec<(&str, usize)> = privileges
+            .delegations
+            .iter()
+            .map(|delegation| (&*delegation.namespace, delegation.attributes.len()))
+            .collect();
+        assert_eq!(delegations, [("urn:xmpp:mam:2", 0), ("urn:y", 1)]);
         assert!(privileges.allows_request("urn:x", true) && !privileges.allows_request("urn:y", false));
     }
 
@@ -111,6 +146,9 @@ mod tests {
             ("requests = [\"urn:x\"]", "`requests` is no table"),
             ("requests = { \"urn:x\" = 1 }", "`requests` has no such permission"),
             ("requests = { \"urn:xmpp:privilege:2\" = \"get\" }", "the namespace of a payload"),
+            ("delegations = [\"urn:x\"]", "`delegations` is no table"),
+            ("delegations = { \"urn:x\" = \"node\" }", "`delegations` is no table of attributes"),
+            ("delegations = { \"urn:xmpp:delegation:2\" = [] }", "the namespace of a payload"),
             ("privileges = true", "unknown key `privileges`"),
         ] {
             let error = read(keys).unwrap_err();

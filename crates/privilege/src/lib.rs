@@ -1,34 +1,48 @@
-//! The operator grants to a component (XEP-0114) rights beyond its own domain: XEP-0356, privileged entities.
+//! The operator grants to a component (XEP-0114) rights beyond its own domain: XEP-0356, privileged entities, and XEP-0355, namespaces
+//! that the component answers in place of this server.
 //!
 //! [`Privileges`] are the permissions of one component, as the configuration has them; [`advertisement`](Privileges::advertisement) says
 //! them to the component. `message` and `request` read the stanzas that a component wraps, and refuse those without a permission;
 //! [`PendingRequests`] has the requests in the names of accounts until they are answered, and [`SeenPresences`] the clients whose
-//! presence a component has had. All of it is plain data and decisions: the host of an account performs them.
+//! presence a component has had. `delegation` wraps the requests of delegated namespaces and reads their answers. All of it is plain data and decisions: the host of an account performs them.
 //!
 //! Invariant: a component acts only for accounts and domains of this server, and never as a resource of an account.
 
 #![warn(missing_docs)]
 
+mod delegation;
 pub mod limits;
 mod message;
+mod pending;
 mod presence;
 mod request;
 
 use xmpp::{Element, Level, Specification, ns};
 
+pub use delegation::{Delegation, PendingDelegations, account_of_answer, delegate};
 pub use message::{account_of, is_wrapped_message, unwrap_message};
 pub use presence::SeenPresences;
 pub use request::{PendingRequests, is_wrapped_request, unwrap_request};
 
-/// XEP-0356, as service discovery and the documentation list it.
-pub const SPECIFICATIONS: &[Specification] = &[Specification {
-    name: "XEP-0356",
-    title: "Privileged Entity",
-    version: "0.4.1",
-    level: Level::Partial,
-    file: "crates/privilege/src/lib.rs",
-    note: "for components that the configuration names; presence that contacts sent before a component connected is not repeated",
-}];
+/// As service discovery and the documentation list them.
+pub const SPECIFICATIONS: &[Specification] = &[
+    Specification {
+        name: "XEP-0355",
+        title: "Namespace Delegation",
+        version: "0.5",
+        level: Level::Partial,
+        file: "crates/privilege/src/delegation.rs",
+        note: "for components that the configuration names; discovery names the delegated namespaces, and does not ask the components for more",
+    },
+    Specification {
+        name: "XEP-0356",
+        title: "Privileged Entity",
+        version: "0.4.1",
+        level: Level::Partial,
+        file: "crates/privilege/src/lib.rs",
+        note: "for components that the configuration names; presence that contacts sent before a component connected is not repeated",
+    },
+];
 
 /// The requests that a permission is for: `get`, `set`, both or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,14 +127,17 @@ pub struct Privileges {
     pub presence: PresenceAccess,
     /// Requests in the names of accounts, by the namespace of their payload.
     pub requests: Vec<(Box<str>, RequestAccess)>,
+    /// Requests of others that the component answers (XEP-0355); they are no part of the privileges of XEP-0356.
+    pub delegations: Vec<Delegation>,
 }
 
 impl Privileges {
-    /// True if nothing is granted.
+    /// True if nothing is granted by XEP-0356.
     pub fn is_empty(&self) -> bool {
         let without = Privileges {
             component: self.component.clone(),
             roster_pushes: self.roster_pushes,
+            delegations: self.delegations.clone(),
             ..Privileges::default()
         };
         *self == without
@@ -163,6 +180,26 @@ impl Privileges {
                 .with("id", id)
                 .child(Element::new("privilege", ns::PRIVILEGE).children(all)),
         )
+    }
+}
+
+impl Privileges {
+    /// The message that says to the component which requests to a domain of accounts it gets (XEP-0355 §4.1). `None`: none.
+    pub fn delegation_advertisement(&self, domain: &str, id: &str) -> Option<Element> {
+        if self.delegations.is_empty() {
+            return None;
+        }
+        let attribute =
+            |name: &Box<str>| Element::new("attribute", ns::DELEGATION).with("name", name.clone());
+        let delegated = |delegation: &Delegation| {
+            let delegated = Element::new("delegated", ns::DELEGATION);
+            let delegated = delegated.with("namespace", delegation.namespace.clone());
+            delegated.children(delegation.attributes.iter().map(attribute))
+        };
+        let all = Element::new("delegation", ns::DELEGATION).children(self.delegations.iter().map(delegated));
+        let told =
+            Element::new("message", ns::CLIENT).with("from", domain).with("to", self.component.clone());
+        Some(told.with("id", id).child(all))
     }
 }
 

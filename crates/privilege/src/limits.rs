@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Requests of one host in the names of accounts that are not answered. Beyond: `resource-constraint`. Each holds its addresses and ids.
+/// Requests of one host in the names of accounts that are not answered, and as many that components have to answer. Beyond: `resource-constraint`. Each holds its addresses and ids.
 pub const REQUESTS: usize = 1_000;
 
 /// The time for the answer to such a request. Beyond: `remote-server-timeout`. Components that are libraries' wait for half a minute
@@ -18,3 +18,6 @@ pub const PRESENCES: usize = 100_000;
 /// Namespaces of requests that one component may have permissions for: each is in its advertisement. Beyond: the configuration is
 /// refused.
 pub const NAMESPACES: usize = 64;
+
+/// Attributes by which requests of one namespace are chosen. Beyond: the configuration is refused.
+pub const ATTRIBUTES: usize = 8;

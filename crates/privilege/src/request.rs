@@ -3,13 +3,12 @@
 //! The request goes its way from the account's bare address with an id of this server's own; the answer comes back to that address, is
 //! known by the id and by its sender, and is wrapped for the component.
 
-use std::collections::{HashMap, VecDeque};
-
 use stdx::Instant;
 use stdx::rng::Rng;
 use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
 
+use super::pending::{Pending, head_of};
 use super::{Privileges, limits};
 
 /// True for a request with another one inside.
@@ -77,11 +76,7 @@ struct PendingRequest {
 
 /// The requests of components in the names of a host's accounts that are not answered.
 #[derive(Debug, Default)]
-pub struct PendingRequests {
-    by_id: HashMap<Box<str>, PendingRequest>,
-    /// All have the same time, so the earliest is the first. Entries of answered requests are passed over.
-    deadlines: VecDeque<(Instant, Box<str>)>,
-}
+pub struct PendingRequests(Pending<PendingRequest>);
 
 impl PendingRequests {
     /// Keeps a request of [`unwrap_request`] and gives it an id of its own.
@@ -95,21 +90,13 @@ impl PendingRequests {
         wrapped: &Element,
         mut inner: Element,
     ) -> Result<Element, StanzaError> {
-        if self.by_id.len() >= limits::REQUESTS {
-            let text = "too many requests of components wait for their answers";
-            return Err(StanzaError::new(Condition::ResourceConstraint, text));
-        }
+        self.0.check_room()?;
         let from = || stanza::from(&inner).ok().flatten();
         let to = stanza::to(&inner).ok().flatten().or_else(from).ok_or(Condition::JidMalformed)?;
-        let head =
-            ["type", "id", "from", "to"].into_iter().fold(Element::new("iq", ns::CLIENT), |head, name| {
-                let value = wrapped.attr(name).map(Box::<str>::from);
-                head.with_opt(name, value)
-            });
         let id: Box<str> = rng.token(24).into();
         let known = inner.attr("id").unwrap_or_default().into();
-        self.by_id.insert(id.clone(), PendingRequest { wrapped: head, id: known, to: to.clone() });
-        self.deadlines.push_back((now + limits::ANSWER, id.clone()));
+        let request = PendingRequest { wrapped: head_of(wrapped), id: known, to: to.clone() };
+        self.0.insert(now, id.clone(), request);
         inner.set("id", id);
         // The answer has the address that was asked as its sender.
         inner.set("to", to.as_str());
@@ -118,12 +105,9 @@ impl PendingRequests {
 
     /// The answer for the component, if `answer` is one to a request that waits.
     pub fn handle_answer(&mut self, from: &Jid, answer: &Element) -> Option<Element> {
-        let id = answer.attr("id")?;
         // Another address that guessed the id does not answer in the name of the one that was asked.
-        if self.by_id.get(id)?.to != *from {
-            return None;
-        }
-        let PendingRequest { wrapped, id, .. } = self.by_id.remove(id)?;
+        let PendingRequest { wrapped, id, .. } =
+            self.0.take(answer.attr("id")?, |request| request.to == *from)?;
         let mut inner = answer.clone();
         inner.set("id", id);
         let is_error = inner.attr("type") == Some("error");
@@ -140,20 +124,15 @@ impl PendingRequests {
 
     /// The time at which to call [`Self::expire`].
     pub fn deadline(&self) -> Option<Instant> {
-        self.deadlines.front().map(|(until, _)| *until)
+        self.0.deadline()
     }
 
     /// The refusals of requests that were not answered in time.
     pub fn expire(&mut self, now: Instant) -> Vec<Element> {
-        let mut refusals = Vec::new();
-        while self.deadlines.front().is_some_and(|(until, _)| *until <= now) {
-            let Some((_, id)) = self.deadlines.pop_front() else { break };
-            if let Some(request) = self.by_id.remove(&id) {
-                let error = StanzaError::from(Condition::RemoteServerTimeout);
-                refusals.push(stanza::refusal(&request.wrapped, &error));
-            }
-        }
-        refusals
+        let refused = |request: PendingRequest| {
+            stanza::refusal(&request.wrapped, &StanzaError::from(Condition::RemoteServerTimeout))
+        };
+        self.0.expire(now).into_iter().map(refused).collect()
     }
 }
 

@@ -120,6 +120,7 @@ namespaces! {
     INVITATION = "urn:xmpp:invite#invitation";
     CARBON_RULES = "urn:xmpp:carbons:rules:0";
     PRIVACY = "jabber:iq:privacy";
+    DELEGATION = "urn:xmpp:delegation:2";
     PRIVILEGE = "urn:xmpp:privilege:2";
     PIE = "urn:xmpp:pie:0";
     PIE_SCRAM = "urn:xmpp:pie:0#scram";

@@ -86,6 +86,7 @@ fn component() -> privilege::Privileges {
         messages: true,
         presence: privilege::PresenceAccess::Roster,
         requests: vec![("http://jabber.org/protocol/pubsub".into(), all)],
+        delegations: Vec::new(),
     }
 }
 

@@ -10,6 +10,7 @@ mod caps;
 mod carbons;
 mod commands;
 mod csi;
+mod delegation;
 mod delivery;
 mod disco;
 mod flow;

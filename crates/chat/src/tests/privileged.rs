@@ -18,6 +18,7 @@ fn all() -> Privileges {
         messages: true,
         presence: PresenceAccess::Roster,
         requests: vec![("http://jabber.org/protocol/pubsub".into(), BOTH), ("urn:x".into(), BOTH)],
+        delegations: Vec::new(),
     }
 }
 

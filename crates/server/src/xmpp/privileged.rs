@@ -1,5 +1,5 @@
-//! Privileged components (XEP-0356) at the shard of their connection: they are told what they may do, what they do is in the audit log, and
-//! a message in the name of an account goes to the account's host.
+//! Privileged components (XEP-0356) at the shard of their connection: they are told what they may do and which requests they answer
+//! (XEP-0355), what they do is in the audit log, and a message in the name of an account goes to the account's host.
 
 use chat::HostSettings;
 use logging::Identity;
@@ -20,9 +20,10 @@ pub(super) fn advertise(
 ) {
     let settings = xmpp.host.get().settings();
     let Some(privileges) = privilege::of(&settings.privileges, domain) else { return };
-    let told = settings.domains.iter().enumerate().filter_map(|(number, served)| {
-        // The id need be unique on the stream only; nothing answers the message.
-        privileges.advertisement(served, &format!("privileges-{number}"))
+    let told = settings.domains.iter().enumerate().flat_map(|(number, served)| {
+        // The ids need be unique on the stream only; nothing answers the messages.
+        let delegations = privileges.delegation_advertisement(served, &format!("delegations-{number}"));
+        privileges.advertisement(served, &format!("privileges-{number}")).into_iter().chain(delegations)
     });
     let told: Vec<Element> = told.collect();
     if !told.is_empty() {

@@ -13,7 +13,7 @@ use cluster::{Bucket, ShardMap};
 use stdx::Instant;
 use xmpp::s2s::{Recipient, ShardMessage};
 use xmpp::stanza::{self, Condition, StanzaError};
-use xmpp::{Element, Jid};
+use xmpp::{Bare, Element, Jid};
 use xmpp_io::components::{Components, Delivery};
 use xmpp_io::servers::{self, S2sEvent, Servers};
 
@@ -87,7 +87,7 @@ impl StanzaRouter {
         }
         // Before components, so that one that is configured for a domain of ours gets nothing.
         if settings.is_ours(to.domain()) {
-            return Some(StanzaRouter::to_owner(&to, element));
+            return Some(StanzaRouter::to_owner(settings, &to, element));
         }
         if self.components.is_component(to.domain()) {
             return self.route_to_component(settings, &to, element);
@@ -107,7 +107,7 @@ impl StanzaRouter {
         let to = stanza::to(&answer).ok().flatten()?;
         let element = Box::new(answer);
         if settings.is_local(to.domain()) {
-            Some(StanzaRouter::to_owner(&to, element))
+            Some(StanzaRouter::to_owner(settings, &to, element))
         } else if self.components.is_component(to.domain()) {
             self.route_to_component(settings, &to, element)
         } else {
@@ -143,8 +143,17 @@ impl StanzaRouter {
         self.route_answer(settings, stanza::refusal(element, &error))
     }
 
-    fn to_owner(to: &Jid, element: Box<Element>) -> AddressedMessage {
-        let owner = Bucket::of(to.bare_str());
+    /// To the owner of the address. The answer to a delegated request is to the domain (XEP-0355 §4.2), and the host of the account that was
+    /// asked waits for it.
+    fn to_owner(settings: &chat::HostSettings, to: &Jid, mut element: Box<Element>) -> AddressedMessage {
+        let account = (!settings.privileges.is_empty() && to.local().is_none())
+            .then(|| privilege::account_of_answer(&element))
+            .flatten()
+            .filter(|account| settings.is_local(account.domain()));
+        if let Some(account) = &account {
+            element.set("to", account.as_str());
+        }
+        let owner = Bucket::of(account.as_ref().map_or(to.bare_str(), Bare::as_str));
         AddressedMessage { to: owner.into(), message: XmppShardMessage::Routed(element) }
     }
 

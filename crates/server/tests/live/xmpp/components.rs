@@ -648,3 +648,69 @@ fn a_privileged_component_acts_for_accounts_of_all_shards() {
     assert_eq!(world.node.board().faults(), (0, 0, 0));
     world.node.stop();
 }
+
+impl Component {
+    /// Answers the next delegated request; returns the address that was asked.
+    fn answer_delegated(&mut self) -> String {
+        let request = self.hear();
+        let forwarded =
+            request.get("delegation", ns::DELEGATION).and_then(|it| it.get("forwarded", ns::FORWARD));
+        let inner = forwarded.and_then(Element::first).unwrap_or_else(|| panic!("{request}"));
+        assert_eq!((request.attr("from"), request.attr("type")), (Some(DOMAIN), Some("set")), "{request}");
+        let attribute = |element: &Element, name: &str| element.attr(name).unwrap_or_default().to_owned();
+        let (id, own) = (attribute(&request, "id"), attribute(&request, "to"));
+        let (asked, client) = (attribute(inner, "id"), attribute(inner, "from"));
+        self.say(&format!(
+            "<iq type='result' id='{id}' from='{own}' to='{DOMAIN}'><delegation xmlns='urn:xmpp:delegation:2'>\
+             <forwarded xmlns='urn:xmpp:forward:0'><iq xmlns='jabber:client' type='result' id='{asked}' to='{client}'>\
+             <x xmlns='urn:x' by='{own}'/></iq></forwarded></delegation></iq>"
+        ));
+        attribute(inner, "to")
+    }
+}
+
+#[test]
+fn a_component_answers_requests_of_a_delegated_namespace_at_all_shards() {
+    let names = names(1);
+    let users: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut world = World::granting(&users, "", ", delegations = { \"urn:x\" = [\"node\"] }");
+    let mut clients: Vec<Client> =
+        users.iter().map(|user| Client::sign_in(&world.place, Tls, user, "r")).collect();
+    let mut echo = world.attach();
+    let told = echo.hear();
+    let delegated = told.get("delegation", ns::DELEGATION).and_then(Element::first);
+    let delegated = delegated.unwrap_or_else(|| panic!("{told}"));
+    assert_eq!((told.attr("from"), delegated.attr("namespace")), (Some(DOMAIN), Some("urn:x")), "{told}");
+    assert_eq!(delegated.first().and_then(|attribute| attribute.attr("name")), Some("node"), "{told}");
+    // Each asks its own account, the others', and the server.
+    let mut asked: Vec<String> = users.iter().map(|user| format!("{user}@{DOMAIN}")).collect();
+    asked.push(DOMAIN.to_owned());
+    for client in &mut clients {
+        for to in &asked {
+            client.say(&format!(
+                "<iq xmlns='jabber:client' type='get' id='q' to='{to}'><x xmlns='urn:x' node='n'/></iq>"
+            ));
+            assert_eq!(echo.answer_delegated(), *to);
+            let answer = client.hear();
+            assert_eq!((answer.attr("type"), answer.attr("id")), (Some("result"), Some("q")), "{answer}");
+            assert_eq!(answer.attr("from"), Some(&**to), "{answer}");
+            assert!(answer.get("x", "urn:x").is_some_and(|x| x.attr("by").is_some()), "{answer}");
+        }
+        client.say("<iq xmlns='jabber:client' type='get' id='p'><x xmlns='urn:x'/></iq>");
+        let answer = client.hear();
+        assert_eq!(
+            (answer.attr("type"), answer.attr("id")),
+            (Some("error"), Some("p")),
+            "the filter: {answer}"
+        );
+    }
+    // Without the component the client is told so at once.
+    drop(echo);
+    world.wait_for(0);
+    clients[0].say("<iq xmlns='jabber:client' type='get' id='q'><x xmlns='urn:x' node='n'/></iq>");
+    let answer = clients[0].hear();
+    let error = answer.get("error", ns::CLIENT).unwrap_or_else(|| panic!("{answer}"));
+    assert!(error.get("service-unavailable", ns::STANZA_ERRORS).is_some(), "{answer}");
+    assert_eq!(world.node.board().faults(), (0, 0, 0));
+    world.node.stop();
+}

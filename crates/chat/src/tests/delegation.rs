@@ -1,0 +1,127 @@
+//! Namespaces that the component `gate.example.org` answers in place of the server (XEP-0355).
+
+use privilege::{Delegation, Privileges};
+
+use super::*;
+
+const ALICE: &str = "alice@example.org";
+const GATE: &str = "gate.example.org";
+
+fn world() -> HostWorld {
+    let delegation = |namespace: &str, attributes: &[&str]| Delegation {
+        namespace: namespace.into(),
+        attributes: attributes.iter().map(|name| (*name).into()).collect(),
+    };
+    let privileges = Privileges {
+        component: GATE.into(),
+        delegations: vec![delegation("urn:x", &[]), delegation("jabber:iq:private", &["node"])],
+        ..Privileges::default()
+    };
+    let mut world = HostWorld::new(&[ALICE, "bob@example.org"]);
+    let settings = world.host.settings().clone();
+    world.host.reload(Arc::new(HostSettings { privileges: vec![privileges], ..settings }));
+    world
+}
+
+/// The request that went to the component, and its id.
+fn forwarded(world: &mut HostWorld) -> (String, String) {
+    let sent = world.sent_abroad();
+    let [request] = &sent[..] else { panic!("{sent:?}") };
+    assert!(request.starts_with("<iq") && request.contains("to='gate.example.org'"), "{request}");
+    let id = request.split("id='delegation:").nth(1).unwrap().split('\'').next().unwrap();
+    (request.clone(), format!("delegation:{id}"))
+}
+
+/// The component's answer, as the shard of its connection passes it on to the account or domain that was asked.
+fn answer(world: &mut HostWorld, id: &str, to: &str, kind: &str, inside: &str) {
+    world.arrive(&format!(
+        "<iq type='{kind}' id='{id}' from='{GATE}' to='{to}'><delegation xmlns='urn:xmpp:delegation:2'>\
+         <forwarded xmlns='urn:xmpp:forward:0'>{inside}</forwarded></delegation></iq>"
+    ));
+}
+
+#[test]
+fn a_request_of_a_delegated_namespace_is_answered_by_the_component() {
+    let mut world = world();
+    let alice = world.sign_in("alice@example.org/desk");
+    for (to, asked, from) in [
+        ("", ALICE, ""),
+        (" to='alice@example.org'", ALICE, " from='alice@example.org'"),
+        (" to='bob@example.org'", "bob@example.org", " from='bob@example.org'"),
+        (" to='example.org'", "example.org", ""),
+    ] {
+        world.say(alice, &format!("<iq type='get' id='q'{to}><query xmlns='urn:x' node='n'/></iq>"));
+        let (request, id) = forwarded(&mut world);
+        assert!(request.contains("from='example.org'") && request.contains("type='set'"), "{request}");
+        let inside = "<delegation xmlns='urn:xmpp:delegation:2'><forwarded xmlns='urn:xmpp:forward:0'>";
+        assert!(request.contains(inside) && request.contains("from='alice@example.org/desk'"), "{request}");
+        assert!(id.ends_with(&format!(":{asked}")), "{id}");
+        assert_eq!(world.hear(alice).concat(), "");
+        let inner = format!(
+            "<iq xmlns='jabber:client' type='result' id='q'{from} to='alice@example.org/desk'><query xmlns='urn:x'>!</query></iq>"
+        );
+        answer(&mut world, &id, asked, "result", &inner);
+        let heard = world.hear(alice).concat();
+        assert!(
+            heard.contains("type='result'") && heard.contains("id='q'") && heard.contains('!'),
+            "{to}: {heard}"
+        );
+    }
+}
+
+#[test]
+fn what_the_filter_leaves_and_what_the_component_asks_is_the_servers() {
+    let mut world = world();
+    let alice = world.sign_in("alice@example.org/desk");
+    world
+        .say(alice, "<iq type='get' id='q'><query xmlns='jabber:iq:private'><x xmlns='urn:y'/></query></iq>");
+    let heard = world.hear(alice).concat();
+    assert!(heard.contains("type='result'"), "without the attribute: {heard}");
+    assert_eq!(world.sent_abroad(), [""; 0]);
+    world.say(
+        alice,
+        "<iq type='get' id='q'><query xmlns='jabber:iq:private' node='n'><x xmlns='urn:y'/></query></iq>",
+    );
+    forwarded(&mut world);
+    world
+        .arrive(&format!("<iq type='get' id='o' from='{GATE}' to='example.org'><query xmlns='urn:x'/></iq>"));
+    let sent = world.sent_abroad().concat();
+    assert!(sent.contains("id='o'") && sent.contains("<service-unavailable "), "{sent}");
+}
+
+#[test]
+fn a_stranger_cannot_answer_for_the_component() {
+    let mut world = world();
+    let alice = world.sign_in("alice@example.org/desk");
+    world.say(alice, "<iq type='get' id='q'><query xmlns='urn:x'/></iq>");
+    let (_, id) = forwarded(&mut world);
+    let inner = "<iq xmlns='jabber:client' type='result' id='q' to='alice@example.org/desk'/>";
+    for from in ["example.net", "other.example.org", "eve@gate.example.org"] {
+        world.arrive(&format!(
+            "<iq type='result' id='{id}' from='{from}' to='{ALICE}'><delegation xmlns='urn:xmpp:delegation:2'>\
+             <forwarded xmlns='urn:xmpp:forward:0'>{inner}</forwarded></delegation></iq>"
+        ));
+    }
+    assert_eq!(world.hear(alice).concat(), "");
+    answer(&mut world, &id, ALICE, "error", "");
+    let heard = world.hear(alice).concat();
+    assert!(heard.contains("type='error'") && heard.contains("<service-unavailable "), "{heard}");
+}
+
+#[test]
+fn delegated_namespaces_are_features() {
+    let mut world = world();
+    let alice = world.sign_in("alice@example.org/desk");
+    for to in ["example.org", ALICE] {
+        world.say(
+            alice,
+            &format!(
+                "<iq type='get' id='q' to='{to}'><query xmlns='http://jabber.org/protocol/disco#info'/></iq>"
+            ),
+        );
+        let heard = world.hear(alice).concat();
+        for var in ["urn:xmpp:delegation:2", "urn:x"] {
+            assert_eq!(heard.matches(&format!("<feature var='{var}'/>")).count(), 1, "{to}: {heard}");
+        }
+    }
+}
