@@ -40,6 +40,8 @@ pub(crate) enum Operation {
     Domains,
     AddDomain,
     RemoveDomain,
+    RosterGroups,
+    RosterGroup,
     Sessions,
     EndSessions,
     Routes,
@@ -79,6 +81,8 @@ pub(crate) enum Kind {
     Texts,
     /// A document of verbs, longer than other texts.
     Document,
+    /// A password, or a token, which is longer than other texts.
+    Credential,
 }
 
 /// A parameter: in the query of a GET, in the JSON object of other requests.
@@ -159,6 +163,16 @@ static NEW_ACCOUNT: [Parameter; 3] = [
     text("display_name", "The name for people"),
 ];
 
+static SIGN_IN: [Parameter; 2] = [
+    required("account", "The address of an account with a role"),
+    Parameter {
+        name: "password",
+        kind: Kind::Credential,
+        is_required: true,
+        doc: "Its password, or a token of the identity provider of its domain",
+    },
+];
+
 static CALLS: [Parameter; 4] = [
     text("account", "Calls that this account placed or was called by"),
     text("call_id", "The call with this Call-ID"),
@@ -213,7 +227,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
 }
 
 /// The requests that concern the node, its accounts and their calls.
-static ROUTES: [Route; 41] = [
+static ROUTES: [Route; 43] = [
     route(
         "GET",
         "/session",
@@ -221,13 +235,7 @@ static ROUTES: [Route; 41] = [
         "The signed-in account, its role and the token of changes",
         &[],
     ),
-    route(
-        "POST",
-        "/session",
-        (None, O::SignIn),
-        "Signs in and sets the cookie of a session",
-        &[required("account", "The address of an account with a role"), required("password", "Its password")],
-    ),
+    route("POST", "/session", (None, O::SignIn), "Signs in and sets the cookie of a session", &SIGN_IN),
     route("DELETE", "/session", (READ, O::SignOut), "Ends the session", &[]),
     route(
         "GET",
@@ -386,6 +394,20 @@ static ROUTES: [Route; 41] = [
     route("GET", "/domains", (READ, O::Domains), "Domains with the number of their accounts", &[]),
     route("POST", "/domains", (ADMIN, O::AddDomain), "Adds a domain", &[required("name", "A host name")]),
     route("DELETE", "/domains/{name}", (ADMIN, O::RemoveDomain), "Removes a domain without accounts", &[]),
+    route(
+        "GET",
+        "/roster-groups",
+        (READ, O::RosterGroups),
+        "Shared roster groups in the order of the configuration: label, who sees them, the number and the sources of their members",
+        &[text("after", "The last group of the page before"), LIMIT],
+    ),
+    route(
+        "GET",
+        "/roster-groups/{name}",
+        (READ, O::RosterGroup),
+        "A shared roster group with its members in the order of their addresses, as this node has them",
+        &[text("after", "The last member of the page before"), LIMIT],
+    ),
     route(
         "GET",
         "/sessions",

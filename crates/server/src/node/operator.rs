@@ -16,8 +16,8 @@ use config::{Config, listener_text};
 use control::ChatTrace;
 use control::{
     BindingRow, BlockList, Control, Failure, FailureKind, FarmMapStatus, FarmStatus, Listening, NodeState,
-    Observed, OpenCallList, RegistrationPage, RegistrationQuery, Reloaded, StoreStatus, TargetStatus,
-    TraceSink, subjects,
+    Observed, OpenCallList, RegistrationPage, RegistrationQuery, Reloaded, RosterGroupPage, RosterGroupQuery,
+    StoreStatus, TargetStatus, TraceSink, subjects,
 };
 use logging::Logging;
 use logging::sign_in_failures::Service;
@@ -36,7 +36,7 @@ use super::farm_traces::FarmTraces;
 use super::registrations::Registrations;
 use super::{
     DRAIN_PATIENCE, Node, build, farm_requests, farm_status, listening, lost_calls, object_storage,
-    operator_status, record_sinks, room, shard_counters,
+    operator_status, record_sinks, room, roster_groups, shard_counters,
 };
 use crate::console::NodeConsole;
 use crate::farm::FarmMembership;
@@ -482,6 +482,10 @@ impl Control for Operator {
 
     async fn registrations(&self, query: &RegistrationQuery) -> RegistrationPage {
         Registrations(self).page(query).await
+    }
+
+    fn roster_groups(&self, query: &RosterGroupQuery) -> RosterGroupPage {
+        roster_groups::page(&self.node.borrow(), query)
     }
 
     async fn end_registration(&self, account: &Address, contact: &str) -> Result<(), Failure> {
