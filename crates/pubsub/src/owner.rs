@@ -12,8 +12,9 @@ use xmpp::{Bare, Element, Jid, ns};
 
 use super::context::PubSubContext;
 use super::interface::PubSubEffect;
-use super::node::{FormFault, Node, NodeAffiliation, NodeSubscription, Nodes};
+use super::node::{FormFault, Node, NodeAffiliation, Nodes};
 use super::notify::{notify, send_event};
+use super::options::{NodeSubscription, Subscriber};
 use super::publish::{name_is_free, there_is_room};
 use super::request::{PendingRequest, PubSubResult};
 use super::state::{NodeGoal, NodeWrite, PendingWrite, PubSubWrite};
@@ -147,7 +148,7 @@ pub(crate) fn set_affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes
         node.affiliations.retain(|(known, _)| *known != who);
         // A banned account loses its subscriptions as well, else it would still be notified.
         if affiliation == NodeAffiliation::Outcast {
-            node.subscriptions.retain(|(jid, _)| jid.bare() != who);
+            node.subscriptions.retain(|known| known.jid.bare() != who);
         }
         if affiliation != NodeAffiliation::None {
             node.affiliations.push((who, affiliation));
@@ -174,13 +175,16 @@ pub(crate) fn set_subscriptions(asked: &Rc<PendingRequest>, part: &Element, node
         else {
             return Err(Condition::BadRequest.into());
         };
+        let known = node.subscriber(&jid).cloned();
         // An unchanged subscription is not told again.
-        if node.state(&jid).unwrap_or(NodeSubscription::None) == state {
+        if known.as_ref().map_or(NodeSubscription::None, |known| known.state) == state {
             continue;
         }
-        node.subscriptions.retain(|(known, _)| *known != jid);
+        node.subscriptions.retain(|known| known.jid != jid);
         if state != NodeSubscription::None {
-            node.subscriptions.push((jid.clone(), state));
+            // The options are the subscriber's, and stay when the owner approves the subscription.
+            let options = known.map(|known| known.options).unwrap_or_default();
+            node.subscriptions.push(Subscriber { jid: jid.clone(), state, options });
         }
         changed.push((jid, state));
     }
@@ -241,10 +245,10 @@ pub(crate) fn affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes: &N
 /// The subscriptions of a node (XEP-0060 §8.8.1).
 pub(crate) fn subscriptions(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
-    let item = |(jid, state): &(Jid, NodeSubscription)| {
+    let item = |known: &Subscriber| {
         Element::new("subscription", ns::PUBSUB_OWNER)
-            .with("jid", jid.as_str())
-            .with("subscription", state.as_str())
+            .with("jid", known.jid.as_str())
+            .with("subscription", known.state.as_str())
     };
     let list = Element::new("subscriptions", ns::PUBSUB_OWNER).with("node", name);
     of_owner(asked, list.children(node.subscriptions.iter().map(item)))

@@ -135,6 +135,8 @@ pub(crate) enum ServiceStanza<'a> {
     Event(PubSubEvent<'a>),
     /// It is answered without nodes.
     Answer(Result<Option<Element>, StanzaError>),
+    /// A presence for the service itself.
+    Presence,
     Ignore,
 }
 
@@ -153,7 +155,8 @@ impl<'a> ServiceStanza<'a> {
                     None => refuse(Condition::ServiceUnavailable),
                 };
             }
-            // Presence, and answers to requests that the service never makes.
+            Some(StanzaKind::Presence) if is_service => return ServiceStanza::Presence,
+            // Presence for other addresses, and answers to requests that the service never makes.
             _ => return ServiceStanza::Ignore,
         }
         if !is_service {
