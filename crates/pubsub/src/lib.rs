@@ -80,6 +80,7 @@ pub const FEATURES: &[&str] = &[
     "http://jabber.org/protocol/pubsub#publish-only-affiliation",
     "http://jabber.org/protocol/pubsub#publish-options",
     "http://jabber.org/protocol/pubsub#publisher-affiliation",
+    "http://jabber.org/protocol/pubsub#pubsub-on-a-jid",
     "http://jabber.org/protocol/pubsub#purge-nodes",
     "http://jabber.org/protocol/pubsub#retract-items",
     "http://jabber.org/protocol/pubsub#retrieve-affiliations",

@@ -5,6 +5,7 @@
 //! answer.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use xmpp::stanza::{Condition, StanzaError};
@@ -134,12 +135,17 @@ pub(crate) fn purge(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -
 pub(crate) fn set_affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let mut node = Node::clone(node);
+    let mut changed = BTreeSet::new();
     for child in part.elements().filter(|child| child.is("affiliation", ns::PUBSUB_OWNER)) {
         let who = child.attr("jid").and_then(|jid| Jid::parse(jid).ok()).map(|jid| jid.bare());
         let affiliation = child.attr("affiliation").and_then(NodeAffiliation::parse);
         let (Some(who), Some(affiliation)) = (who, affiliation) else {
             return Err(Condition::BadRequest.into());
         };
+        // §8.9.2.4: "The owner MUST NOT specify multiple <affiliation/> elements for the same entity".
+        if !changed.insert(who.clone()) {
+            return Err(Condition::BadRequest.into());
+        }
         // An account is its only owner, and stays it.
         if !asked.is_of_service() && (who == asked.owner || affiliation == NodeAffiliation::Owner) {
             return Err(Condition::NotAcceptable.into());
@@ -168,13 +174,17 @@ pub(crate) fn set_affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes
 pub(crate) fn set_subscriptions(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let mut node = Node::clone(node);
-    let mut changed = Vec::new();
+    let (mut named, mut changed) = (BTreeSet::new(), Vec::new());
     for child in part.elements().filter(|child| child.is("subscription", ns::PUBSUB_OWNER)) {
         let jid = child.attr("jid").and_then(|jid| Jid::parse(jid).ok());
         let (Some(jid), Some(state)) = (jid, child.attr("subscription").and_then(NodeSubscription::parse))
         else {
             return Err(Condition::BadRequest.into());
         };
+        // §8.8.2.4: several elements for one entity have different subscription ids, which do not exist here.
+        if !named.insert(jid.clone()) {
+            return Err(Condition::BadRequest.into());
+        }
         let known = node.subscriber(&jid).cloned();
         // An unchanged subscription is not told again.
         if known.as_ref().map_or(NodeSubscription::None, |known| known.state) == state {

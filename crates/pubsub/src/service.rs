@@ -16,8 +16,8 @@ use super::subscribe::Approval;
 use super::{FEATURES, node_of};
 use crate::limits;
 
-/// Features of XEP-0060 that the service does not announce: they depend on presence or a roster, and are for accounts only.
-const OF_ACCOUNTS: [&str; 7] = [
+/// Features of XEP-0060 that the service does not announce: they depend on presence or a roster, or say that an account has nodes.
+const OF_ACCOUNTS: [&str; 8] = [
     "access-presence",
     "access-roster",
     "auto-create",
@@ -25,6 +25,7 @@ const OF_ACCOUNTS: [&str; 7] = [
     "filtered-notifications",
     "presence-notifications",
     "presence-subscribe",
+    "pubsub-on-a-jid",
 ];
 
 /// Every account may subscribe to a new node and read it, and a new subscriber gets the last item.

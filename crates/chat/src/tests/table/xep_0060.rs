@@ -90,6 +90,10 @@ fn discovering() {
                 "var='http://jabber.org/protocol/pubsub#publish'",
                 "var='http://jabber.org/protocol/pubsub#subscribe'",
             ]),
+        row("9", "an account with nodes MUST have the feature `pubsub-on-a-jid`")
+            .when("bob", iq("get", ALICE, "<query xmlns='http://jabber.org/protocol/disco#info'/>"))
+            .told(&["var='http://jabber.org/protocol/pubsub#pubsub-on-a-jid'"]),
+        row("9", "and a service has not").when("bob", info("")).told(&["type='result'", "!pubsub-on-a-jid"]),
         noded("5.2", "the nodes of the first level")
             .when("bob", items(""))
             .told(&["<item jid='pubsub.example.org' node='news'"]),
@@ -676,6 +680,10 @@ fn optional_parts() {
 
 #[test]
 fn several_changes_at_once() {
+    let twice = |what: &str, values: [&str; 2]| {
+        let items = values.map(|value| format!("<{what} jid='bob@example.org' {what}='{value}'/>"));
+        format!("<{what}s node='news'>{}</{what}s>", items.concat())
+    };
     let subscriptions = || {
         let one = "<subscription jid='bob@example.org' subscription='subscribed'/>";
         let other = "<subscription jid='eve@example.org' subscription='friendly'/>";
@@ -694,6 +702,12 @@ fn several_changes_at_once() {
             .after("alice", subscriptions())
             .when("alice", owner("get", "<subscriptions node='news'/>"))
             .told(&["type='result'", "<subscriptions node='news'/>"]),
+        noded("8.8.2.4", "several of one address, which have no subscription ids: bad-request")
+            .when("alice", owner("set", &twice("subscription", ["subscribed", "none"])))
+            .told(&["<error type='modify'><bad-request"]),
+        noded("8.9.2.4", "several affiliations of one entity: bad-request")
+            .when("alice", owner("set", &twice("affiliation", ["publisher", "none"])))
+            .told(&["<error type='modify'><bad-request"]),
         noded("8.9.2.4", "affiliations of which one cannot be are refused")
             .when("alice", affiliations())
             .told(&["<error type='modify'><bad-request"]),
