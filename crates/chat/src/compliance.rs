@@ -187,7 +187,13 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0059", &["archive.rs", "muc/discover.rs"]),
     (
         "XEP-0060",
-        &["table/xep_0060.rs", "pubsub.rs", "pubsub_service.rs", "crates/server/tests/live/xmpp/services.rs"],
+        &[
+            "table/xep_0060.rs",
+            "table/xep_0060/options.rs",
+            "pubsub.rs",
+            "pubsub_service.rs",
+            "crates/server/tests/live/xmpp/services.rs",
+        ],
     ),
     (
         "XEP-0065",

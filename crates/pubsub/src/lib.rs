@@ -2,7 +2,7 @@
 //!
 //! The machine holds the configuration of nodes while they are in use, and never their items. It changes one owner's nodes one at a
 //! time (`state`); each request is a function from the nodes to effects (`owner`, `publish`, `subscribe`), and `notify` computes the
-//! audience of an event. The store has a change before any subscriber hears of it.
+//! audience of an event, which `options` and `presences` of subscribers narrow. The store has a change before any subscriber hears of it.
 //!
 //! In: a [`PubSubEvent`] from the host, and the store's answers. Out: [`PubSubEffect`]s, which the host performs. Accounts, contacts and
 //! clients are the host's ([`Entities`]); the machine only reads them.
@@ -15,8 +15,11 @@ mod interface;
 pub mod limits;
 mod node;
 mod notify;
+mod options;
 mod owner;
+mod owner_nodes;
 mod page;
+mod presences;
 mod publish;
 mod request;
 mod service;
@@ -63,6 +66,7 @@ pub const FEATURES: &[&str] = &[
     "http://jabber.org/protocol/pubsub#instant-nodes",
     "http://jabber.org/protocol/pubsub#item-ids",
     "http://jabber.org/protocol/pubsub#last-published",
+    "http://jabber.org/protocol/pubsub#leased-subscription",
     "http://jabber.org/protocol/pubsub#manage-subscriptions",
     "http://jabber.org/protocol/pubsub#member-affiliation",
     "http://jabber.org/protocol/pubsub#meta-data",
@@ -76,14 +80,17 @@ pub const FEATURES: &[&str] = &[
     "http://jabber.org/protocol/pubsub#publish-only-affiliation",
     "http://jabber.org/protocol/pubsub#publish-options",
     "http://jabber.org/protocol/pubsub#publisher-affiliation",
+    "http://jabber.org/protocol/pubsub#pubsub-on-a-jid",
     "http://jabber.org/protocol/pubsub#purge-nodes",
     "http://jabber.org/protocol/pubsub#retract-items",
     "http://jabber.org/protocol/pubsub#retrieve-affiliations",
     "http://jabber.org/protocol/pubsub#retrieve-default",
+    "http://jabber.org/protocol/pubsub#retrieve-default-sub",
     "http://jabber.org/protocol/pubsub#retrieve-items",
     "http://jabber.org/protocol/pubsub#retrieve-subscriptions",
     "http://jabber.org/protocol/pubsub#rsm",
     "http://jabber.org/protocol/pubsub#subscribe",
+    "http://jabber.org/protocol/pubsub#subscription-options",
 ];
 
 /// An error with the condition that XEP-0060 has for it, beside the general one: clients decide by the

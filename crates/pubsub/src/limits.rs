@@ -1,5 +1,7 @@
 //! Limits of nodes and items, with their reasons and the answer beyond them. Those of contacts are a roster's, too.
 
+use std::time::Duration;
+
 /// Bytes of a contact's name and of a group's in a roster (RFC 6121 §2.3.3); a node may let groups in. Beyond: `not-acceptable`.
 pub const CONTACT_NAME: usize = 1_023;
 
@@ -43,6 +45,17 @@ pub const NODE_SUBSCRIPTIONS: usize = 500;
 
 /// Subscriptions of one account to one node, a resource each. Beyond: `policy-violation`. Else one account fills the node.
 pub const SUBSCRIPTIONS_OF_USER: usize = 20;
+
+/// The longest lease of a subscription (XEP-0060 §12.17), if it has one. Beyond: shortened to this, and the subscriber can
+/// read so. Leases are there to end subscriptions that are no longer wanted.
+pub const SUBSCRIPTION_LEASE: Duration = Duration::from_secs(366 * 86_400);
+
+/// Accounts with clients whose presence services know. Beyond: those used least recently are unknown, and their subscriptions that end with
+/// the presence end.
+pub const SUBSCRIBER_ACCOUNTS: usize = 20_000;
+
+/// Clients of each such account. Beyond: unknown, and they cannot have such a subscription.
+pub const SUBSCRIBER_CLIENTS: usize = 20;
 
 /// Accounts whose nodes are in memory. Beyond: those used least recently are read again when they are needed.
 pub const NODE_OWNERS: usize = 10_000;

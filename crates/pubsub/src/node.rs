@@ -8,6 +8,7 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::fault;
+use super::options::{NodeSubscription, Subscriber, flag};
 use crate::limits;
 
 /// The nodes of one owner, by name.
@@ -18,7 +19,7 @@ pub(crate) type Nodes = BTreeMap<Box<str>, Rc<Node>>;
 pub(crate) struct Node {
     pub(crate) config: NodeConfig,
     pub(crate) affiliations: Vec<(Bare, NodeAffiliation)>,
-    pub(crate) subscriptions: Vec<(Jid, NodeSubscription)>,
+    pub(crate) subscriptions: Vec<Subscriber>,
 }
 
 /// The access model: the entities that may subscribe and read (§4.5).
@@ -93,26 +94,11 @@ const AFFILIATIONS: [(&str, NodeAffiliation); 6] = [
     ("outcast", NodeAffiliation::Outcast),
 ];
 
-/// The state of one subscription (§4.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NodeSubscription {
-    Subscribed,
-    /// Waits for the owner.
-    Pending,
-    None,
-}
-
-const STATES: [(&str, NodeSubscription); 3] = [
-    ("subscribed", NodeSubscription::Subscribed),
-    ("pending", NodeSubscription::Pending),
-    ("none", NodeSubscription::None),
-];
-
-fn word<T: Copy + PartialEq>(words: &[(&'static str, T)], of: T) -> &'static str {
+pub(crate) fn word<T: Copy + PartialEq>(words: &[(&'static str, T)], of: T) -> &'static str {
     words.iter().find(|(_, known)| *known == of).map_or("", |(word, _)| word)
 }
 
-fn meant<T: Copy>(words: &[(&'static str, T)], word: &str) -> Option<T> {
+pub(crate) fn meant<T: Copy>(words: &[(&'static str, T)], word: &str) -> Option<T> {
     words.iter().find(|(known, _)| *known == word).map(|(_, meant)| *meant)
 }
 
@@ -123,16 +109,6 @@ impl NodeAffiliation {
 
     pub(crate) fn parse(text: &str) -> Option<NodeAffiliation> {
         meant(&AFFILIATIONS, text)
-    }
-}
-
-impl NodeSubscription {
-    pub(crate) fn as_str(self) -> &'static str {
-        word(&STATES, self)
-    }
-
-    pub(crate) fn parse(text: &str) -> Option<NodeSubscription> {
-        meant(&STATES, text)
     }
 }
 
@@ -195,11 +171,7 @@ impl NodeConfig {
     /// `None`: an unknown field; `Some(false)`: not with these values.
     fn set(&mut self, var: &str, values: &[String]) -> Option<bool> {
         let value = values.first().map(String::as_str).unwrap_or_default();
-        let flag = match value {
-            "1" | "true" => Some(true),
-            "0" | "false" => Some(false),
-            _ => None,
-        };
+        let flag = flag(value);
         let is_set = match var {
             "pubsub#title" => put_text(&mut self.title, value),
             "pubsub#type" => put_text(&mut self.kind, value),
@@ -395,27 +367,37 @@ impl Node {
     /// True if the account has an affiliation other than a ban, or a subscription: its removal changes the node.
     pub(crate) fn names(&self, user: &Bare) -> bool {
         let is_of = |(known, is): &(Bare, NodeAffiliation)| known == user && *is != NodeAffiliation::Outcast;
-        self.affiliations.iter().any(is_of) || self.subscriptions.iter().any(|(jid, _)| jid.bare() == *user)
+        self.affiliations.iter().any(is_of)
+            || self.subscriptions.iter().any(|known| known.jid.bare() == *user)
     }
 
     pub(crate) fn remove(&mut self, user: &Bare) {
         self.affiliations.retain(|(known, is)| known != user || *is == NodeAffiliation::Outcast);
-        self.subscriptions.retain(|(jid, _)| jid.bare() != *user);
+        self.subscriptions.retain(|known| known.jid.bare() != *user);
     }
 
     /// The number of subscriptions of an account: each of its resources may have one.
     pub(crate) fn subscriptions_of(&self, who: &Bare) -> usize {
-        self.subscriptions.iter().filter(|(jid, _)| jid.bare() == *who).count()
+        self.subscriptions.iter().filter(|known| known.jid.bare() == *who).count()
     }
 
-    pub(crate) fn state(&self, jid: &Jid) -> Option<NodeSubscription> {
-        self.subscriptions.iter().find(|(known, _)| known == jid).map(|(_, state)| *state)
+    /// The subscription of an address.
+    pub(crate) fn subscriber(&self, jid: &Jid) -> Option<&Subscriber> {
+        self.subscriptions.iter().find(|known| known.jid == *jid)
+    }
+
+    /// An address has one subscription, so this one replaces another.
+    pub(crate) fn insert_subscriber(&mut self, subscriber: Subscriber) {
+        match self.subscriptions.iter_mut().find(|known| known.jid == subscriber.jid) {
+            Some(known) => *known = subscriber,
+            None => self.subscriptions.push(subscriber),
+        }
     }
 
     /// True if any address of this account is subscribed.
     pub(crate) fn is_subscribed(&self, who: &Bare) -> bool {
-        let mut of_user = self.subscriptions.iter().filter(|(jid, _)| jid.bare() == *who);
-        of_user.any(|(_, state)| *state == NodeSubscription::Subscribed)
+        let mut of_user = self.subscriptions.iter().filter(|known| known.jid.bare() == *who);
+        of_user.any(|known| known.state == NodeSubscription::Subscribed)
     }
 
     /// §6.1.3 and §6.5.9: checks that this account may subscribe. In the `Authorize` model the owner decides.
@@ -468,11 +450,7 @@ impl Node {
                 .with("jid", who.as_str())
                 .with("affiliation", affiliation.as_str())
         });
-        let subscriptions = self.subscriptions.iter().map(|(jid, state)| {
-            Element::new("subscription", ns::PUBSUB_OWNER)
-                .with("jid", jid.as_str())
-                .with("subscription", state.as_str())
-        });
+        let subscriptions = self.subscriptions.iter().map(Subscriber::element);
         Element::new("pubsub", ns::PUBSUB_OWNER)
             .child(Element::new("configure", ns::PUBSUB_OWNER).child(self.config.form("submit")))
             .child(Element::new("affiliations", ns::PUBSUB_OWNER).children(affiliations))
@@ -487,12 +465,7 @@ impl Node {
             let affiliation = NodeAffiliation::parse(child.attr("affiliation")?)?;
             Some((Bare::parse(child.attr("jid")?).ok()?, affiliation))
         });
-        let subscriptions = listed(element, "subscriptions", |child| {
-            Some((
-                Jid::parse(child.attr("jid")?).ok()?,
-                NodeSubscription::parse(child.attr("subscription")?)?,
-            ))
-        });
+        let subscriptions = listed(element, "subscriptions", Subscriber::from_element);
         // An entry that cannot be read may be a ban: without it an open node would admit the account again.
         let is_whole = affiliations.is_whole && subscriptions.is_whole;
         let config = form.and_then(NodeConfig::stored).filter(|_| is_whole);
@@ -544,7 +517,8 @@ mod tests {
                     (Bare::new(Some(name), "x.org").unwrap(), AFFILIATIONS[*at].1)
                 }).collect(),
                 subscriptions: who.iter().map(|(name, _, at)| {
-                    (Jid::new(Some(name), "x.org", Some("r")).unwrap(), STATES[*at].1)
+                    let state = [NodeSubscription::Subscribed, NodeSubscription::Pending][*at];
+                    Subscriber::new(Jid::new(Some(name), "x.org", Some("r")).unwrap(), state)
                 }).collect(),
             };
             let bytes = node.element().to_bytes("");
@@ -590,7 +564,7 @@ mod tests {
                 .map(|n| (Bare::new(Some(&format!("u{n}")), "example.org").unwrap(), NodeAffiliation::Member))
                 .collect(),
             subscriptions: (0..limits::NODE_SUBSCRIPTIONS)
-                .map(|n| (jid(n).unwrap(), NodeSubscription::Subscribed))
+                .map(|n| Subscriber::new(jid(n).unwrap(), NodeSubscription::Subscribed))
                 .collect(),
         };
         assert!(node.config.title.len() > limits::NODE_NAME, "longer than a title may be");

@@ -14,8 +14,9 @@ use xmpp::{Bare, Element, Jid, ns};
 
 use super::context::PubSubContext;
 use super::interface::PubSubEffect;
-use super::node::{Node, NodeSubscription};
+use super::node::Node;
 use super::page::ItemQuery;
+use super::presences::SubscriberPresences;
 use super::publish::event_item;
 use super::state::{PendingRead, PubSubRead};
 use super::store::NodeLoad;
@@ -114,16 +115,18 @@ impl Notification {
         message(&self.owner, to.as_str(), self.event.clone())
     }
 
-    /// The recipients, each once: subscribers, and clients of contacts that ask for the node by their
+    /// The recipients, each once: subscribers whose options have it so, and clients of contacts that ask for the node by their
     /// features. Subscribers that the access model shuts out by now are left out, as are blocked contacts.
-    pub fn audience(&self, context: &PubSubContext<'_>) -> Vec<Jid> {
+    pub(crate) fn audience(&self, context: &PubSubContext<'_>, presences: &SubscriberPresences) -> Vec<Jid> {
         let (owner, node) = (&self.owner, &self.node);
-        let subscribed = node.subscriptions.iter().filter(|(jid, state)| {
-            let is_allowed = || node.may_subscribe(&jid.bare(), &context.relation(owner, jid)).is_ok();
-            *state == NodeSubscription::Subscribed && is_allowed()
+        let subscribed = node.subscriptions.iter().filter(|known| {
+            let is_allowed =
+                || node.may_subscribe(&known.jid.bare(), &context.relation(owner, &known.jid)).is_ok();
+            presences.wants_events(owner, known) && is_allowed()
         });
-        let mut audience: Vec<Jid> = subscribed.map(|(jid, _)| jid.clone()).collect();
-        // A client that has subscribed gets the event once, not also for its features.
+        let mut audience: Vec<Jid> = subscribed.map(|known| known.jid.clone()).collect();
+        // A client that has subscribed gets the event once, not also for its features. Features are a request of their own: options
+        // of a subscription do not change it.
         let explicit = audience.len();
         let feature = format!("{}+notify", self.name);
         let mut contacts = vec![owner];

@@ -5,6 +5,7 @@
 //! answer.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use xmpp::stanza::{Condition, StanzaError};
@@ -12,8 +13,9 @@ use xmpp::{Bare, Element, Jid, ns};
 
 use super::context::PubSubContext;
 use super::interface::PubSubEffect;
-use super::node::{FormFault, Node, NodeAffiliation, NodeSubscription, Nodes};
+use super::node::{FormFault, Node, NodeAffiliation, Nodes};
 use super::notify::{notify, send_event};
+use super::options::{NodeSubscription, Subscriber};
 use super::publish::{name_is_free, there_is_room};
 use super::request::{PendingRequest, PubSubResult};
 use super::state::{NodeGoal, NodeWrite, PendingWrite, PubSubWrite};
@@ -133,12 +135,17 @@ pub(crate) fn purge(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -
 pub(crate) fn set_affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let mut node = Node::clone(node);
+    let mut changed = BTreeSet::new();
     for child in part.elements().filter(|child| child.is("affiliation", ns::PUBSUB_OWNER)) {
         let who = child.attr("jid").and_then(|jid| Jid::parse(jid).ok()).map(|jid| jid.bare());
         let affiliation = child.attr("affiliation").and_then(NodeAffiliation::parse);
         let (Some(who), Some(affiliation)) = (who, affiliation) else {
             return Err(Condition::BadRequest.into());
         };
+        // §8.9.2.4: "The owner MUST NOT specify multiple <affiliation/> elements for the same entity".
+        if !changed.insert(who.clone()) {
+            return Err(Condition::BadRequest.into());
+        }
         // An account is its only owner, and stays it.
         if !asked.is_of_service() && (who == asked.owner || affiliation == NodeAffiliation::Owner) {
             return Err(Condition::NotAcceptable.into());
@@ -147,7 +154,7 @@ pub(crate) fn set_affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes
         node.affiliations.retain(|(known, _)| *known != who);
         // A banned account loses its subscriptions as well, else it would still be notified.
         if affiliation == NodeAffiliation::Outcast {
-            node.subscriptions.retain(|(jid, _)| jid.bare() != who);
+            node.subscriptions.retain(|known| known.jid.bare() != who);
         }
         if affiliation != NodeAffiliation::None {
             node.affiliations.push((who, affiliation));
@@ -167,20 +174,27 @@ pub(crate) fn set_affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes
 pub(crate) fn set_subscriptions(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let mut node = Node::clone(node);
-    let mut changed = Vec::new();
+    let (mut named, mut changed) = (BTreeSet::new(), Vec::new());
     for child in part.elements().filter(|child| child.is("subscription", ns::PUBSUB_OWNER)) {
         let jid = child.attr("jid").and_then(|jid| Jid::parse(jid).ok());
         let (Some(jid), Some(state)) = (jid, child.attr("subscription").and_then(NodeSubscription::parse))
         else {
             return Err(Condition::BadRequest.into());
         };
+        // §8.8.2.4: several elements for one entity have different subscription ids, which do not exist here.
+        if !named.insert(jid.clone()) {
+            return Err(Condition::BadRequest.into());
+        }
+        let known = node.subscriber(&jid).cloned();
         // An unchanged subscription is not told again.
-        if node.state(&jid).unwrap_or(NodeSubscription::None) == state {
+        if known.as_ref().map_or(NodeSubscription::None, |known| known.state) == state {
             continue;
         }
-        node.subscriptions.retain(|(known, _)| *known != jid);
+        node.subscriptions.retain(|known| known.jid != jid);
         if state != NodeSubscription::None {
-            node.subscriptions.push((jid.clone(), state));
+            // The options are the subscriber's, and stay when the owner approves the subscription.
+            let options = known.map(|known| known.options).unwrap_or_default();
+            node.subscriptions.push(Subscriber { jid: jid.clone(), state, options });
         }
         changed.push((jid, state));
     }
@@ -241,10 +255,10 @@ pub(crate) fn affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes: &N
 /// The subscriptions of a node (XEP-0060 §8.8.1).
 pub(crate) fn subscriptions(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
-    let item = |(jid, state): &(Jid, NodeSubscription)| {
+    let item = |known: &Subscriber| {
         Element::new("subscription", ns::PUBSUB_OWNER)
-            .with("jid", jid.as_str())
-            .with("subscription", state.as_str())
+            .with("jid", known.jid.as_str())
+            .with("subscription", known.state.as_str())
     };
     let list = Element::new("subscriptions", ns::PUBSUB_OWNER).with("node", name);
     of_owner(asked, list.children(node.subscriptions.iter().map(item)))

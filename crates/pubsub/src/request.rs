@@ -13,8 +13,9 @@ use xmpp::{Bare, Element, ns};
 use super::context::{PubSubContext, Requester};
 use super::interface::PubSubEffect;
 use super::node::{Node, NodeAffiliation, Nodes};
+use super::presences::SubscriberPresences;
 use super::state::{NodeGoal, NodeWrite};
-use super::{fault, node_of, owner, publish, subscribe, unsupported};
+use super::{fault, node_of, owner, publish, subscribe};
 
 /// A request while the store is asked. Shared by its effects, the last of which answers it.
 pub struct PendingRequest {
@@ -70,11 +71,11 @@ impl PendingRequest {
     }
 
     /// Dispatches by the namespace (`#owner` or the other), by set or get, and by the name of the action.
-    /// A request that is not in the list is `bad-request`; the two optional parts that are known and missing here are
-    /// named in their error.
+    /// A request that is not in the list is `bad-request`.
     pub(crate) fn perform(
         self: &Rc<Self>,
         context: &mut PubSubContext<'_>,
+        presences: &mut SubscriberPresences,
         nodes: &Rc<Nodes>,
     ) -> PubSubResult {
         let Some(payload) = self.iq.first() else { return Err(Condition::BadRequest.into()) };
@@ -86,12 +87,13 @@ impl PendingRequest {
             (false, true, "retract") => publish::retract(self, part, nodes),
             (false, false, "items") => publish::items(self, part, nodes),
             (false, true, "create") => owner::create(context, self, part, nodes),
-            (false, true, "subscribe") => subscribe::subscribe(self, part, nodes),
+            (false, true, "subscribe") => subscribe::subscribe(context, presences, self, part, nodes),
             (false, true, "unsubscribe") => subscribe::unsubscribe(self, part, nodes),
             (false, false, "subscriptions") => subscribe::own_subscriptions(self, part, nodes),
             (false, false, "affiliations") => subscribe::own_affiliations(self, part, nodes),
-            (false, _, "options") => Err(unsupported("subscription-options")),
-            (false, false, "default") => Err(unsupported("retrieve-default-sub")),
+            (false, false, "options") => subscribe::options(context, self, part, nodes),
+            (false, true, "options") => subscribe::set_options(context, presences, self, part, nodes),
+            (false, false, "default") => subscribe::default_options(context, self, part, nodes),
             (true, false, "configure") => owner::configuration(self, part, nodes),
             (true, false, "default") => owner::default_configuration(self),
             (true, true, "configure") => owner::configure(self, part, nodes),

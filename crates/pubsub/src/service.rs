@@ -16,8 +16,8 @@ use super::subscribe::Approval;
 use super::{FEATURES, node_of};
 use crate::limits;
 
-/// Features of XEP-0060 that the service does not announce: they depend on presence or a roster, and are for accounts only.
-const OF_ACCOUNTS: [&str; 7] = [
+/// Features of XEP-0060 that the service does not announce: they depend on presence or a roster, or say that an account has nodes.
+const OF_ACCOUNTS: [&str; 8] = [
     "access-presence",
     "access-roster",
     "auto-create",
@@ -25,6 +25,7 @@ const OF_ACCOUNTS: [&str; 7] = [
     "filtered-notifications",
     "presence-notifications",
     "presence-subscribe",
+    "pubsub-on-a-jid",
 ];
 
 /// Every account may subscribe to a new node and read it, and a new subscriber gets the last item.
@@ -135,6 +136,8 @@ pub(crate) enum ServiceStanza<'a> {
     Event(PubSubEvent<'a>),
     /// It is answered without nodes.
     Answer(Result<Option<Element>, StanzaError>),
+    /// A presence for the service itself.
+    Presence,
     Ignore,
 }
 
@@ -153,7 +156,8 @@ impl<'a> ServiceStanza<'a> {
                     None => refuse(Condition::ServiceUnavailable),
                 };
             }
-            // Presence, and answers to requests that the service never makes.
+            Some(StanzaKind::Presence) if is_service => return ServiceStanza::Presence,
+            // Presence for other addresses, and answers to requests that the service never makes.
             _ => return ServiceStanza::Ignore,
         }
         if !is_service {

@@ -17,7 +17,9 @@ use xmpp::{Bare, Element, Jid};
 use super::context::{NodesView, PubSubContext, Requester};
 use super::interface::{FeatureRequest, PubSubEffect, PubSubEvent};
 use super::node::{Node, Nodes};
-use super::notify::{NotifiedClients, newest_message};
+use super::notify::{Notification, NotifiedClients, newest_message};
+use super::owner_nodes::OwnerNodes;
+use super::presences::{ClientChange, SubscriberPresences};
 use super::publish::{ItemRemoval, ItemWrite, ItemsPage, Publication, RemovalGoal, RemovalGroup};
 use super::request::PendingRequest;
 use super::service::{self, ServiceRequest, ServiceStanza};
@@ -27,13 +29,15 @@ use crate::limits;
 
 /// The nodes of owners that are in use.
 pub struct PubSub {
-    /// The nodes of an owner, all or none of them: as the store has them.
-    nodes: Cache<Bare, Rc<Nodes>>,
+    /// The nodes of an owner, all or none of them: as the store has them, without subscriptions that have ended.
+    nodes: Cache<Bare, OwnerNodes>,
     /// Owners whose nodes are read or changed, and the jobs that wait for that: each is judged by the
     /// current state.
     busy: HashMap<Bare, VecDeque<NodeJob>>,
     /// Clients that have been sent the newest items, or whose features are still asked for.
     clients: NotifiedClients,
+    /// The presence of subscribers, as far as services know it.
+    presences: SubscriberPresences,
 }
 
 /// Work on the nodes of an owner, which waits until they are in memory and no change of them is under way.
@@ -125,6 +129,7 @@ impl Default for PubSub {
             nodes: Cache::new(limits::NODE_OWNERS),
             busy: HashMap::new(),
             clients: NotifiedClients::default(),
+            presences: SubscriberPresences::default(),
         }
     }
 }
@@ -206,8 +211,36 @@ impl PubSub {
         match ServiceStanza::parse(stanza, from, to) {
             ServiceStanza::Event(event) => self.handle(context, event),
             ServiceStanza::Answer(result) => vec![PubSubEffect::Answer(stanza.clone(), result)],
+            ServiceStanza::Presence => {
+                self.handle_service_presence(context, (from, &to.bare()), stanza);
+                Vec::new()
+            }
             ServiceStanza::Ignore => Vec::new(),
         }
+    }
+
+    /// Notes the presence that a client has sent to a service. It can end subscriptions of the client, which is away then and is not
+    /// told.
+    fn handle_service_presence(
+        &mut self,
+        context: &PubSubContext<'_>,
+        (client, service): (&Jid, &Bare),
+        presence: &Element,
+    ) {
+        // Another server can fail without sending the end of its clients' presence, and can have any number of accounts.
+        if !context.entities.is_local(client.domain()) {
+            return;
+        }
+        let change = self.presences.handle_presence(context.now, (service, client), presence);
+        let (now, presences) = (context.now, &self.presences);
+        if let Some(nodes) = self.nodes.get_mut(service).filter(|_| change == ClientChange::Left) {
+            nodes.handle_left(&client.bare(), &|known| presences.has_ended(now, service, known));
+        }
+    }
+
+    /// The recipients of a notification, each once, by the options of their subscriptions and their presence.
+    pub fn audience(&self, context: &PubSubContext<'_>, notification: &Notification) -> Vec<Jid> {
+        notification.audience(context, &self.presences)
     }
 
     /// Runs the job with the owner's nodes: at once, or when they are read or not being changed any more.
@@ -225,7 +258,10 @@ impl PubSub {
             }
             return waiting.push_back(job);
         }
-        if let Some(nodes) = self.nodes.get(owner).cloned() {
+        let (now, presences) = (context.now, &self.presences);
+        if let Some(known) = self.nodes.get_mut(owner) {
+            known.expire(now, &|known| presences.has_ended(now, owner, known));
+            let nodes = Rc::clone(known.nodes());
             return self.run(context, owner, job, &nodes, effects);
         }
         self.busy.insert(owner.clone(), VecDeque::from([job]));
@@ -243,7 +279,7 @@ impl PubSub {
     ) {
         let from = effects.len();
         match job {
-            NodeJob::Request(asked) => match asked.perform(context, nodes) {
+            NodeJob::Request(asked) => match asked.perform(context, &mut self.presences, nodes) {
                 Ok(more) => effects.extend(more),
                 Err(error) => effects.push(PubSubEffect::Reply(asked, Err(error))),
             },
@@ -349,7 +385,9 @@ impl PubSub {
                 if !is_last {
                     return vec![read_nodes(owner, nodes)];
                 }
-                self.nodes.insert(owner.clone(), Rc::new(nodes));
+                let (now, presences) = (context.now, &self.presences);
+                let nodes = OwnerNodes::new(nodes, &|known| presences.has_ended(now, &owner, known));
+                self.nodes.insert(owner.clone(), nodes);
                 None
             }
             Ok(_) => Some(Condition::InternalServerError.into()),
@@ -391,14 +429,11 @@ impl PubSub {
         effects: &mut Vec<PubSubEffect>,
     ) {
         let NodeWrite { owner, name, node, goal } = write;
+        let (now, presences) = (context.now, &self.presences);
         if result.is_ok()
             && let Some(nodes) = self.nodes.get_mut(&owner)
         {
-            let nodes = Rc::make_mut(nodes);
-            match node.clone() {
-                Some(node) => drop(nodes.insert(name, Rc::new(node))),
-                None => drop(nodes.remove(&name)),
-            }
+            nodes.insert(&name, node, &|known| presences.has_ended(now, &owner, known));
         }
         let result = result.map_err(|failure| failure.error);
         match (goal, result) {
@@ -457,8 +492,9 @@ impl PubSub {
         // The store has already changed its nodes; they are read again.
         self.nodes.retain(|owner, _| owner != user);
         let busy = &self.busy;
-        self.nodes
-            .retain(|owner, nodes| busy.contains_key(owner) || !nodes.values().any(|node| node.names(user)));
+        self.nodes.retain(|owner, nodes| {
+            busy.contains_key(owner) || !nodes.nodes().values().any(|node| node.names(user))
+        });
         let mut owners: Vec<Bare> = self.busy.keys().cloned().collect();
         owners.retain(|owner| owner != user);
         for owner in owners {

@@ -1,5 +1,5 @@
-//! Subscribing to a node and ending that (XEP-0060 §6.1, §6.2), and the list of one's subscriptions (§5.6,
-//! §5.7).
+//! Subscribing to a node and ending that (XEP-0060 §6.1, §6.2), the options of a subscription (§6.3, §6.4), and the list of one's
+//! subscriptions (§5.6, §5.7).
 //!
 //! An address has one subscription of a node. Its states are `Subscribed` and `Pending`; a pending one gets
 //! no events until an owner has approved it, by the form that is sent here or by the list of subscriptions
@@ -10,11 +10,13 @@ use std::rc::Rc;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::context::Requester;
+use super::context::{PubSubContext, Requester};
 use super::interface::PubSubEffect;
-use super::node::{AccessModel, Node, NodeAffiliation, NodeSubscription, Nodes, SendLast};
+use super::node::{AccessModel, Node, NodeAffiliation, Nodes, SendLast};
 use super::notify::send_newest;
+use super::options::{NodeSubscription, OptionsScope, Subscriber, SubscriptionOptions, invalid_options};
 use super::owner::tell_state;
+use super::presences::SubscriberPresences;
 use super::request::{PendingRequest, PubSubResult};
 use super::state::{NodeGoal, NodeWrite};
 use super::{fault, node_of};
@@ -24,21 +26,36 @@ use crate::limits;
 const AUTHORIZATION: &str = "http://jabber.org/protocol/pubsub#subscribe_authorization";
 
 /// Subscribes the requester to a node (XEP-0060 §6.1). In a node that is open on request (`authorize`) the subscription waits for an owner, who
-/// gets a form.
-pub(crate) fn subscribe(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+/// gets a form. The request may have options (§6.3.7).
+pub(crate) fn subscribe(
+    context: &PubSubContext<'_>,
+    presences: &mut SubscriberPresences,
+    asked: &Rc<PendingRequest>,
+    part: &Element,
+    nodes: &Nodes,
+) -> PubSubResult {
     let jid = own_jid(asked, part)?;
     let name = asked.node_name(part)?;
     let node = node_of(nodes, &name)?;
     node.may_subscribe(&asked.by.who, &asked.by.relation)?;
-    match node.state(&jid) {
-        Some(NodeSubscription::Pending) => {
-            return Err(fault(Condition::NotAuthorized, "pending-subscription"));
+    let known = node.subscriber(&jid).filter(|known| known.state != NodeSubscription::None);
+    if known.is_some_and(|known| known.state == NodeSubscription::Pending) {
+        return Err(fault(Condition::NotAuthorized, "pending-subscription"));
+    }
+    let scope = scope(context, presences, asked, &jid);
+    let given = given_options(asked)?;
+    let before = known.map(|known| known.options).unwrap_or_default();
+    let options = given.map_or(Ok(before), |form| before.with_form(form, &scope))?;
+    let shown = given.map(|_| options.form("result", scope.may_know_presence));
+    if let Some(known) = known {
+        // §6.1.6: with one subscription for each address, it is the one there is, with the options of this request.
+        let answer = Some(told(&name, known, shown));
+        if options == before {
+            return asked.reply(answer);
         }
-        // §6.1.6: with one subscription for each address, it is the one there is.
-        Some(NodeSubscription::Subscribed) => {
-            return asked.reply(Some(told(&name, &jid, NodeSubscription::Subscribed)));
-        }
-        Some(NodeSubscription::None) | None => {}
+        let mut node = Node::clone(node);
+        node.insert_subscriber(Subscriber { options, ..known.clone() });
+        return asked.write(name, Some(node), Vec::new(), answer);
     }
     // Each publication goes through all subscriptions, and one account must not take the places of all others.
     if node.subscriptions.len() >= limits::NODE_SUBSCRIPTIONS
@@ -49,24 +66,135 @@ pub(crate) fn subscribe(asked: &Rc<PendingRequest>, part: &Element, nodes: &Node
     let has_to_wait =
         node.config.access == AccessModel::Authorize && asked.affiliation(node) == NodeAffiliation::None;
     let state = if has_to_wait { NodeSubscription::Pending } else { NodeSubscription::Subscribed };
+    let subscriber = Subscriber { jid, state, options };
     let mut node = Node::clone(node);
-    node.subscriptions.push((jid.clone(), state));
+    node.insert_subscriber(subscriber.clone());
     // Performed when the subscription is on disk: an item or a form that comes earlier would be of a subscription that may fail.
     let mut effects = Vec::new();
-    if state == NodeSubscription::Subscribed && node.config.send_last != SendLast::Never {
-        effects.push(send_newest(&asked.owner, &name, &Rc::new(node.clone()), &jid));
+    if node.config.send_last != SendLast::Never && presences.wants_events(&asked.owner, &subscriber) {
+        effects.push(send_newest(&asked.owner, &name, &Rc::new(node.clone()), &subscriber.jid));
     }
     if state == NodeSubscription::Pending {
-        let form = |owner: &Bare| PubSubEffect::Send(approval_form(&asked.owner, owner, (&name, &jid)));
-        // A node of a service may have several owners, an account's has the account.
-        if asked.is_of_service() {
-            effects.extend(super::service::owners(&node).map(form));
-        } else {
-            effects.push(form(&asked.owner));
-        }
+        effects.extend(approval_forms(asked, &name, &node, &subscriber.jid));
     }
-    let payload = told(&name, &jid, state);
+    let payload = told(&name, &subscriber, shown);
     asked.write(name, Some(node), effects, Some(payload))
+}
+
+/// Asks the owners of a node about a subscription that waits for them.
+fn approval_forms(asked: &PendingRequest, name: &str, node: &Node, jid: &Jid) -> Vec<PubSubEffect> {
+    let form = |owner: &Bare| PubSubEffect::Send(approval_form(&asked.owner, owner, (name, jid)));
+    // A node of a service may have several owners, an account's has the account.
+    if asked.is_of_service() {
+        super::service::owners(node).map(form).collect()
+    } else {
+        vec![form(&asked.owner)]
+    }
+}
+
+/// The form of options in a request to subscribe. §6.3.7: `<options/>` follows `<subscribe/>`, which has the node and the address, and
+/// has neither of its own.
+fn given_options(asked: &PendingRequest) -> Result<Option<&Element>, StanzaError> {
+    let Some(options) = asked.iq.first().and_then(|pubsub| pubsub.get("options", ns::PUBSUB)) else {
+        return Ok(None);
+    };
+    if options.attr("node").is_some() || options.attr("jid").is_some() {
+        return Err(Condition::BadRequest.into());
+    }
+    Ok(options.get("x", ns::DATA))
+}
+
+/// The options that this address may have.
+fn scope(
+    context: &PubSubContext<'_>,
+    presences: &mut SubscriberPresences,
+    asked: &PendingRequest,
+    jid: &Jid,
+) -> OptionsScope {
+    let presence = presences.current(context.now, &asked.owner, jid);
+    OptionsScope { now: context.now, may_know_presence: may_know_presence(context, asked), presence }
+}
+
+/// True if the requester's presence may be known: services know that of this server's clients, which send it to them.
+fn may_know_presence(context: &PubSubContext<'_>, asked: &PendingRequest) -> bool {
+    asked.is_of_service() && context.entities.is_local(asked.by.who.domain())
+}
+
+/// The node and the subscription that a request for options names (§6.3.4). There are no subscription ids, so that one is ignored, as
+/// in a request to unsubscribe.
+fn own_subscriber<'a>(
+    asked: &PendingRequest,
+    part: &Element,
+    nodes: &'a Nodes,
+) -> Result<(Box<str>, &'a Node, &'a Subscriber), StanzaError> {
+    let name = asked.node_name(part)?;
+    let node = node_of(nodes, &name)?;
+    let jid = part.attr("jid").and_then(|jid| Jid::parse(jid).ok());
+    let jid = jid.ok_or_else(|| fault(Condition::BadRequest, "jid-required"))?;
+    // §6.3.4.1: only the subscriber itself has a right to its options, not even the owner of the node.
+    if jid.bare() != asked.by.who {
+        return Err(Condition::Forbidden.into());
+    }
+    let known = node.subscriber(&jid).filter(|known| known.state != NodeSubscription::None);
+    let known = known.ok_or_else(|| fault(Condition::UnexpectedRequest, "not-subscribed"))?;
+    Ok((name, node, known))
+}
+
+/// The form with the options of a subscription (XEP-0060 §6.3.2). A subscription that waits for an owner has options, too.
+pub(crate) fn options(
+    context: &PubSubContext<'_>,
+    asked: &Rc<PendingRequest>,
+    part: &Element,
+    nodes: &Nodes,
+) -> PubSubResult {
+    let (name, _, known) = own_subscriber(asked, part, nodes)?;
+    let form = known.options.form("form", may_know_presence(context, asked));
+    let options = Element::new("options", ns::PUBSUB).with("node", name).with("jid", known.jid.as_str());
+    asked.reply(Some(Element::new("pubsub", ns::PUBSUB).child(options.child(form))))
+}
+
+/// Sets options of a subscription by the form that the subscriber submits (XEP-0060 §6.3.5).
+pub(crate) fn set_options(
+    context: &PubSubContext<'_>,
+    presences: &mut SubscriberPresences,
+    asked: &Rc<PendingRequest>,
+    part: &Element,
+    nodes: &Nodes,
+) -> PubSubResult {
+    // §6.3.7: options of a new subscription follow `<subscribe/>`.
+    if asked.iq.first().is_some_and(|pubsub| pubsub.get("subscribe", ns::PUBSUB).is_some()) {
+        return Err(Condition::BadRequest.into());
+    }
+    let (name, node, known) = own_subscriber(asked, part, nodes)?;
+    let form = part.get("x", ns::DATA).ok_or_else(invalid_options)?;
+    // XEP-0004 §3.2: to cancel leaves the options as they are.
+    if form.attr("type") == Some("cancel") {
+        return asked.reply(None);
+    }
+    let scope = scope(context, presences, asked, &known.jid);
+    let options = known.options.with_form(form, &scope)?;
+    if options == known.options {
+        return asked.reply(None);
+    }
+    let mut node = Node::clone(node);
+    node.insert_subscriber(Subscriber { options, ..known.clone() });
+    asked.write(name, Some(node), Vec::new(), None)
+}
+
+/// The options that a new subscription has, of one node or of any (XEP-0060 §6.4): the same for all.
+pub(crate) fn default_options(
+    context: &PubSubContext<'_>,
+    asked: &Rc<PendingRequest>,
+    part: &Element,
+    nodes: &Nodes,
+) -> PubSubResult {
+    let of = part.attr("node");
+    if let Some(name) = of {
+        node_of(nodes, name)?;
+    }
+    let form = SubscriptionOptions::default().form("result", may_know_presence(context, asked));
+    let default = Element::new("default", ns::PUBSUB).with_opt("node", of).child(form);
+    asked.reply(Some(Element::new("pubsub", ns::PUBSUB).child(default)))
 }
 
 /// Ends a subscription of the requester (XEP-0060 §6.2).
@@ -80,11 +208,11 @@ pub(crate) fn unsubscribe(asked: &Rc<PendingRequest>, part: &Element, nodes: &No
         return Err(Condition::Forbidden.into());
     }
     // §6.2.3.5: there are no subscription ids, so that one is ignored.
-    if node.state(&jid).is_none() {
+    if node.subscriber(&jid).is_none() {
         return Err(fault(Condition::UnexpectedRequest, "not-subscribed"));
     }
     let mut node = Node::clone(node);
-    node.subscriptions.retain(|(known, _)| *known != jid);
+    node.subscriptions.retain(|known| known.jid != jid);
     asked.write(name, Some(node), Vec::new(), None)
 }
 
@@ -126,14 +254,13 @@ impl Approval {
         let node = nodes.get(&*name)?;
         let may = node.affiliation(&by.who, &by.relation) == NodeAffiliation::Owner;
         // The form is a message, which any entity can send: the right to decide is checked here, against the node as it is now.
-        if !may || node.state(&jid) != Some(NodeSubscription::Pending) {
-            return None;
-        }
+        let pending = node.subscriber(&jid).filter(|known| known.state == NodeSubscription::Pending);
+        let pending = pending.filter(|_| may)?.clone();
         let state = if self.is_approved { NodeSubscription::Subscribed } else { NodeSubscription::None };
         let mut node = Node::clone(node);
-        node.subscriptions.retain(|(known, _)| *known != jid);
+        node.subscriptions.retain(|known| known.jid != jid);
         if state == NodeSubscription::Subscribed {
-            node.subscriptions.push((jid.clone(), state));
+            node.subscriptions.push(Subscriber { state, ..pending });
         }
         let goal = NodeGoal::Effects(vec![tell_state(owner, &name, &jid, state)]);
         Some(NodeWrite { owner: owner.clone(), name: name.into(), node: Some(node), goal }.begin())
@@ -167,16 +294,19 @@ fn own_jid(asked: &PendingRequest, part: &Element) -> Result<Jid, StanzaError> {
 }
 
 /// A subscription as lists and answers have it.
-fn subscription(name: &str, jid: &Jid, state: NodeSubscription) -> Element {
+fn subscription(name: &str, subscriber: &Subscriber) -> Element {
     Element::new("subscription", ns::PUBSUB)
         .with("node", name)
-        .with("jid", jid.as_str())
-        .with("subscription", state.as_str())
+        .with("jid", subscriber.jid.as_str())
+        .with("subscription", subscriber.state.as_str())
 }
 
-/// The answer to a request to subscribe: with the state, as it may be pending (§6.1.2).
-fn told(name: &str, jid: &Jid, state: NodeSubscription) -> Element {
-    Element::new("pubsub", ns::PUBSUB).child(subscription(name, jid, state))
+/// The answer to a request to subscribe: with the state, as it may be pending (§6.1.2), and with the options that the request has led
+/// to (§6.3.7). §6.1.5: it says that there are options.
+fn told(name: &str, subscriber: &Subscriber, options: Option<Element>) -> Element {
+    let subscription = subscription(name, subscriber).child(Element::new("subscribe-options", ns::PUBSUB));
+    let options = options.map(|form| Element::new("options", ns::PUBSUB).child(form));
+    Element::new("pubsub", ns::PUBSUB).child(subscription).children(options)
 }
 
 /// Lists the requester's subscriptions, of one node or of all (XEP-0060 §5.6).
@@ -187,8 +317,8 @@ pub(crate) fn own_subscriptions(asked: &Rc<PendingRequest>, part: &Element, node
     }
     let wanted = nodes.iter().filter(|(name, _)| of.is_none_or(|of| of == &***name));
     let of_user = wanted.flat_map(|(name, node)| {
-        let of_user = node.subscriptions.iter().filter(|(jid, _)| jid.bare() == asked.by.who);
-        of_user.map(move |(jid, state)| subscription(name, jid, *state))
+        let of_user = node.subscriptions.iter().filter(|known| known.jid.bare() == asked.by.who);
+        of_user.map(move |known| subscription(name, known))
     });
     let list = Element::new("subscriptions", ns::PUBSUB).with_opt("node", of).children(of_user);
     asked.reply(Some(Element::new("pubsub", ns::PUBSUB).child(list)))

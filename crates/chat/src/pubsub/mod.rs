@@ -37,7 +37,7 @@ pub(super) const FEATURE: Feature = Feature {
             version: "1.26.0",
             level: Level::Partial,
             file: FILE,
-            note: "of accounts and of a service; without collections, subscription options and several subscriptions of one address",
+            note: "of accounts and of a service; without collections and several subscriptions of one address",
         },
         Specification {
             name: "XEP-0163",
@@ -355,7 +355,7 @@ fn not_read(error: StoreFailure) -> StanzaError {
 fn send_notification(host: &mut Host, now: Instant, notification: Notification, out: &mut Outbox) {
     let owner = notification.owner().clone();
     let send = move |host: &mut Host, now, out: &mut Outbox| {
-        let audience = host.with_pubsub(now, |_, context| notification.audience(context));
+        let audience = host.with_pubsub(now, |pubsub, context| pubsub.audience(context, &notification));
         for to in audience {
             let stanza = with_id(notification.message(&to), token(&mut host.rng));
             host.route(stanza, out);

@@ -84,6 +84,15 @@ const REGISTRIES: &[Registry] = &[
         ],
     },
     Registry {
+        form: "http://jabber.org/protocol/pubsub#subscribe_options",
+        source: "XEP-0060 §16.4.2",
+        fields: &[
+            (BOOLEAN, &["pubsub#deliver"]),
+            (TEXT, &["pubsub#expire"]),
+            (CHOICES, &["pubsub#show-values"]),
+        ],
+    },
+    Registry {
         form: "http://jabber.org/protocol/pubsub#meta-data",
         source: "XEP-0060 §16.4.3",
         fields: &[
@@ -202,6 +211,7 @@ const SOURCES: &[&str] = &[
     "chat/src/upload.rs",
     "muc/src/form.rs",
     "pubsub/src/node.rs",
+    "pubsub/src/options.rs",
     "pubsub/src/publish.rs",
     "pubsub/src/subscribe.rs",
     "xmpp/src/c2s/register.rs",
@@ -428,6 +438,12 @@ fn nodes(play: &mut Play, admin: u64, bob: u64) {
     let told = play.say(admin, &format!("<message to='{service}'>{granted}</message>"));
     let subscriptions = play.iq(admin, "get", service, &of_owner("<subscriptions node='n'/>"));
     assert!(subscriptions.to_string().contains("subscription='subscribed'"), "{told} {subscriptions}");
+    play.iq(bob, "get", service, &pubsub("<default/>"));
+    let options = |form: &str| pubsub(&format!("<options node='n' jid='bob@example.org'>{form}</options>"));
+    play.fill(bob, (&options(""), service), &[], options);
+    play.fill(bob, (&options(""), service), &[("pubsub#expire", "2099-01-01T00:00:00Z")], options);
+    // As it is, with an end.
+    play.fill(bob, (&options(""), service), &[], options);
     // §8.2.5: subscribers are told of the configuration.
     play.fill(admin, (&configure(""), service), &[("pubsub#title", "u")], configure);
 }

@@ -486,12 +486,8 @@ fn affiliations_are_the_owners_to_say() {
 }
 
 #[test]
-fn what_is_not_built_is_said_so() {
+fn a_request_without_a_known_action_is_a_bad_one() {
     let (mut world, alice, ..) = world();
-    let answer = get(&mut world, alice, ALICE, "<options node='n'/>");
-    is_error(&answer, "feature-not-implemented", "feature='subscription-options'");
-    let answer = get(&mut world, alice, ALICE, "<default/>");
-    is_error(&answer, "feature-not-implemented", "feature='retrieve-default-sub'");
     for wrong in ["", "<what/>", "<publish node='n'/>"] {
         is_error(&get(&mut world, alice, ALICE, wrong), "bad-request", "");
     }

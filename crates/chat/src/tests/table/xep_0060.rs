@@ -1,6 +1,8 @@
 //! XEP-0060: the service of a domain, whose nodes belong to the users that make them. Alice owns the node `news`; the nodes
 //! of accounts are in `pubsub.rs`.
 
+mod options;
+
 use super::*;
 
 const SERVICE: &str = "pubsub.example.org";
@@ -88,6 +90,10 @@ fn discovering() {
                 "var='http://jabber.org/protocol/pubsub#publish'",
                 "var='http://jabber.org/protocol/pubsub#subscribe'",
             ]),
+        row("9", "an account with nodes MUST have the feature `pubsub-on-a-jid`")
+            .when("bob", iq("get", ALICE, "<query xmlns='http://jabber.org/protocol/disco#info'/>"))
+            .told(&["var='http://jabber.org/protocol/pubsub#pubsub-on-a-jid'"]),
+        row("9", "and a service has not").when("bob", info("")).told(&["type='result'", "!pubsub-on-a-jid"]),
         noded("5.2", "the nodes of the first level")
             .when("bob", items(""))
             .told(&["<item jid='pubsub.example.org' node='news'"]),
@@ -140,7 +146,7 @@ fn subscribing() {
     play(&[
         noded("6.1.2", "the answer MUST have the node, the address and the state")
             .when("bob", subscribe("bob"))
-            .told(&["<subscription node='news' jid='bob@example.org' subscription='subscribed'/>"]),
+            .told(&["<subscription node='news' jid='bob@example.org' subscription='subscribed'>"]),
         noded("6.1.2", "a full address of the user may be subscribed")
             .when("bob", set("<subscribe node='news' jid='bob@example.org/desk'/>"))
             .told(&["jid='bob@example.org/desk'"]),
@@ -211,12 +217,6 @@ fn unsubscribing() {
             .after("bob", subscribe("bob"))
             .when("bob", set("<unsubscribe node='news' jid='bob@example.org' subid='1'/>"))
             .told(DONE),
-        noded("6.3", "options are not built: feature-not-implemented, and which")
-            .when("bob", get("<options node='news' jid='bob@example.org'/>"))
-            .told(&["<feature-not-implemented", "<unsupported ", "feature='subscription-options'"]),
-        noded("6.4", "nor are default options")
-            .when("bob", get("<default/>"))
-            .told(&["<feature-not-implemented", "feature='retrieve-default-sub'"]),
     ]);
 }
 
@@ -680,6 +680,10 @@ fn optional_parts() {
 
 #[test]
 fn several_changes_at_once() {
+    let twice = |what: &str, values: [&str; 2]| {
+        let items = values.map(|value| format!("<{what} jid='bob@example.org' {what}='{value}'/>"));
+        format!("<{what}s node='news'>{}</{what}s>", items.concat())
+    };
     let subscriptions = || {
         let one = "<subscription jid='bob@example.org' subscription='subscribed'/>";
         let other = "<subscription jid='eve@example.org' subscription='friendly'/>";
@@ -698,6 +702,12 @@ fn several_changes_at_once() {
             .after("alice", subscriptions())
             .when("alice", owner("get", "<subscriptions node='news'/>"))
             .told(&["type='result'", "<subscriptions node='news'/>"]),
+        noded("8.8.2.4", "several of one address, which have no subscription ids: bad-request")
+            .when("alice", owner("set", &twice("subscription", ["subscribed", "none"])))
+            .told(&["<error type='modify'><bad-request"]),
+        noded("8.9.2.4", "several affiliations of one entity: bad-request")
+            .when("alice", owner("set", &twice("affiliation", ["publisher", "none"])))
+            .told(&["<error type='modify'><bad-request"]),
         noded("8.9.2.4", "affiliations of which one cannot be are refused")
             .when("alice", affiliations())
             .told(&["<error type='modify'><bad-request"]),

@@ -52,10 +52,18 @@ fn a_pubsub_node_is_available_to_all_users_and_survives_a_restart() {
     let notification = reader.hear();
     assert_eq!(notification.attr("from"), Some(&*service));
     assert!(notification.to_string().contains("words"), "{notification}");
+    let jid = reader.jid.clone();
+    let options = |form: &str| format!("<options node='news' jid='{jid}'>{form}</options>");
+    let silent =
+        "<x xmlns='jabber:x:data' type='submit'><field var='pubsub#deliver'><value>0</value></field></x>";
+    assert!(set(&mut reader, &options(silent)).contains("type='result'"));
     drop((writer, reader));
     node.stop();
     let mut node = place.start();
     let mut reader = Client::sign_in(&place, Tls, &two, "b");
+    let get = format!("<pubsub xmlns='{space}'>{}</pubsub>", options(""));
+    let kept = ask(&mut reader, "get", &service, &get);
+    assert!(kept.contains("var='pubsub#deliver' type='boolean'><value>0</value>"), "{kept}");
     let read = format!("<pubsub xmlns='{space}'><items node='news'/></pubsub>");
     let items = ask(&mut reader, "get", &service, &read);
     assert!(items.contains("words") && items.contains(&format!("{one}@{DOMAIN}")), "{items}");
