@@ -1,6 +1,6 @@
 //! `[console]`: the operators' pages in a browser.
 //!
-//! Three lists of accounts are the roles of the console; an account in none of them cannot sign in there, unless a group of its directory gives it a role.
+//! Three lists of accounts are the roles of the console; an account in none of them cannot sign in there, unless a group of its directory or a claim of its token gives it a role.
 //!
 //! Invariant: an account is what it may do by its lists alone; the database has no roles.
 //! `server/src/console.rs` gives them to the crate `web_console`, at a reload again.
@@ -89,7 +89,7 @@ impl Console {
         !(self.admins.is_empty() && self.operators.is_empty() && self.readers.is_empty())
     }
 
-    /// A consequence that may surprise. `gives_roles`: groups of a directory do.
+    /// A consequence that may surprise. `gives_roles`: groups of a directory or claims of tokens do.
     pub(super) fn warning(&self, gives_roles: bool) -> Option<String> {
         let listen = self.listen?;
         if !self.has_users() && !gives_roles {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use external_auth::{
     BodyForm, DirectoryRole, FilterTemplate, GroupFilter, GroupSettings, HttpSettings, JwtSettings,
     KeySource, LdapLookup, LdapSecurity, LdapSettings, MemberForm, NameTemplate, SourceKind, SourceSettings,
-    is_loopback,
+    TokenRoles, is_loopback,
 };
 use toml::de::DeTable;
 use url::Url;
@@ -92,13 +92,15 @@ const LDAP: [&str; 9] =
 /// Keys of `groups`.
 const GROUPS: [&str; 10] =
     ["base", "filter", "member", "member_form", "name", "refresh", "keep", "admins", "operators", "readers"];
-/// Groups that give roles, at most: each is compared with each group of a user.
+/// Groups or values of a claim that give roles, at most: each is compared with each group of a user.
 const MAPPED_GROUPS: usize = 100;
 /// A form or JSON is posted to `url`; `token_file` has a token for the service.
 const HTTP: [&str; 4] = ["url", "body", "token_file", "ca"];
 /// Either `keys_file` or `keys_url`; `issuer` and `audience` are always required, since a signature alone does
 /// not say for which service a token was made.
-const JWT: [&str; 7] = ["keys_file", "keys_url", "ca", "issuer", "audience", "user_claim", "leeway"];
+const JWT: [&str; 8] = ["keys_file", "keys_url", "ca", "issuer", "audience", "user_claim", "leeway", "roles"];
+/// Keys of `roles`.
+const ROLES: [&str; 4] = ["claim", "admins", "operators", "readers"];
 
 /// The text found, and the text expected.
 /// `Section::tables` makes a mistake of the two, at the place of the entry.
@@ -226,15 +228,59 @@ impl SourceKeys<'_> {
 
     /// The groups that give roles at the console: `groups = { … }`, or a table of its own.
     fn groups(&self) -> Result<Option<GroupSettings>, Fault> {
-        let Some(value) = self.table.get("groups") else { return Ok(None) };
-        let table =
-            value.get_ref().as_table().ok_or_else(|| fault("`groups` is no table", GROUPS.join(", ")))?;
-        if let Some(key) = table.keys().find(|key| !GROUPS.contains(&&**key.get_ref())) {
-            return Err(fault(format!("unknown key `{}` of `groups`", key.get_ref()), GROUPS.join(", ")));
+        self.table_of("groups", &GROUPS, |keys| keys.group_settings())
+    }
+
+    /// A table of its own below the source, with no keys but the known ones. Its mistakes name it.
+    fn table_of<T>(
+        &self,
+        name: &str,
+        known: &[&str],
+        read: impl FnOnce(&SourceKeys<'_>) -> Result<T, Fault>,
+    ) -> Result<Option<T>, Fault> {
+        let Some(value) = self.table.get(name) else { return Ok(None) };
+        let table = value.get_ref().as_table();
+        let table = table.ok_or_else(|| fault(format!("`{name}` is no table"), known.join(", ")))?;
+        if let Some(key) = table.keys().find(|key| !known.contains(&&**key.get_ref())) {
+            return Err(fault(format!("unknown key `{}` of `{name}`", key.get_ref()), known.join(", ")));
         }
-        let keys = SourceKeys { table, folder: self.folder };
-        let within = |(what, expected): Fault| (format!("`groups`: {what}"), expected);
-        keys.group_settings().map(Some).map_err(within)
+        let within = |(what, expected): Fault| (format!("`{name}`: {what}"), expected);
+        read(&SourceKeys { table, folder: self.folder }).map(Some).map_err(within)
+    }
+
+    /// The names that give roles.
+    fn roles(&self) -> Result<Vec<(DirectoryRole, Box<str>)>, Fault> {
+        let mut roles = Vec::new();
+        for (key, role) in [
+            ("admins", DirectoryRole::Admin),
+            ("operators", DirectoryRole::Operator),
+            ("readers", DirectoryRole::ReadOnly),
+        ] {
+            let names = self.names(key)?;
+            if names.iter().any(|name| name.trim().is_empty()) {
+                return Err(fault(format!("`{key}` has an empty name"), "names of groups or roles"));
+            }
+            roles.extend(names.into_iter().map(|name| (role, name)));
+        }
+        if roles.len() > MAPPED_GROUPS {
+            let expected = format!("at most {MAPPED_GROUPS} names in `admins`, `operators` and `readers`");
+            return Err(fault(format!("{} names give a role", roles.len()), expected));
+        }
+        Ok(roles)
+    }
+
+    /// The claim of tokens that gives roles. Without a name there would be no use for it.
+    fn token_roles(&self) -> Result<TokenRoles, Fault> {
+        let claim = self.get::<Box<str>>("claim")?.unwrap_or_else(|| "groups".into());
+        if claim.trim().is_empty() {
+            return Err(fault("`claim` is empty", "the name of a claim, as \"groups\""));
+        }
+        let roles = self.roles()?;
+        if roles.is_empty() {
+            let expected = "values of the claim in `admins`, `operators` or `readers`";
+            return Err(fault("no value gives a role", expected));
+        }
+        Ok(TokenRoles { claim, roles })
     }
 
     fn group_settings(&self) -> Result<GroupSettings, Fault> {
@@ -250,30 +296,14 @@ impl SourceKeys<'_> {
                 return Err(fault(format!("`member_form` is {other:?}"), "\"name\", \"nested\" or \"user\""));
             }
         };
-        let mut roles = Vec::new();
-        for (key, role) in [
-            ("admins", DirectoryRole::Admin),
-            ("operators", DirectoryRole::Operator),
-            ("readers", DirectoryRole::ReadOnly),
-        ] {
-            let groups = self.names(key)?;
-            if groups.iter().any(|group| group.trim().is_empty()) {
-                return Err(fault(format!("`{key}` has a group without a name"), "names of groups"));
-            }
-            roles.extend(groups.into_iter().map(|group| (role, group)));
-        }
-        // Without a role the groups are for [[xmpp.groups]] alone.
-        if roles.len() > MAPPED_GROUPS {
-            let expected = format!("at most {MAPPED_GROUPS} groups in `admins`, `operators` and `readers`");
-            return Err(fault(format!("{} groups give a role", roles.len()), expected));
-        }
         Ok(GroupSettings {
             base: self.needed("base")?,
             filter,
             member: self.get("member")?.unwrap_or_else(|| "member".into()),
             member_form,
             name: self.get("name")?.unwrap_or_else(|| "cn".into()),
-            roles,
+            // Without a role the groups are for [[xmpp.groups]] alone.
+            roles: self.roles()?,
             refresh: self.duration("refresh", 5 * MINUTE, (10 * SECOND, Duration::from_hours(24)))?,
             keep: self.duration("keep", Duration::from_hours(1), (Duration::ZERO, 7 * DAY))?,
         })
@@ -347,6 +377,7 @@ impl SourceKeys<'_> {
             // Difference of clocks that is tolerated in the times of a token (RFC 7519 §4.1.4 suggests a few
             // minutes at most).
             leeway: self.duration("leeway", Duration::from_secs(30), (Duration::ZERO, 5 * MINUTE))?,
+            roles: self.table_of("roles", &ROLES, |keys| keys.token_roles())?,
         })
     }
 }
@@ -408,7 +439,7 @@ mod tests {
         assert_eq!(nested[0].groups().unwrap().member_form, MemberForm::NestedName);
         for (groups, lookup, mistake) in [
             ("admins = [\"ops\"]", SEARCH, "`groups`: no `base`"),
-            ("base = \"b\", admins = [\" \"]", SEARCH, "a group without a name"),
+            ("base = \"b\", admins = [\" \"]", SEARCH, "`admins` has an empty name"),
             (
                 "base = \"b\", admins = [\"a\"], filter = \"(uid={user})\"",
                 SEARCH,
@@ -422,6 +453,42 @@ mod tests {
             let error = source(groups, lookup).unwrap_err();
             assert!(error.contains(mistake), "{mistake}: {error}");
         }
+    }
+
+    #[test]
+    fn roles_by_a_claim_of_tokens_are_read() {
+        let source = |more: &str| {
+            read(&format!(
+                "domain = \"a.test\"\ntype = \"jwt\"\nkeys_file = \"k\"\nissuer = \"i\"\naudience = \"belfry\"\n{more}\n"
+            ))
+        };
+        assert!(!source("").unwrap()[0].gives_roles(), "tokens sign in to chat only");
+        let given = "roles = { claim = \"realm_access.roles\", admins = [\"ops\"], readers = [\"staff\", \"audit\"] }";
+        let sources = source(given).unwrap();
+        let roles = sources[0].token_roles().unwrap();
+        let values: Vec<_> = roles.roles.iter().map(|(role, value)| (*role, &**value)).collect();
+        let reader = DirectoryRole::ReadOnly;
+        assert_eq!(&*roles.claim, "realm_access.roles");
+        assert_eq!(values, [(DirectoryRole::Admin, "ops"), (reader, "staff"), (reader, "audit")]);
+        assert!(sources[0].gives_roles());
+        let left_out = source("[accounts.sources.roles]\nadmins = [\"ops\"]").unwrap();
+        assert_eq!(&*left_out[0].token_roles().unwrap().claim, "groups");
+        let many = format!("roles = {{ admins = [{}] }}", "\"a\",".repeat(MAPPED_GROUPS + 1));
+        for (roles, mistake) in [
+            ("roles = \"admins\"", "`roles` is no table"),
+            ("roles = {}", "`roles`: no value gives a role"),
+            ("roles = { claim = \"groups\" }", "`roles`: no value gives a role"),
+            ("roles = { claim = \" \", admins = [\"ops\"] }", "`roles`: `claim` is empty"),
+            ("roles = { admins = [\"\"] }", "`roles`: `admins` has an empty name"),
+            ("roles = { admins = \"ops\" }", "`roles`: `admins` cannot be read"),
+            ("roles = { admin = [\"ops\"] }", "unknown key `admin` of `roles`"),
+            (&many, "101 names give a role"),
+        ] {
+            let error = source(roles).unwrap_err();
+            assert!(error.contains(mistake), "{mistake}: {error}");
+        }
+        let of_directory = format!("{LDAP}url = \"ldaps://ldap.test\"\n{SEARCH}{given}");
+        assert!(read(&of_directory).unwrap_err().contains("unknown key `roles`"));
     }
 
     #[test]

@@ -13,10 +13,11 @@ use tokio::task::{LocalSet, spawn_local};
 use tokio::time;
 
 use crate::http::HttpSource;
-use crate::jwt::TokenSource;
+use crate::jwt::{TokenSource, claimed_issuer};
 use crate::ldap::{DirectoryRole, LdapSource, MemberQuery};
 use crate::remembered::RememberedPasswords;
 use crate::settings::{Hidden, SourceKind, SourceSettings};
+use crate::token::{TokenAnswer, TokenVerdict};
 use crate::{SourceFailure, limits};
 
 /// The name and the proof that a client sends.
@@ -161,9 +162,17 @@ struct Job {
     place: OwnedSemaphorePermit,
 }
 
+/// A token whose user is asked for.
+struct TokenQuery {
+    now: Instant,
+    token: Hidden,
+}
+
 /// A question with the receiver of its answer.
 enum Question {
     SignIn(Query, Answer),
+    /// Asks whose token this is.
+    Token(TokenQuery, TokenAnswer),
     /// Asks for the role of this user of the source's domain.
     Role(Box<str>, RoleAnswer),
     /// Asks which users of the source's domain are in which groups.
@@ -216,6 +225,24 @@ impl Authenticator {
     pub fn ask(&self, query: Query, answer: Answer) {
         let domain = query.domain.clone();
         self.put(&domain, Question::SignIn(query, answer));
+    }
+
+    /// The domains whose tokens give roles and have the issuer that this one claims. Nothing of the token is verified.
+    pub fn domains_of_token(&self, token: &str) -> Vec<Box<str>> {
+        let Some(issuer) = claimed_issuer(token) else { return Vec::new() };
+        let is_of = |source: &&Registered| match &source.settings.kind {
+            SourceKind::Jwt(jwt) => jwt.roles.is_some() && jwt.issuer == issuer,
+            SourceKind::Ldap(_) | SourceKind::Http(_) => false,
+        };
+        let mut found: Vec<&Registered> = self.sources.values().filter(is_of).collect();
+        found.sort_unstable_by_key(|source| source.number);
+        found.into_iter().map(|source| source.settings.domain.clone()).collect()
+    }
+
+    /// Asks whose token this is at a domain, and for the role that its claims give, as [`ask`](Authenticator::ask) does for a
+    /// verdict.
+    pub fn ask_token(&self, now: Instant, domain: &str, token: Hidden, answer: TokenAnswer) {
+        self.put(domain, Question::Token(TokenQuery { now, token }, answer));
     }
 
     /// Asks for the role that the groups of a domain's source give to a user, as [`ask`](Authenticator::ask) does for a
@@ -318,6 +345,7 @@ impl Worker {
         let Some(source) = self.sources.get(source) else { return };
         let (query, answer) = match question {
             Question::SignIn(query, answer) => (query, answer),
+            Question::Token(query, answer) => return self.find_user(source, &query, answer, place).await,
             Question::Role(user, answer) => return self.find_role(source, &user, answer, place).await,
             Question::Members(query, answer) => {
                 return self.find_members(source, &query, answer, place).await;
@@ -343,6 +371,35 @@ impl Worker {
             time::sleep_until(begin + limits::REFUSAL_AFTER).await;
         }
         answer.give(verdict);
+    }
+
+    async fn find_user(
+        &self,
+        source: &OpenSource,
+        query: &TokenQuery,
+        answer: TokenAnswer,
+        place: OwnedSemaphorePermit,
+    ) {
+        let domain = &*source.settings.domain;
+        let asked = time::timeout(source.settings.timeout, async {
+            let Protocol::Jwt(jwt) = &source.protocol else { return Ok(None) };
+            let _turn = source.concurrent.acquire().await.map_err(SourceFailure::new)?;
+            jwt.check(query.now, domain, &query.token.0).await
+        });
+        let asked = asked.await;
+        drop(place);
+        answer.give(match asked {
+            Ok(Ok(Some(user))) => TokenVerdict::Accepted(user),
+            Ok(Ok(None)) => TokenVerdict::Refused,
+            Ok(Err(failure)) => {
+                tracing::warn!(domain, %failure, "no token can be checked");
+                TokenVerdict::Unavailable
+            }
+            Err(_) => {
+                tracing::warn!(domain, timeout = ?source.settings.timeout, "a token could not be checked in time");
+                TokenVerdict::Unavailable
+            }
+        });
     }
 
     async fn find_role(
@@ -429,7 +486,7 @@ impl Worker {
                 let Protocol::Jwt(jwt) = &source.protocol else { return Ok(Verdict::Refused) };
                 let _turn = source.concurrent.acquire().await.map_err(SourceFailure::new)?;
                 let user = jwt.check(query.now, domain, &token.0).await?;
-                Ok(user.map_or(Verdict::Refused, Verdict::Accepted))
+                Ok(user.map_or(Verdict::Refused, |user| Verdict::Accepted(user.name)))
             }
         }
     }

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use anyhow::Result;
 use base64::Engine as _;
@@ -14,6 +15,7 @@ use tokio::sync::Mutex;
 use crate::http::{cause, client};
 use crate::keys::{self, Algorithm, VerifyingKey};
 use crate::settings::{JwtSettings, KeySource};
+use crate::token::TokenUser;
 use crate::{SourceFailure, limits};
 
 /// An issuer of tokens.
@@ -62,7 +64,7 @@ impl TokenSource {
         now: Instant,
         domain: &str,
         token: &str,
-    ) -> Result<Option<Box<str>>, SourceFailure> {
+    ) -> Result<Option<TokenUser>, SourceFailure> {
         let Some(token) = read(token) else { return Ok(None) };
         let keys = self.keys_for(now, token.key_id.as_deref()).await?;
         Ok(verify(&token, &keys).and_then(|claims| user_of(&self.settings, now, domain, &claims)))
@@ -180,13 +182,20 @@ fn verify(token: &Unverified<'_>, keys: &[VerifyingKey]) -> Option<Map<String, V
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(token.claims).ok()?).ok()
 }
 
+/// `iss` of a token, of which nothing is verified: it tells which source to ask.
+pub(crate) fn claimed_issuer(token: &str) -> Option<Box<str>> {
+    let claims = URL_SAFE_NO_PAD.decode(read(token)?.claims).ok()?;
+    let claims: Map<String, Value> = serde_json::from_slice(&claims).ok()?;
+    claims.get("iss")?.as_str().map(Box::from)
+}
+
 /// RFC 7519 §4.1. A claim of the wrong type is not an absent one: it is refused.
 fn user_of(
     settings: &JwtSettings,
     now: Instant,
     domain: &str,
     claims: &Map<String, Value>,
-) -> Option<Box<str>> {
+) -> Option<TokenUser> {
     if claims.get("iss")?.as_str()? != &*settings.issuer {
         return None;
     }
@@ -197,7 +206,8 @@ fn user_of(
     };
     // Seconds may have a fraction (RFC 7519 §2: NumericDate).
     let (now, leeway) = (now.as_micros() as f64 / 1e6, settings.leeway.as_secs_f64());
-    let is_over = now >= claims.get("exp")?.as_f64()? + leeway;
+    let end = claims.get("exp")?.as_f64()? + leeway;
+    let is_over = now >= end;
     let is_begun = match claims.get("nbf") {
         None => true,
         Some(begin) => now + leeway >= begin.as_f64()?,
@@ -212,7 +222,14 @@ fn user_of(
         Some(_) => return None,
         None => name,
     };
-    (!user.is_empty() && user.len() <= limits::USER).then(|| user.into())
+    if user.is_empty() || user.len() > limits::USER {
+        return None;
+    }
+    // Behind all times that can be told: no end.
+    let ends_at = Duration::try_from_secs_f64(end)
+        .map_or(Instant::FAR_FUTURE, |since_epoch| Instant::default() + since_epoch);
+    let role = settings.roles.as_ref().and_then(|roles| roles.role_of(claims));
+    Some(TokenUser { name: user.into(), role, ends_at })
 }
 
 #[cfg(test)]

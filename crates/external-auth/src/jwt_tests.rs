@@ -8,6 +8,8 @@ use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use serde_json::json;
 
 use super::*;
+use crate::ldap::DirectoryRole;
+use crate::token::TokenRoles;
 
 const NOW: Instant = Instant::from_unix_seconds(1_700_000_000);
 const SECRET: &[u8] = b"a secret of more than thirty-two bytes";
@@ -24,6 +26,10 @@ fn settings(keys: PathBuf) -> JwtSettings {
         audience: "belfry".into(),
         user_claim: "name".into(),
         leeway: Duration::from_secs(30),
+        roles: Some(TokenRoles {
+            claim: "realm_access.roles".into(),
+            roles: vec![(DirectoryRole::Operator, "desk".into()), (DirectoryRole::ReadOnly, "staff".into())],
+        }),
     }
 }
 
@@ -71,8 +77,12 @@ impl TokenWorld {
         }
     }
 
-    fn check_at(&self, now: Instant, token: &str) -> Result<Option<Box<str>>, SourceFailure> {
+    fn accept(&self, now: Instant, token: &str) -> Result<Option<TokenUser>, SourceFailure> {
         self.runtime.block_on(self.source.check(now, "example.test", token))
+    }
+
+    fn check_at(&self, now: Instant, token: &str) -> Result<Option<Box<str>>, SourceFailure> {
+        self.accept(now, token).map(|user| user.map(|user| user.name))
     }
 
     fn user(&self, token: &str) -> Option<Box<str>> {
@@ -202,6 +212,33 @@ fn each_claim_is_checked() {
     }
     for name in ["iss", "aud", "exp", "name"] {
         assert_eq!(with_claims(|claims| drop(claims.remove(name))), None, "no {name}");
+    }
+}
+
+#[test]
+fn an_accepted_token_has_the_role_of_its_claims_and_an_end() {
+    let world = TokenWorld::new(&[secret_key("a")]);
+    let header = json!({"alg": "HS256", "kid": "a"});
+    let mut claims = claims();
+    let accept = |claims: &Value| world.accept(NOW, &sign(&header, claims, SECRET)).unwrap();
+    let user = accept(&claims).unwrap();
+    assert_eq!((&*user.name, user.role), ("alice", None));
+    assert_eq!(user.ends_at, NOW + Duration::from_secs(90), "a minute, and the leeway");
+    claims["realm_access"] = json!({"roles": ["offline_access", "staff", "desk"]});
+    assert_eq!(accept(&claims).unwrap().role, Some(DirectoryRole::Operator));
+    claims["exp"] = json!(1e300);
+    assert_eq!(accept(&claims).unwrap().ends_at, Instant::FAR_FUTURE);
+    claims["exp"] = json!(1_699_999_970);
+    assert_eq!(accept(&claims), None, "a token that is over gives no role");
+}
+
+#[test]
+fn the_issuer_that_a_token_claims_is_read_before_anything_is_verified() {
+    let token = sign(&json!({"alg": "HS256"}), &claims(), b"any secret");
+    assert_eq!(claimed_issuer(&token).as_deref(), Some("https://id.example.test"));
+    let without = sign(&json!({"alg": "HS256"}), &json!({"iss": 1}), SECRET);
+    for none in ["", "a.b.c", "e30.e30.e30", &without] {
+        assert_eq!(claimed_issuer(none), None, "{none}");
     }
 }
 

@@ -17,6 +17,7 @@ mod limits;
 mod remembered;
 mod settings;
 mod tls;
+mod token;
 
 pub use authenticator::{
     Answer, Authenticator, Credential, MemberAnswer, Query, RoleAnswer, RoleVerdict, Verdict,
@@ -27,6 +28,7 @@ pub use settings::{
     BodyForm, Hidden, HttpSettings, JwtSettings, KeySource, LdapLookup, LdapSecurity, LdapSettings,
     SourceKind, SourceSettings, is_loopback,
 };
+pub use token::{TokenAnswer, TokenRoles, TokenUser, TokenVerdict};
 
 /// No source could give a verdict: the reason, for the operator. It holds no password and no token.
 #[derive(Debug)]

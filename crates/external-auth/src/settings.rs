@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::ldap::{FilterTemplate, GroupSettings, NameTemplate};
+use crate::token::TokenRoles;
 
 /// A password or a token, which is never shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -47,9 +48,17 @@ pub enum SourceKind {
 }
 
 impl SourceSettings {
-    /// True if groups of the source give roles at the console.
+    /// True if groups or tokens of the source give roles at the console.
     pub fn gives_roles(&self) -> bool {
-        self.groups().is_some_and(|groups| !groups.roles.is_empty())
+        self.token_roles().is_some() || self.groups().is_some_and(|groups| !groups.roles.is_empty())
+    }
+
+    /// The claim of tokens that gives roles. `None`: tokens give none.
+    pub fn token_roles(&self) -> Option<&TokenRoles> {
+        match &self.kind {
+            SourceKind::Jwt(jwt) => jwt.roles.as_ref(),
+            SourceKind::Ldap(_) | SourceKind::Http(_) => None,
+        }
     }
 
     /// The groups that give roles or are in rosters. `None`: the source has none.
@@ -182,6 +191,8 @@ pub struct JwtSettings {
     pub user_claim: Box<str>,
     /// The difference of clocks that is tolerated.
     pub leeway: Duration,
+    /// The claim that gives roles at the console. `None`: tokens give none, and sign in to chat only.
+    pub roles: Option<TokenRoles>,
 }
 
 /// The source of a key set (RFC 7517).

@@ -1,17 +1,19 @@
-//! The roles that directories give at the console: the way from its questions to the thread of sign-in sources.
+//! The roles that directories and tokens give at the console: the way from its questions to the thread of sign-in sources.
 
 use std::sync::Arc;
 
 use external_auth::{
     Answer, Authenticator, Credential, DirectoryRole, Hidden, Query, RoleAnswer, RoleVerdict as Given,
-    Verdict,
+    TokenAnswer, TokenVerdict as GivenToken, Verdict,
 };
 use stdx::Instant;
 use store::Address;
 use tokio::sync::oneshot;
-use web_console::{Directory, DirectoryAnswer, DirectoryTimes, PasswordVerdict, Role, RoleVerdict};
+use web_console::{
+    Directory, DirectoryAnswer, DirectoryTimes, PasswordVerdict, Role, RoleVerdict, TokenUser, TokenVerdict,
+};
 
-/// The sources of sign-ins that have groups.
+/// The sources of sign-ins, of which some have groups or tokens that give roles.
 pub(crate) struct Directories(Arc<Authenticator>);
 
 impl Directories {
@@ -55,6 +57,33 @@ impl Directory for Directories {
             match receive.await {
                 Ok(Given::Known(role)) => RoleVerdict::Known(role.map(role_of)),
                 Ok(Given::Unavailable) | Err(_) => RoleVerdict::Unavailable,
+            }
+        })
+    }
+
+    fn takes_tokens(&self, domain: &str) -> bool {
+        self.0.source_of(domain).is_some_and(|source| source.token_roles().is_some())
+    }
+
+    fn domains_of_token(&self, token: &str) -> Vec<Box<str>> {
+        self.0.domains_of_token(token)
+    }
+
+    fn check_token(&self, now: Instant, domain: &str, token: &str) -> DirectoryAnswer<TokenVerdict> {
+        let (send, receive) = oneshot::channel();
+        let answer = TokenAnswer::new(move |verdict| {
+            let _ = send.send(verdict);
+        });
+        self.0.ask_token(now, domain, Hidden(token.into()), answer);
+        Box::pin(async move {
+            match receive.await {
+                Ok(GivenToken::Accepted(user)) => TokenVerdict::Accepted(TokenUser {
+                    name: user.name,
+                    role: user.role.map(role_of),
+                    ends_at: user.ends_at,
+                }),
+                Ok(GivenToken::Refused) => TokenVerdict::Refused,
+                Ok(GivenToken::Unavailable) | Err(_) => TokenVerdict::Unavailable,
             }
         })
     }

@@ -1,4 +1,5 @@
-//! Roles that a directory gives to its users by their groups: asked for at the sign-in, and again while a session lasts.
+//! Roles that a directory gives to its users by their groups: asked for at the sign-in, and again while a session lasts. Tokens of an identity provider
+//! give roles by a claim, up to their end: nothing is asked again.
 //!
 //! A directory that does not answer never raises a role: the last answer counts for the time that the configuration says, then none does. The role of a
 //! user who has left a group is gone with the next answer, and the sessions with it. Only sessions that the directory's own password has begun have such a
@@ -30,6 +31,15 @@ pub trait Directory: Send + Sync {
 
     /// Asks for the role that the user's groups give.
     fn role(&self, account: &Address) -> DirectoryAnswer<RoleVerdict>;
+
+    /// True if the tokens of a domain give roles.
+    fn takes_tokens(&self, domain: &str) -> bool;
+
+    /// The domains whose tokens give roles and have the issuer that this one claims. Nothing of the token is verified.
+    fn domains_of_token(&self, token: &str) -> Vec<Box<str>>;
+
+    /// Asks whose token this is at a domain.
+    fn check_token(&self, now: Instant, domain: &str, token: &str) -> DirectoryAnswer<TokenVerdict>;
 }
 
 /// The times for which answers of a directory count.
@@ -59,6 +69,28 @@ pub enum RoleVerdict {
     Known(Option<Role>),
     /// There is no answer.
     Unavailable,
+}
+
+/// A source's verdict on a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenVerdict {
+    /// The token of this user.
+    Accepted(TokenUser),
+    /// It is not accepted.
+    Refused,
+    /// There are no keys to check it with.
+    Unavailable,
+}
+
+/// The user whom an accepted token names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenUser {
+    /// The local part of the address, not prepared.
+    pub name: Box<str>,
+    /// The role that the claims give; none: they give none.
+    pub role: Option<Role>,
+    /// The time from which the token is accepted no more.
+    pub ends_at: Instant,
 }
 
 /// The last answers of directories, of accounts that have signed in.
@@ -125,6 +157,11 @@ impl KnownRole {
 }
 
 impl State {
+    /// True if the tokens of a domain give roles.
+    pub(crate) fn takes_tokens(&self, domain: &str) -> bool {
+        self.directory.as_deref().is_some_and(|directory| directory.takes_tokens(domain))
+    }
+
     /// The directory that gives roles in a domain, and its times.
     pub(crate) fn directory_of(&self, domain: &str) -> Option<(&dyn Directory, DirectoryTimes)> {
         let directory = self.directory.as_deref()?;

@@ -1,6 +1,6 @@
 //! The reason why a request failed, with its status.
 
-use axum::http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use control::{Failure, FailureKind};
@@ -13,12 +13,14 @@ pub(crate) struct Fault {
     pub(crate) status: StatusCode,
     pub(crate) message: String,
     retry_after: Option<u64>,
+    /// The challenge of a 401 (RFC 9110 §11.6.1).
+    challenge: Option<&'static str>,
 }
 
 impl Fault {
     pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Fault {
         let retry_after = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(limits::RETRY_AFTER);
-        Fault { status, message: message.into(), retry_after }
+        Fault { status, message: message.into(), retry_after, challenge: None }
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Fault {
@@ -36,6 +38,12 @@ impl Fault {
     /// No session, or one that is over.
     pub(crate) fn signed_out() -> Fault {
         Fault::new(StatusCode::UNAUTHORIZED, "sign in first")
+    }
+
+    /// RFC 6750 §3: a token that is not accepted is told so.
+    pub(crate) fn bad_token() -> Fault {
+        let challenge = Some("Bearer error=\"invalid_token\"");
+        Fault { challenge, ..Fault::new(StatusCode::UNAUTHORIZED, "the token is not accepted") }
     }
 
     /// The node has too much to do, or ends.
@@ -62,6 +70,9 @@ impl Fault {
         let mut response = (self.status, headers, body).into_response();
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(challenge) = self.challenge {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
         }
         response
     }

@@ -7,7 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use axum::http::HeaderMap;
-use axum::http::header::{COOKIE, HOST, ORIGIN};
+use axum::http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
 use stdx::hex;
 
 use crate::sessions::Token;
@@ -103,6 +103,12 @@ pub(crate) fn cookie(headers: &HeaderMap) -> Option<Token> {
     hex::decode_array(value)
 }
 
+/// The token in the `Authorization` of a request (RFC 6750 §2.1). Other schemes are not looked at.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = text(headers, AUTHORIZATION.as_str())?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
+}
+
 /// The cookie of a session that begins.
 pub(crate) fn set_cookie(token: &Token, is_encrypted: bool) -> String {
     let secure = if is_encrypted { "; Secure" } else { "" };
@@ -165,6 +171,18 @@ mod tests {
         for site in ["cross-site", "same-site"] {
             assert!(!is_same(&[("sec-fetch-site", site)]), "{site}");
         }
+    }
+
+    #[test]
+    fn a_token_is_in_a_field_that_stands_once_and_other_schemes_are_passed_over() {
+        let of = |value| headers(&[("authorization", value)]);
+        assert_eq!(bearer(&of("Bearer a.b.c")), Some("a.b.c"));
+        assert_eq!(bearer(&of("bearer  a.b.c ")), Some("a.b.c"));
+        for other in ["", "Bearer", "Bearer ", "Basic YTpi", "a.b.c", "Bearers a.b.c"] {
+            assert_eq!(bearer(&of(other)), None, "{other}");
+        }
+        let twice = headers(&[("authorization", "Bearer a"), ("authorization", "Bearer b")]);
+        assert_eq!((bearer(&twice), bearer(&headers(&[]))), (None, None));
     }
 
     #[test]

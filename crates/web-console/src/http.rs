@@ -12,7 +12,7 @@ use axum::http::header::{
     REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 
 use crate::assets;
@@ -99,12 +99,7 @@ async fn interface(
         return begin_session(state, settings, parts, (from, &found, &body)).await;
     }
     let (by_user, is_change) = (!headers.contains_key(AUTOMATIC), found.route.is_change());
-    let token = guard::cookie(headers);
-    let user = sign_in::user_of(state, settings, token, (by_user, is_change)).await?;
-    let given = guard::text(headers, CSRF).unwrap_or_default();
-    if is_change && !stdx::ct_eq(given.as_bytes(), user.session.csrf.as_bytes()) {
-        return Err(Fault::forbidden("the token of changes is missing or wrong: load the page again"));
-    }
+    let user = user_of(state, settings, (headers, from), (by_user, is_change)).await?;
     if found.route.role.is_none_or(|least| user.role < least) {
         if is_change {
             note_refusal(state, &user, from, found.route.operation);
@@ -125,6 +120,28 @@ async fn interface(
         response.headers_mut().insert(SET_COOKIE, HeaderValue::from_static(CLEAR));
     }
     Ok(response)
+}
+
+/// The user of a request: by the cookie of a session, or without one by a token of an identity provider.
+async fn user_of(
+    state: &State,
+    settings: &ActiveSettings,
+    (headers, from): (&HeaderMap, IpAddr),
+    (by_user, is_change): (bool, bool),
+) -> Result<User, Fault> {
+    let cookie = guard::cookie(headers);
+    // A proxy may sign its requests in at another service: where no source of tokens is, its header field means nothing.
+    let bearer = guard::bearer(headers).filter(|_| cookie.is_none() && state.directory.is_some());
+    if let Some(bearer) = bearer {
+        // No token of changes: a page of another site cannot set this field, and browsers do not by themselves.
+        return sign_in::bearer_user(state, settings, (bearer, from), (by_user, is_change)).await;
+    }
+    let user = sign_in::user_of(state, settings, cookie, (by_user, is_change)).await?;
+    let given = guard::text(headers, CSRF).unwrap_or_default();
+    if is_change && !stdx::ct_eq(given.as_bytes(), user.session.csrf.as_bytes()) {
+        return Err(Fault::forbidden("the token of changes is missing or wrong: load the page again"));
+    }
+    Ok(user)
 }
 
 /// A change that the role does not permit is a line of the log, as one that was made.

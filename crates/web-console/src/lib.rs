@@ -28,7 +28,9 @@ mod state;
 mod tests;
 mod traces;
 
-pub use directory::{Directory, DirectoryAnswer, DirectoryTimes, PasswordVerdict, RoleVerdict};
+pub use directory::{
+    Directory, DirectoryAnswer, DirectoryTimes, PasswordVerdict, RoleVerdict, TokenUser, TokenVerdict,
+};
 pub use node::NodeQueries;
 pub use role::{Role, Roles};
 pub use state::{

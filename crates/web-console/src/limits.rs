@@ -63,6 +63,9 @@ pub const TARGETS: usize = 100;
 /// Bytes of a name, password or other text in a request. 400.
 pub const MAX_TEXT: usize = 1_024;
 
+/// Bytes of a password or token at a sign-in: as sources of tokens take them (`external_auth::limits::TOKEN`). 400.
+pub const MAX_CREDENTIAL: usize = 8_192;
+
 /// Bytes of a document to test: the body of a request has room for it, escaped. 400.
 pub const MAX_DOCUMENT: usize = 48 * 1_024;
 

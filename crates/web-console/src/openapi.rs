@@ -23,13 +23,16 @@ pub(crate) fn value() -> Value {
         "info": {
             "title": "Belfry's console",
             "version": "1",
-            "description": "What the operators' pages show and change. Sign in with POST /session; the answer has the cookie of a session, and the token that each change shows in the header X-CSRF-Token.",
+            "description": "What the operators' pages show and change. Sign in with POST /session; the answer has the cookie of a session, and the token that each change shows in the header X-CSRF-Token. Where tokens of an identity provider give roles, a request may have one in Authorization: Bearer instead.",
         },
         "servers": [{ "url": BASE }],
-        "security": [{ "session": [] }],
+        "security": [{ "session": [] }, { "bearer": [] }],
         "paths": paths,
         "components": {
-            "securitySchemes": { "session": { "type": "apiKey", "in": "cookie", "name": crate::guard::COOKIE_NAME } },
+            "securitySchemes": {
+                "session": { "type": "apiKey", "in": "cookie", "name": crate::guard::COOKIE_NAME },
+                "bearer": { "type": "http", "scheme": "bearer", "bearerFormat": "JWT" },
+            },
             "schemas": { "Fault": { "type": "object", "properties": { "error": { "type": "string" } } } },
         },
     })
@@ -98,6 +101,7 @@ fn body(parameters: &[Parameter]) -> Value {
 fn schema(parameter: &Parameter) -> Value {
     match parameter.kind {
         Kind::Text => json!({ "type": "string", "maxLength": limits::MAX_TEXT }),
+        Kind::Credential => json!({ "type": "string", "maxLength": limits::MAX_CREDENTIAL }),
         Kind::Document => json!({ "type": "string", "maxLength": limits::MAX_DOCUMENT }),
         Kind::Number { max } => json!({ "type": "integer", "minimum": 0, "maximum": max }),
         Kind::Flag => json!({ "type": "boolean" }),

@@ -124,6 +124,10 @@ fn read(parameter: &Parameter, value: Json) -> Option<Value> {
             let text = bounded(text)?;
             (!(parameter.is_required && text.is_empty())).then_some(Value::Text(text))
         }
+        (Kind::Credential, Json::String(text)) => {
+            let is_good = !text.is_empty() && text.len() <= limits::MAX_CREDENTIAL;
+            is_good.then_some(Value::Text(text))
+        }
         (Kind::Document, Json::String(text)) => {
             (text.len() <= limits::MAX_DOCUMENT).then_some(Value::Text(text))
         }
@@ -145,6 +149,7 @@ fn read(parameter: &Parameter, value: Json) -> Option<Value> {
 fn form(kind: Kind) -> String {
     match kind {
         Kind::Text => format!("a text of at most {} bytes", limits::MAX_TEXT),
+        Kind::Credential => format!("a password or token of at most {} bytes", limits::MAX_CREDENTIAL),
         Kind::Document => format!("a document of at most {} bytes", limits::MAX_DOCUMENT),
         Kind::Number { max } => format!("a whole number up to {max}"),
         Kind::Flag => "true or false".into(),

@@ -79,6 +79,8 @@ pub(crate) enum Kind {
     Texts,
     /// A document of verbs, longer than other texts.
     Document,
+    /// A password, or a token, which is longer than other texts.
+    Credential,
 }
 
 /// A parameter: in the query of a GET, in the JSON object of other requests.
@@ -159,6 +161,16 @@ static NEW_ACCOUNT: [Parameter; 3] = [
     text("display_name", "The name for people"),
 ];
 
+static SIGN_IN: [Parameter; 2] = [
+    required("account", "The address of an account with a role"),
+    Parameter {
+        name: "password",
+        kind: Kind::Credential,
+        is_required: true,
+        doc: "Its password, or a token of the identity provider of its domain",
+    },
+];
+
 static CALLS: [Parameter; 4] = [
     text("account", "Calls that this account placed or was called by"),
     text("call_id", "The call with this Call-ID"),
@@ -221,13 +233,7 @@ static ROUTES: [Route; 41] = [
         "The signed-in account, its role and the token of changes",
         &[],
     ),
-    route(
-        "POST",
-        "/session",
-        (None, O::SignIn),
-        "Signs in and sets the cookie of a session",
-        &[required("account", "The address of an account with a role"), required("password", "Its password")],
-    ),
+    route("POST", "/session", (None, O::SignIn), "Signs in and sets the cookie of a session", &SIGN_IN),
     route("DELETE", "/session", (READ, O::SignOut), "Ends the session", &[]),
     route(
         "GET",

@@ -7,8 +7,9 @@ use stdx::{Instant, hex};
 use store::Address;
 
 use crate::limits;
+use crate::role::Role;
 
-/// The secret in a browser's cookie.
+/// The secret in a browser's cookie, or the key of a session whose requests have a token of an identity provider.
 pub(crate) type Token = [u8; limits::TOKEN];
 
 /// One signed-in browser.
@@ -17,7 +18,7 @@ pub(crate) struct Session {
     pub(crate) account: Address,
     /// The token that each change shows in a header: a page of another origin cannot read it.
     pub(crate) csrf: Box<str>,
-    /// Proves which password the sign-in was by.
+    /// Proves what the sign-in was by.
     pub(crate) proof: Proof,
     began_at: Instant,
     /// The last action of the user; requests that the page makes by itself are none.
@@ -25,13 +26,15 @@ pub(crate) struct Session {
     checked_at: Instant,
 }
 
-/// The password that has begun a session.
+/// The password or token that has begun a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
     /// The account's own: its verifier.
     Account([u8; 32]),
     /// The user's in a directory, which gives a role.
     Directory,
+    /// A token, which gives this role up to its end.
+    Token { role: Option<Role>, ends_at: Instant },
 }
 
 /// All of them.
@@ -51,19 +54,15 @@ pub(crate) struct Lifetimes {
 pub(crate) struct SignedIn {
     pub(crate) account: Address,
     pub(crate) proof: Proof,
+    /// Names the session, and cannot be guessed.
+    pub(crate) token: Token,
 }
 
 impl Sessions {
-    /// Begins a session. `random` are unpredictable: the token, and that of changes.
-    pub(crate) fn begin(
-        &mut self,
-        now: Instant,
-        signed_in: SignedIn,
-        random: &[Token; 2],
-        lifetimes: Lifetimes,
-    ) {
+    /// Begins a session. `csrf`, the token of changes, is as unpredictable as that of the session.
+    pub(crate) fn begin(&mut self, now: Instant, signed_in: SignedIn, csrf: &Token, lifetimes: Lifetimes) {
         self.expire(now, lifetimes);
-        let SignedIn { account, proof } = signed_in;
+        let SignedIn { account, proof, token } = signed_in;
         if self.by_token.values().filter(|session| session.account == account).count()
             >= limits::SESSIONS_PER_ACCOUNT
         {
@@ -72,9 +71,9 @@ impl Sessions {
         if self.by_token.len() >= limits::SESSIONS {
             self.end_oldest(|_| true);
         }
-        let csrf = hex::encode(&random[1]).into();
+        let csrf = hex::encode(csrf).into();
         let session = Session { account, csrf, proof, began_at: now, used_at: now, checked_at: now };
-        self.by_token.insert(random[0], session);
+        self.by_token.insert(token, session);
     }
 
     /// The session of a token. `by_user`: the user has done something, so that the session is not idle.
@@ -112,6 +111,12 @@ impl Sessions {
         self.by_token.remove(token);
     }
 
+    /// True if the account has a session whose token gives it a role now.
+    pub(crate) fn has_role_of_token(&self, now: Instant, account: &Address) -> bool {
+        let gives = |proof: Proof| matches!(proof, Proof::Token { role: Some(_), ends_at } if now < ends_at);
+        self.by_token.values().any(|session| session.account == *account && gives(session.proof))
+    }
+
     /// The accounts of sessions that a directory has begun, each once.
     pub(crate) fn accounts_of_directories(&self) -> Vec<Address> {
         let of_directories = self.by_token.values().filter(|session| session.proof == Proof::Directory);
@@ -143,7 +148,10 @@ impl Sessions {
 }
 
 fn is_over(session: &Session, now: Instant, lifetimes: Lifetimes) -> bool {
-    now.since(session.used_at) >= lifetimes.idle || now.since(session.began_at) >= lifetimes.absolute
+    let is_token_over = matches!(session.proof, Proof::Token { ends_at, .. } if now >= ends_at);
+    is_token_over
+        || now.since(session.used_at) >= lifetimes.idle
+        || now.since(session.began_at) >= lifetimes.absolute
 }
 
 #[cfg(test)]
@@ -165,8 +173,8 @@ mod tests {
 
     fn begin(sessions: &mut Sessions, now: Instant, user: &str, number: usize) {
         let account = Address::new(user, "example.test").unwrap();
-        let signed_in = SignedIn { account, proof: Proof::Account([1; 32]) };
-        sessions.begin(now, signed_in, &[token(number), [9; 32]], LIFETIMES);
+        let signed_in = SignedIn { account, proof: Proof::Account([1; 32]), token: token(number) };
+        sessions.begin(now, signed_in, &[9; 32], LIFETIMES);
     }
 
     #[test]
@@ -196,6 +204,26 @@ mod tests {
             begin(&mut sessions, at(21), &format!("user{number}"), 1_000 + number);
         }
         assert_eq!(sessions.len(), limits::SESSIONS);
+    }
+
+    #[test]
+    fn a_session_by_a_token_ends_with_it_and_gives_its_role_until_then() {
+        let mut sessions = Sessions::default();
+        let account = Address::new("alice", "example.test").unwrap();
+        let mut begin = |number, role, ends_at| {
+            let proof = Proof::Token { role, ends_at };
+            let signed_in = SignedIn { account: account.clone(), proof, token: token(number) };
+            sessions.begin(at(0), signed_in, &[9; 32], LIFETIMES);
+        };
+        begin(1, None, at(50));
+        begin(2, Some(Role::ReadOnly), at(30));
+        let has_role = |sessions: &Sessions, second| sessions.has_role_of_token(at(second), &account);
+        assert!(has_role(&sessions, 29) && !has_role(&sessions, 30));
+        let other = Address::new("bob", "example.test").unwrap();
+        assert!(!sessions.has_role_of_token(at(0), &other));
+        assert!(sessions.find(at(29), &token(2), true, LIFETIMES).is_some());
+        assert!(sessions.find(at(30), &token(2), true, LIFETIMES).is_none(), "the token is over");
+        assert!(sessions.find(at(49), &token(1), true, LIFETIMES).is_some());
     }
 
     #[test]

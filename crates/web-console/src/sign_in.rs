@@ -1,4 +1,6 @@
-//! Sign-in by an account's address and password, and the check of a session with each request.
+//! Sign-in by an account's address and password, or a token of its domain, and the check of a session with each request.
+
+mod by_token;
 
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
@@ -13,9 +15,11 @@ use xmpp::sasl::Secret;
 
 use crate::directory::PasswordVerdict;
 use crate::fault::Fault;
+use crate::limits;
 use crate::role::Role;
 use crate::sessions::{Proof, Session, SignedIn, Token};
 use crate::state::{ActiveSettings, AuditLine, FailedSignIn, State};
+pub(crate) use by_token::bearer_user;
 
 /// The session of a request, and the role that its account has now.
 pub(crate) struct User {
@@ -37,13 +41,18 @@ pub(crate) async fn sign_in(
         pace(state, &unnamed, from, name)?;
         return Err(refuse(state, &unnamed, from, name, Cause::Malformed));
     };
-    let address = prepared_for_directory(state, address);
+    let address = prepared_for_source(state, address);
     let attempt = Attempt { source: without_port(from), user: &address.user, domain: &address.domain };
     pace(state, &attempt, from, name)?;
     let mut open = OpenCheck { state, attempt: &attempt, from, name, has_ended: false };
-    if is_password_of_directory(state, &address, &password).await {
+    if let Some(proof) = proof_of_source(state, &address, &password).await {
         open.has_ended = true;
-        return sign_in_by_directory(state, settings, &attempt, (address.clone(), from, name)).await;
+        return sign_in_by_source(state, settings, &attempt, (address.clone(), proof, from, name)).await;
+    }
+    // A text as long as a token is no password.
+    if password.len() > limits::MAX_TEXT {
+        open.has_ended = true;
+        return Err(refuse(state, &attempt, from, name, Cause::WrongPassword));
     }
     let account = match state.node.account(address.clone()).await {
         Ok(account) => account,
@@ -75,7 +84,8 @@ pub(crate) async fn sign_in(
     state.attempts().succeed(state.now(), &attempt);
     let address = account.address();
     let role = settings.settings.roles.of(&address);
-    let signed_in = SignedIn { account: address, proof: Proof::Account(account.verifiers.sha256) };
+    let proof = Proof::Account(account.verifiers.sha256);
+    let signed_in = SignedIn { account: address, proof, token: state.random() };
     begin_session(state, settings, signed_in, (role, from))
 }
 
@@ -91,61 +101,75 @@ fn begin_session(
         role,
         from,
         action: "SignIn",
-        subject: "",
+        subject: if matches!(signed_in.proof, Proof::Token { .. }) { "token" } else { "" },
         refused: role.is_none().then_some(StatusCode::FORBIDDEN.as_u16()),
     });
     let Some(role) = role else {
         return Err(Fault::forbidden(
-            "this account has no role here: name it in [console] admins, operators or readers, or its group in [[accounts.sources]] groups",
+            "this account has no role here: name it in [console] admins, operators or readers, or its group or role in [[accounts.sources]] groups or roles",
         ));
     };
-    let random = [state.random(), state.random()];
+    let (token, csrf) = (signed_in.token, state.random());
     let now = state.now();
     let mut sessions = state.sessions();
-    sessions.begin(now, signed_in, &random, settings.lifetimes());
-    let session = sessions.find(now, &random[0], true, settings.lifetimes()).ok_or_else(Fault::signed_out)?;
-    Ok((random[0], describe(&session, role)))
+    sessions.begin(now, signed_in, &csrf, settings.lifetimes());
+    let session = sessions.find(now, &token, true, settings.lifetimes()).ok_or_else(Fault::signed_out)?;
+    Ok((token, describe(&session, role)))
 }
 
-/// An address as chat prepares it, where a directory gives roles: all spellings of a name are one user there (RFC 4519 §2.3), whose failed sign-ins count
-/// together. An address that no account of chat can have stays as it is.
-fn prepared_for_directory(state: &State, address: Address) -> Address {
-    if state.directory_of(&address.domain).is_none() {
+/// An address as chat prepares it, where a directory or tokens give roles: all spellings of a name are one user there (RFC 4519 §2.3), whose failed sign-ins
+/// count together. An address that no account of chat can have stays as it is.
+fn prepared_for_source(state: &State, address: Address) -> Address {
+    if state.directory_of(&address.domain).is_none() && !state.takes_tokens(&address.domain) {
         return address;
     }
-    let jid = xmpp::Jid::new(Some(&address.user), &address.domain, None).ok();
-    let prepared = jid.and_then(|jid| Address::new(jid.local()?, jid.domain()).ok());
-    prepared.unwrap_or(address)
+    prepared(&address.user, &address.domain).unwrap_or(address)
 }
 
-/// True if this is the user's password in the directory of the domain. Else the account's own password counts, which has the roles of the configuration
-/// only.
-async fn is_password_of_directory(state: &State, address: &Address, password: &str) -> bool {
-    let Some((directory, _)) = state.directory_of(&address.domain) else { return false };
-    directory.check(state.now(), address, password).await == PasswordVerdict::Right
+/// An address as chat prepares it. None: no account of chat can have it.
+fn prepared(user: &str, domain: &str) -> Option<Address> {
+    let jid = xmpp::Jid::new(Some(user), domain, None).ok()?;
+    Address::new(jid.local()?, jid.domain()).ok()
 }
 
-/// Begins the session of a user whom a directory has accepted. An account here is not needed.
-async fn sign_in_by_directory(
+/// The proof that this is the user's password in the directory of the domain, or a token of the user. Else the account's own password counts, which has the
+/// roles of the configuration only.
+async fn proof_of_source(state: &State, address: &Address, password: &str) -> Option<Proof> {
+    if let Some((directory, _)) = state.directory_of(&address.domain) {
+        let verdict = directory.check(state.now(), address, password).await;
+        return (verdict == PasswordVerdict::Right).then_some(Proof::Directory);
+    }
+    by_token::proof_of(state, address, password).await
+}
+
+/// Begins the session of a user whom a source of the domain has accepted. An account here is not needed.
+async fn sign_in_by_source(
     state: &State,
     settings: &ActiveSettings,
     attempt: &Attempt<'_>,
-    (account, from, name): (Address, IpAddr, &str),
+    (account, proof, from, name): (Address, Proof, IpAddr, &str),
 ) -> Result<(Token, Value), Fault> {
-    let found = state.node.account(account.clone()).await?;
-    if found.is_some_and(|found| !is_usable(&found, &account)) {
+    if !may_sign_in(state, &account).await? {
         return Err(refuse(state, attempt, from, name, Cause::UnknownAccount));
     }
     state.attempts().succeed(state.now(), attempt);
-    let given = match state.directory_of(&account.domain) {
-        Some(found) => state.ask_role(&account, found).await,
-        None => None,
+    let given = match (proof, state.directory_of(&account.domain)) {
+        (Proof::Directory, Some(found)) => state.ask_role(&account, found).await,
+        (Proof::Token { role, .. }, _) => role,
+        (Proof::Directory, None) | (Proof::Account(_), _) => None,
     };
     let role = settings.settings.roles.of(&account).max(given);
-    begin_session(state, settings, SignedIn { account, proof: Proof::Directory }, (role, from))
+    let signed_in = SignedIn { account, proof, token: state.random() };
+    begin_session(state, settings, signed_in, (role, from))
 }
 
-/// The directory has vouched for this name: an alias of another account is not it.
+/// False for an account that is disabled here, and for an alias.
+async fn may_sign_in(state: &State, account: &Address) -> Result<bool, Fault> {
+    let found = state.node.account(account.clone()).await?;
+    Ok(found.is_none_or(|found| is_usable(&found, account)))
+}
+
+/// The directory or the token has vouched for this name: an alias of another account is not it.
 fn is_usable(found: &Account, account: &Address) -> bool {
     !found.disabled && found.address() == *account
 }
@@ -239,7 +263,9 @@ pub(crate) async fn user_of(
                 let is_good = match session.proof {
                     Proof::Account(verifier) => account.is_some_and(|account| is_same(&account, verifier)),
                     // Its password is not here, and an account need not be.
-                    Proof::Directory => account.is_none_or(|account| is_usable(&account, &session.account)),
+                    Proof::Directory | Proof::Token { .. } => {
+                        account.is_none_or(|account| is_usable(&account, &session.account))
+                    }
                 };
                 if !is_good {
                     state.sessions().end(&token);
@@ -254,6 +280,7 @@ pub(crate) async fn user_of(
     let given = match session.proof {
         Proof::Account(_) => None,
         Proof::Directory => state.known_role(&session.account),
+        Proof::Token { role, .. } => role,
     };
     let role = settings.settings.roles.of(&session.account).max(given).ok_or_else(Fault::signed_out)?;
     Ok(User { token, session, role })

@@ -81,7 +81,7 @@ pub struct AuditLine<'a> {
     pub from: IpAddr,
     /// The name of the request, as the OpenAPI document has it.
     pub action: &'a str,
-    /// The account, address, domain or route that was changed; empty for a sign-in.
+    /// The account, address, domain or route that was changed; for a sign-in `token`, or empty for one by a password.
     pub subject: &'a str,
     /// The status of the answer if the change was refused.
     pub refused: Option<u16>,
@@ -154,8 +154,10 @@ pub(crate) struct State {
     sessions: Mutex<Sessions>,
     history: Mutex<History>,
     pub(crate) traces: Traces,
-    /// None: no directory gives roles.
+    /// None: no directory and no token gives roles.
     pub(crate) directory: Option<Arc<dyn Directory>>,
+    /// Makes the keys of sessions of tokens that stand in requests: what a token hashes to is worth nothing without it.
+    pub(crate) bearer_key: Token,
     known_roles: Mutex<KnownRoles>,
     pub(crate) applications: Applications,
     /// Requests about resources that are at work.
@@ -214,6 +216,8 @@ impl Console {
         directory: Option<Arc<dyn Directory>>,
     ) -> (Console, NodeQueries) {
         let (node, queries) = queue();
+        let mut bearer_key = [0; limits::TOKEN];
+        source.fill_random(&mut bearer_key);
         let state = Arc::new(State {
             settings: RwLock::new(ActiveSettings::new(settings)),
             node,
@@ -224,6 +228,7 @@ impl Console {
             history: Mutex::default(),
             traces: Traces::default(),
             directory,
+            bearer_key,
             known_roles: Mutex::default(),
             applications,
             resource_requests: Arc::new(Semaphore::new(limits::RESOURCE_REQUESTS)),

@@ -31,6 +31,7 @@ use crate::{
 
 mod applications;
 mod directory;
+mod tokens;
 
 /// Time that the test moves, and numbers instead of chance.
 struct Clock {
@@ -282,7 +283,9 @@ fn change_of(world: &World) -> &str {
 /// A body with all that the row requires.
 fn body_of(route: &Route) -> Option<Value> {
     let value = |kind| match kind {
-        crate::routes::Kind::Text | crate::routes::Kind::Document => json!("prefix:1"),
+        crate::routes::Kind::Text | crate::routes::Kind::Document | crate::routes::Kind::Credential => {
+            json!("prefix:1")
+        }
         crate::routes::Kind::Number { .. } => json!(1),
         crate::routes::Kind::Flag => json!(true),
         crate::routes::Kind::Texts => json!(["sip:192.0.2.7"]),

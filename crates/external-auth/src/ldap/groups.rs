@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::filter::GroupFilter;
 
-/// A role at the operators' console; each may do what those before it may.
+/// A role at the operators' console, by groups of a directory or claims of tokens; each may do what those before it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DirectoryRole {
     /// Sees everything, changes nothing.

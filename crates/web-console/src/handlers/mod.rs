@@ -111,6 +111,8 @@ impl Context<'_> {
             "has a role at the console"
         } else if settings.chat_admins.contains(account) {
             "is an administrator of chat"
+        } else if self.state.sessions().has_role_of_token(self.state.now(), account) {
+            "has a role at the console by a token"
         } else if self.has_role_of_directory(account).await? {
             "has a role at the console by its directory"
         } else {

@@ -130,10 +130,12 @@ fn nobody_takes_the_name_of_a_user_who_has_not_signed_in() {
 const SECRET: &[u8] = b"a secret of more than thirty-two bytes";
 
 fn token(user: &str, audience: &str) -> String {
-    let encode = |text: String| URL_SAFE_NO_PAD.encode(text);
-    let header = encode("{\"alg\":\"HS256\"}".to_owned());
-    let claims = format!("{{\"iss\":\"i\",\"aud\":\"{audience}\",\"exp\":4000000000,\"sub\":\"{user}\"}}");
-    let message = format!("{header}.{}", encode(claims));
+    token_of(&format!("{{\"iss\":\"i\",\"aud\":\"{audience}\",\"exp\":4000000000,\"sub\":\"{user}\"}}"))
+}
+
+fn token_of(claims: &str) -> String {
+    let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
+    let message = format!("{}.{}", encode("{\"alg\":\"HS256\"}"), encode(claims));
     let mut mac = Hmac::<Sha256>::new_from_slice(SECRET).unwrap();
     mac.update(message.as_bytes());
     format!("{message}.{}", URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()))
@@ -177,11 +179,16 @@ fn a_token_of_the_provider_signs_its_user_in() {
     });
 }
 
-/// A request to the console, and its answer: status, cookie, body.
+/// A request to the console about the session, and its answer: status, cookie, body.
 fn ask_console(port: u16, method: &str, cookie: &str, body: &str) -> (String, String, String) {
+    ask_with(port, &format!("{method} /v1/admin/session"), &format!("Cookie: {cookie}"), body)
+}
+
+/// The same for any request, with a header field.
+fn ask_with(port: u16, request: &str, field: &str, body: &str) -> (String, String, String) {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let request = format!(
-        "{method} /v1/admin/session HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\nCookie: {cookie}\r\n\
+        "{request} HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n{field}\r\n\
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
@@ -225,6 +232,74 @@ fn a_group_of_the_directory_gives_a_role_at_the_console_until_the_user_leaves_it
         line.is_some_and(|line| line.contains("belfry::audit") && line.contains(&format!("alice@{DOMAIN}"))),
         "{log}"
     );
+    process.kill();
+}
+
+/// A node whose console takes tokens: the value `desk` of a claim makes operators, and `staff` readers.
+fn place_of_tokens(port: u16, more: &str) -> Place {
+    let place = Place::new("").with_xmpp(&format!(
+        "[[accounts.sources]]\ndomain = \"{DOMAIN}\"\ntype = \"jwt\"\nkeys_file = \"keys.json\"\nissuer = \"i\"\naudience = \"belfry\"\n\
+         roles = {{ claim = \"realm_access.roles\", operators = [\"desk\"], readers = [\"staff\"] }}\n\
+         [console]\nlisten = \"127.0.0.1:{port}\"\n{more}"
+    ));
+    let keys = format!("{{\"keys\":[{{\"kty\":\"oct\",\"k\":\"{}\"}}]}}", URL_SAFE_NO_PAD.encode(SECRET));
+    std::fs::write(place.path("keys.json"), keys).unwrap();
+    place
+}
+
+/// A token with a value of the claim, that ends at this second.
+fn role_token(user: &str, end: u64, value: &str) -> String {
+    let access = format!("{{\"roles\":[\"offline_access\",\"{value}\"]}}");
+    token_of(&format!(
+        "{{\"iss\":\"i\",\"aud\":\"belfry\",\"exp\":{end},\"sub\":\"{user}\",\"realm_access\":{access}}}"
+    ))
+}
+
+/// The end of tokens that last.
+const NEVER: u64 = 4_000_000_000;
+
+/// A request to the console with a token: its status and body.
+fn ask_by_token(port: u16, request: &str, token: &str, body: &str) -> (String, String) {
+    let (status, _, body) = ask_with(port, request, &format!("Authorization: Bearer {token}"), body);
+    (status, body)
+}
+
+#[test]
+fn a_claim_of_a_token_gives_a_role_at_the_console() {
+    let port = interop::free_port();
+    let place = place_of_tokens(port, "");
+    let process = place.spawn();
+    let sign_in = |user: &str, token: &str| {
+        let body = format!("{{\"account\": \"{user}@{DOMAIN}\", \"password\": \"{token}\"}}");
+        ask_console(port, "POST", "", &body)
+    };
+    let (status, cookie, body) = sign_in("alice", &role_token("alice", NEVER, "desk"));
+    assert!(status == "200" && body.contains("\"role\":\"operator\""), "{status} {body}\n{}", process.log());
+    assert_eq!(ask_console(port, "GET", &cookie, "").0, "200");
+    assert_eq!(sign_in("bob", &role_token("alice", NEVER, "desk")).0, "401", "another user's");
+    assert_eq!(sign_in("alice", &role_token("alice", 1, "desk")).0, "401", "over");
+    assert_eq!(sign_in("alice", &role_token("alice", NEVER, "other")).0, "403");
+    let add = format!("{{\"address\": \"carol@{DOMAIN}\", \"password\": \"{PASSWORD}\"}}");
+    let (reader, operator) = (role_token("rita", NEVER, "staff"), role_token("alice", NEVER, "desk"));
+    assert_eq!(ask_by_token(port, "GET /v1/admin/accounts", &reader, "").0, "200");
+    assert_eq!(
+        ask_by_token(port, "POST /v1/admin/accounts", &reader, &add).0,
+        "403",
+        "a reader may not write"
+    );
+    let (status, body) = ask_by_token(port, "POST /v1/admin/accounts", &operator, &add);
+    assert_eq!(status, "200", "{body}");
+    let over = role_token("alice", 1, "desk");
+    assert_eq!(ask_by_token(port, "GET /v1/admin/accounts", &over, "").0, "401");
+    let log = process.log();
+    let is_line = |line: &&str| {
+        line.contains("belfry::audit")
+            && line.contains("action=\"SignIn\"")
+            && line.contains("subject=\"token\"")
+            && line.contains("role=\"read-only\"")
+    };
+    assert_eq!(log.lines().filter(is_line).count(), 1, "{log}");
+    assert!(!log.contains(&reader), "no token is in the log");
     process.kill();
 }
 
