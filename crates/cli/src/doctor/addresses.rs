@@ -1,7 +1,8 @@
 //! The addresses that peers are told: behind NAT a private one leads nowhere.
 //!
 //! Two are compared: the one in signalling (`[sip] advertise`, or else the addresses of the listeners) and the one of sound (`[voice]
-//! media_advertise`). A public one for calls and a private one for sound is the usual cause of calls without sound.
+//! media_advertise`). A public one for calls and a private one for sound is the usual cause of calls without sound. Where chat clients find the proxy of
+//! bytestreams is told, too: behind NAT transfers fail there, and files go by other ways.
 
 use std::net::IpAddr;
 
@@ -15,12 +16,38 @@ const CHECK: &str = "addresses";
 /// `own`: the addresses of this machine.
 pub(super) fn check(config: &Config, own: &[IpAddr]) -> Vec<Finding> {
     let listens_for_others = config.sip.listen.iter().any(|listener| !listener.address.ip().is_loopback());
-    if !listens_for_others {
-        return vec![Finding::good(CHECK, "SIP listens on loopback: only this machine reaches it")];
-    }
-    let mut findings = vec![signalling(config, own)];
-    findings.extend(media(config));
+    let mut findings = if listens_for_others {
+        let mut findings = vec![signalling(config, own)];
+        findings.extend(media(config));
+        findings
+    } else {
+        vec![Finding::good(CHECK, "SIP listens on loopback: only this machine reaches it")]
+    };
+    findings.extend(bytestreams(config));
     findings
+}
+
+/// The address of the proxy of bytestreams. `None`: there is no proxy, or clients are told a name, which DNS answers for.
+fn bytestreams(config: &Config) -> Option<Finding> {
+    let bytestreams = &config.bytestreams;
+    let listener = bytestreams.listen.first()?.address;
+    let port = bytestreams.port.unwrap_or(listener.port());
+    // As the node tells it (`server/src/node/xmpp.rs`): at every address it is a name, or what `[sip] advertise` is.
+    let told = match (&bytestreams.host, listener.ip()) {
+        (Some(host), _) => host.parse::<IpAddr>().ok()?,
+        (None, ip) if ip.is_unspecified() => config.sip.advertise.as_deref()?.parse().ok()?,
+        (None, ip) => ip,
+    };
+    let mend = "where clients come from the Internet, set [xmpp.bytestreams] host to the public name or address, and forward the port";
+    let listens_for_others = config.xmpp.listen.iter().any(|listener| !listener.address.ip().is_loopback());
+    let what = format!("chat clients are told {told}, port {port}, for bytestreams");
+    Some(if told.is_loopback() && listens_for_others {
+        Finding::problem(CHECK, format!("{what}: only this machine reaches that"), mend)
+    } else if is_private(told) && !told.is_loopback() {
+        Finding::warning(CHECK, format!("{what}, a private address"), mend)
+    } else {
+        Finding::good(CHECK, what)
+    })
 }
 
 /// A private address is only a warning: phones may all be in the same network.
@@ -91,6 +118,29 @@ mod tests {
         );
         assert!(states(&format!("{all}advertise = \"10.0.0.7\"\n"), "10.0.0.7")[0].starts_with("warning"));
         assert!(states("[sip]\nlisten = [\"udp:10.0.0.7:5060\"]\n", "8.8.8.8")[0].starts_with("warning"));
+    }
+
+    #[test]
+    fn the_address_of_bytestreams_is_one_that_chat_clients_reach() {
+        let of = |clients: &str, listen: &str, more: &str| {
+            let text = format!(
+                "{more}[xmpp]\nlisten = [\"tcp:{clients}:5222\"]\n[xmpp.bytestreams]\nlisten = [\"tcp:{listen}:7777\"]\n"
+            );
+            states(&text, "10.0.0.7")
+        };
+        let found = |clients, listen| of(clients, listen, "").get(1).cloned();
+        let told = |ip: &str| format!("chat clients are told {ip}, port 7777, for bytestreams");
+        assert_eq!(found("0.0.0.0", "8.8.8.8"), Some(format!("ok {}", told("8.8.8.8"))));
+        assert_eq!(found("127.0.0.1", "127.0.0.1"), Some(format!("ok {}", told("127.0.0.1"))));
+        let private = format!("warning {}, a private address", told("10.0.0.7"));
+        assert_eq!(found("0.0.0.0", "10.0.0.7"), Some(private));
+        let loopback = format!("problem {}: only this machine reaches that", told("127.0.0.1"));
+        assert_eq!(found("0.0.0.0", "127.0.0.1"), Some(loopback));
+        assert_eq!(found("0.0.0.0", "0.0.0.0"), None, "a name is told");
+        let advertised = of("0.0.0.0", "0.0.0.0", "[sip]\nadvertise = \"8.8.8.8\"\n");
+        assert_eq!(advertised.get(1), Some(&format!("ok {}", told("8.8.8.8"))));
+        let text = "[xmpp]\nlisten = [\"tcp:0.0.0.0:5222\"]\n[xmpp.bytestreams]\nlisten = [\"tcp:10.0.0.7:7777\"]\nhost = \"8.8.8.8\"\nport = 80\n";
+        assert_eq!(states(text, "10.0.0.7")[1], "ok chat clients are told 8.8.8.8, port 80, for bytestreams");
     }
 
     #[test]

@@ -46,7 +46,7 @@ fn bytes(bytes: usize) -> String {
 /// Files besides connections: the database with its readers, logs, sockets that listen, pipes.
 const OTHER_FILES: u64 = 1_000;
 
-/// Needed at most: all connections that the limits allow, all ports of media, and [`OTHER_FILES`].
+/// Needed at most: all connections that the limits allow, all ports of media, two connections of each bytestream, and [`OTHER_FILES`].
 fn files(config: &Config, kernel: &Kernel) -> Finding {
     const CHECK: &str = "open files";
     let Some(limit) = kernel.open_files else {
@@ -57,7 +57,9 @@ fn files(config: &Config, kernel: &Kernel) -> Finding {
     let media = if config.voice.is_on() { u64::from(media.end() - media.start()) + 1 } else { 0 };
     // The limit is of each shard.
     let connections = u64::from(config.limits.connections) * u64::from(config.server.shards);
-    let needed = connections + media + OTHER_FILES;
+    let bytestreams =
+        if config.bytestreams.is_on() { 2 * u64::from(config.bytestreams.transfers) } else { 0 };
+    let needed = connections + media + bytestreams + OTHER_FILES;
     if limit >= needed {
         return Finding::good(
             CHECK,
@@ -151,6 +153,9 @@ mod tests {
         assert!(said[1].contains("may have 1 024, the configuration allows 3 000: about 512"), "{said:#?}");
         let with_media = states(&format!("{config}[voice]\nmedia = \"127.0.0.1\"\n"), &rich);
         assert!(with_media[1].contains("at most 23 000"), "{with_media:#?}");
+        let chat = "[xmpp]\nlisten = [\"tcp:127.0.0.1:5222\"]\n[xmpp.bytestreams]\nlisten = [\"tcp:127.0.0.1:7777\"]\n";
+        let with_bytestreams = states(&format!("{config}{chat}"), &rich);
+        assert!(with_bytestreams[1].contains("at most 5 000"), "{with_bytestreams:#?}");
         let silent = states(config, &Kernel::default());
         assert!(silent.iter().all(|line| line.starts_with("warning ")), "{silent:#?}");
     }

@@ -34,6 +34,7 @@ pub(super) fn wanted(config: &Config) -> Vec<WantedSocket> {
         ("[xmpp] listen", &config.xmpp.listen),
         ("[xmpp] component_listen", &config.xmpp.components.listen),
         ("[xmpp.federation] listen", &config.federation.listen),
+        ("[xmpp.bytestreams] listen", &config.bytestreams.listen),
     ];
     for (key, listeners) in lists {
         all.extend(listeners.iter().map(|listener: &Listener| WantedSocket {
@@ -139,11 +140,12 @@ mod tests {
     fn every_address_of_the_configuration_is_tried() {
         let text = "[sip]\nlisten = [\"udp:0.0.0.0:5060\"]\n[xmpp]\nlisten = [\"tcp:[::1]:5222\"]\n\
              component_listen = [\"tcp:127.0.0.1:5347\"]\n[xmpp.federation]\nlisten = [\"tcp:0.0.0.0:5269\"]\n\
-             [rest]\nlisten = \"127.0.0.1:8080\"\n";
+             [xmpp.bytestreams]\nlisten = [\"tcp:127.0.0.1:7777\"]\n[rest]\nlisten = \"127.0.0.1:8080\"\n";
         let config = Config::parse(text, Path::new("belfry.toml")).unwrap();
         let texts: Vec<String> = wanted(&config).into_iter().map(|socket| socket.text).collect();
-        let all = ["udp:0.0.0.0:5060", "tcp:[::1]:5222", "tcp:127.0.0.1:5347", "tcp:0.0.0.0:5269"];
-        assert_eq!(texts, [&all[..], &["127.0.0.1:9090", "127.0.0.1:8080"]].concat());
+        let chat = ["tcp:[::1]:5222", "tcp:127.0.0.1:5347", "tcp:0.0.0.0:5269", "tcp:127.0.0.1:7777"];
+        let all = [&["udp:0.0.0.0:5060"][..], &chat[..], &["127.0.0.1:9090", "127.0.0.1:8080"]].concat();
+        assert_eq!(texts, all);
     }
 
     #[test]
