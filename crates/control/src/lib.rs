@@ -9,6 +9,7 @@ mod client;
 mod farm;
 mod farm_figures;
 mod farm_response;
+mod groups;
 pub mod limits;
 mod lists;
 mod plan;
@@ -27,6 +28,7 @@ pub use client::{Client, ClientError};
 pub use farm::{FarmMapStatus, FarmNodeRow, FarmStatus, HolderRange};
 pub use farm_figures::{FarmLinkClass, FarmLinkFigures, FarmNodeFigures};
 pub use farm_response::{FarmResponse, NodeResponse, NodeStatus, OtherNodes, merge};
+pub use groups::{DirectoryGroupRow, RosterGroupPage, RosterGroupQuery, RosterGroupRow};
 pub use lists::{OpenCall, OpenCallList, RegisteredAddress, RegistrationPage, RegistrationQuery};
 pub use plan::{PlanPage, PlanQuery};
 pub use protocol::{Failure, FailureKind, Hello, PROTOCOL, Request, Response};
@@ -80,6 +82,9 @@ pub trait Control {
 
     /// A page of the registered addresses that this node owns.
     async fn registrations(&self, query: &RegistrationQuery) -> RegistrationPage;
+
+    /// Shared roster groups as this node has them: a page of all, or one with a page of its members.
+    fn roster_groups(&self, query: &RosterGroupQuery) -> RosterGroupPage;
 
     /// Removes a registration, as if it had expired. Returns once that is in the database.
     ///

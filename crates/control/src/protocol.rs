@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use store::{Address, StoreError};
 
 use super::farm_response::{FarmResponse, NodeStatus};
+use super::groups::{RosterGroupPage, RosterGroupQuery};
 use super::lists::{OpenCallList, RegistrationPage, RegistrationQuery};
 use super::plan::{PlanPage, PlanQuery};
 use super::records::{Ask, Change, Listing};
@@ -68,6 +69,8 @@ pub enum Request {
     },
     /// A page of registered addresses; answered by [`Response::Registrations`].
     Registrations(RegistrationQuery),
+    /// A page of shared roster groups, or one with its members; answered by [`Response::RosterGroups`].
+    RosterGroups(RosterGroupQuery),
     /// Removes a registration, as if it had expired. Answered by `Done` once that is in the database.
     EndRegistration {
         /// The address of the account.
@@ -152,6 +155,8 @@ pub enum Response {
     OpenCalls(OpenCallList),
     /// The answer to [`Request::Registrations`].
     Registrations(RegistrationPage),
+    /// The answer to [`Request::RosterGroups`].
+    RosterGroups(RosterGroupPage),
     /// The answer to [`Request::Blocks`].
     Blocks(BlockList),
     /// None: the node is alone.

@@ -303,6 +303,7 @@ pub async fn answer<C: Control>(
         Request::Bindings { account } => Response::Bindings(control.bindings(&account).await),
         Request::OpenCalls { account } => Response::OpenCalls(control.open_calls(account.as_deref()).await),
         Request::Registrations(query) => Response::Registrations(control.registrations(&query).await),
+        Request::RosterGroups(query) => Response::RosterGroups(control.roster_groups(&query)),
         Request::EndRegistration { account, contact } => {
             done(control.end_registration(&account, &contact).await)?
         }

@@ -32,7 +32,7 @@ macro_rules! asset {
     };
 }
 
-pub(crate) static ASSETS: [Asset; 25] = [
+pub(crate) static ASSETS: [Asset; 26] = [
     asset!("index.html", HTML),
     asset!("console.css", "text/css; charset=utf-8"),
     asset!("icon.svg", "image/svg+xml"),
@@ -49,6 +49,7 @@ pub(crate) static ASSETS: [Asset; 25] = [
     asset!("js/accounts.js", SCRIPT),
     asset!("js/sessions.js", SCRIPT),
     asset!("js/registrations.js", SCRIPT),
+    asset!("js/roster_groups.js", SCRIPT),
     asset!("js/trace.js", SCRIPT),
     asset!("js/ladder.js", SCRIPT),
     asset!("js/qr.js", SCRIPT),

@@ -40,6 +40,8 @@ pub(crate) enum Operation {
     Domains,
     AddDomain,
     RemoveDomain,
+    RosterGroups,
+    RosterGroup,
     Sessions,
     EndSessions,
     Routes,
@@ -225,7 +227,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
 }
 
 /// The requests that concern the node, its accounts and their calls.
-static ROUTES: [Route; 41] = [
+static ROUTES: [Route; 43] = [
     route(
         "GET",
         "/session",
@@ -392,6 +394,20 @@ static ROUTES: [Route; 41] = [
     route("GET", "/domains", (READ, O::Domains), "Domains with the number of their accounts", &[]),
     route("POST", "/domains", (ADMIN, O::AddDomain), "Adds a domain", &[required("name", "A host name")]),
     route("DELETE", "/domains/{name}", (ADMIN, O::RemoveDomain), "Removes a domain without accounts", &[]),
+    route(
+        "GET",
+        "/roster-groups",
+        (READ, O::RosterGroups),
+        "Shared roster groups in the order of the configuration: label, who sees them, the number and the sources of their members",
+        &[text("after", "The last group of the page before"), LIMIT],
+    ),
+    route(
+        "GET",
+        "/roster-groups/{name}",
+        (READ, O::RosterGroup),
+        "A shared roster group with its members in the order of their addresses, as this node has them",
+        &[text("after", "The last member of the page before"), LIMIT],
+    ),
     route(
         "GET",
         "/sessions",

@@ -245,6 +245,7 @@ fn answer(
                     Request::Registrations(query) => of_nodes(Response::Registrations(registrations(&query))),
                     _ => Response::Done { rows: 1 },
                 },
+                Request::RosterGroups(query) => Response::RosterGroups(roster_groups(&query)),
                 Request::Ask(Ask::Domains) => {
                     Response::Listing(Listing::Domains(vec![store::types::Domain {
                         name: "example.test".into(),
@@ -274,6 +275,23 @@ fn registrations(query: &control::RegistrationQuery) -> control::RegistrationPag
     let address = format!("{}last@example.test", query.prefix).into();
     let row = control::RegisteredAddress { address, contacts: Vec::new() };
     control::RegistrationPage { addresses: vec![row], total: 3 }
+}
+
+/// One group of two members.
+fn roster_groups(query: &control::RosterGroupQuery) -> control::RosterGroupPage {
+    let is_it = query.name.as_deref().is_none_or(|name| name == "the office");
+    let group = control::RosterGroupRow {
+        name: "the office".into(),
+        label: "The Office".into(),
+        shown_to: vec!["the office".into()],
+        members: 2,
+        named: 2,
+        ..Default::default()
+    };
+    let all = ["alice@example.test", "bob@example.test"].into_iter().filter(|_| query.name.is_some());
+    let behind = all.filter(|member| *member > &*query.after);
+    let members = behind.take(query.limit as usize).map(Box::from).collect();
+    control::RosterGroupPage { groups: is_it.then_some(group).into_iter().collect(), total: 1, members }
 }
 
 fn change_of(world: &World) -> &str {
@@ -715,6 +733,28 @@ async fn a_trace_is_collected_for_the_operator_that_began_it_and_ends() {
         "{audited:?}"
     );
     assert_eq!(audited.last().unwrap(), ended);
+}
+
+#[tokio::test]
+async fn a_reader_sees_shared_groups_with_their_members_page_by_page() {
+    let mut world = world();
+    let reader = world.sign_in("eye").await;
+    let all = world.ask(&reader, "GET", "/roster-groups", None).await;
+    assert_eq!(all.status, StatusCode::OK, "{}", all.body);
+    let expected = json!({
+        "name": "the office", "label": "The Office", "shown_to": ["the office"], "members": 2, "named": 2,
+        "everyone": [], "directory": null,
+    });
+    assert_eq!(all.body, json!({ "groups": [expected.clone()], "total": 1, "has_more": false }));
+    let first = world.ask(&reader, "GET", "/roster-groups/the%20office?limit=1", None).await;
+    let members = json!(["alice@example.test"]);
+    assert_eq!(first.body, json!({ "group": expected, "members": members, "has_more": true }));
+    let next = "/roster-groups/the%20office?limit=5&after=alice@example.test";
+    let next = world.ask(&reader, "GET", next, None).await;
+    assert_eq!(next.body["members"], json!(["bob@example.test"]));
+    assert_eq!(next.body["has_more"], false);
+    let none = world.ask(&reader, "GET", "/roster-groups/nothing", None).await;
+    assert_eq!(none.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]

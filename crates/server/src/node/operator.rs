@@ -16,8 +16,8 @@ use config::{Config, listener_text};
 use control::ChatTrace;
 use control::{
     BindingRow, BlockList, Control, Failure, FailureKind, FarmMapStatus, FarmStatus, Listening, NodeState,
-    Observed, OpenCallList, RegistrationPage, RegistrationQuery, Reloaded, StoreStatus, TargetStatus,
-    TraceSink, subjects,
+    Observed, OpenCallList, RegistrationPage, RegistrationQuery, Reloaded, RosterGroupPage, RosterGroupQuery,
+    StoreStatus, TargetStatus, TraceSink, subjects,
 };
 use logging::Logging;
 use logging::sign_in_failures::Service;
@@ -36,7 +36,7 @@ use super::farm_traces::FarmTraces;
 use super::registrations::Registrations;
 use super::{
     DRAIN_PATIENCE, Node, build, farm_requests, farm_status, listening, lost_calls, operator_status,
-    record_sinks, room, shard_counters,
+    record_sinks, room, roster_groups, shard_counters,
 };
 use crate::console::NodeConsole;
 use crate::farm::FarmMembership;
@@ -207,28 +207,10 @@ impl Operator {
         self.probed.set(Some(Instant::FAR_FUTURE));
         let operator = Rc::clone(self);
         spawn_local(async move {
-            let found = operator.probe(now).await;
+            let found = probe(&operator.node, now).await;
             operator.node.borrow().desk.set_unwritable(found);
             operator.probed.set(Some(operator.now()));
         });
-    }
-
-    /// The reason why the database, or the folder beside it, cannot be written.
-    async fn probe(&self, now: Instant) -> Option<Unwritable> {
-        let folder = self.node.borrow().shared.config.server.data.clone();
-        let room = tokio::task::spawn_blocking(move || room::check(&folder)).await;
-        if let Err(reason) = room.unwrap_or_else(|error| Err(error.to_string())) {
-            return Some(self.node.borrow().desk.unwritable_here(reason));
-        }
-        let answer = {
-            let node = self.node.borrow();
-            // A database that is too busy to be tried is being written.
-            node.desk.begin_write(|ticket| node.store.write(Write::Probe { at: now }, ticket)).ok()?
-        };
-        match answer.await {
-            Ok(Err(error)) => Some(self.node.borrow().desk.unwritable(&error)),
-            Ok(Ok(_)) | Err(_) => None,
-        }
     }
 
     /// The aliases under which shards may have cached what a write changes.
@@ -366,6 +348,24 @@ async fn next_event(
     }
 }
 
+/// The reason why the database, or the folder beside it, cannot be written.
+async fn probe(node: &RefCell<Node>, now: Instant) -> Option<Unwritable> {
+    let folder = node.borrow().shared.config.server.data.clone();
+    let room = tokio::task::spawn_blocking(move || room::check(&folder)).await;
+    if let Err(reason) = room.unwrap_or_else(|error| Err(error.to_string())) {
+        return Some(node.borrow().desk.unwritable_here(reason));
+    }
+    let answer = {
+        let node = node.borrow();
+        // A database that is too busy to be tried is being written.
+        node.desk.begin_write(|ticket| node.store.write(Write::Probe { at: now }, ticket)).ok()?
+    };
+    match answer.await {
+        Ok(Err(error)) => Some(node.borrow().desk.unwritable(&error)),
+        Ok(Ok(_)) | Err(_) => None,
+    }
+}
+
 impl Control for Operator {
     fn now(&self) -> Instant {
         self.node.borrow().clock.now()
@@ -481,6 +481,10 @@ impl Control for Operator {
 
     async fn registrations(&self, query: &RegistrationQuery) -> RegistrationPage {
         Registrations(self).page(query).await
+    }
+
+    fn roster_groups(&self, query: &RosterGroupQuery) -> RosterGroupPage {
+        roster_groups::page(&self.node.borrow(), query)
     }
 
     async fn end_registration(&self, account: &Address, contact: &str) -> Result<(), Failure> {

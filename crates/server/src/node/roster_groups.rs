@@ -13,7 +13,7 @@ use std::time::Duration;
 use chat::groups::{SharedGroup, SharedGroups};
 use chat::limits::GROUP_MEMBERS;
 use config::{DirectoryGroup, RosterGroup};
-use control::Control as _;
+use control::{Control as _, DirectoryGroupRow, RosterGroupPage, RosterGroupQuery, RosterGroupRow};
 use external_auth::MemberAnswer;
 use store::{Account, AccountFilter, Address, Loaded, Read, Reader};
 use tokio::sync::{Notify, oneshot};
@@ -21,6 +21,7 @@ use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep};
 use xmpp::Bare;
 
+use super::Node;
 use super::operator::Operator;
 
 /// The pause between two looks at accounts. A new one is in its groups after at most this.
@@ -80,6 +81,32 @@ impl RosterGroups {
         Arc::clone(&current.groups)
     }
 
+    /// A page of the groups as the shards have them, or the one that is asked for with a page of its members. Groups of a configuration that the shards do not
+    /// have yet are left out.
+    fn page(&self, configured: &[RosterGroup], query: &RosterGroupQuery) -> RosterGroupPage {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let limit = query.limit.min(control::limits::LIST_PAGE) as usize;
+        let total = configured.len() as u64;
+        // Both are in the order of the configuration: see `of`.
+        let both = configured.iter().zip(&current.defined);
+        let mut known = both.filter(|(configured, defined)| configured.group.name == defined.name);
+        if let Some(name) = &query.name {
+            let Some((group, defined)) = known.find(|(_, defined)| defined.name == *name) else {
+                return RosterGroupPage { total, ..RosterGroupPage::default() };
+            };
+            // In the order of their addresses.
+            let behind = defined.members.iter().filter(|member| member.as_str() > &*query.after);
+            let members = behind.take(limit).map(|member| member.as_str().into()).collect();
+            return RosterGroupPage { groups: vec![row(group, defined)], total, members };
+        }
+        if !query.after.is_empty() {
+            // A reload may have taken the group away: then there is no page behind it.
+            known.find(|(_, defined)| defined.name == query.after);
+        }
+        let groups = known.take(limit).map(|(group, defined)| row(group, defined)).collect();
+        RosterGroupPage { groups, total, members: Vec::new() }
+    }
+
     /// The configuration was read again: members are looked for at once.
     pub(super) fn handle_reload(&self) {
         self.is_reloaded.notify_one();
@@ -92,6 +119,28 @@ impl RosterGroups {
         let is_other = *found != members;
         *found = members;
         is_other
+    }
+}
+
+/// The groups of a node, for operators.
+pub(super) fn page(node: &Node, query: &RosterGroupQuery) -> RosterGroupPage {
+    node.shared.chat.groups.page(&node.shared.config.xmpp.groups, query)
+}
+
+/// A group for operators; `defined` has its members of all sources.
+fn row(configured: &RosterGroup, defined: &SharedGroup) -> RosterGroupRow {
+    let of_directory = |DirectoryGroup { domain, group }: &DirectoryGroup| DirectoryGroupRow {
+        domain: domain.clone(),
+        group: group.clone(),
+    };
+    RosterGroupRow {
+        name: defined.name.clone(),
+        label: defined.label.clone(),
+        shown_to: defined.shown_to.clone(),
+        members: defined.members.len() as u64,
+        named: configured.group.members.len() as u64,
+        everyone: configured.everyone.clone(),
+        directory: configured.directory.as_ref().map(of_directory),
     }
 }
 
@@ -323,6 +372,48 @@ mod tests {
         let found = groups.of(&configured, &domains);
         assert_eq!(members(&found), ["alice@example.org", "bob@example.org", "carol@example.org"]);
         assert_eq!(members(&groups.of(&[office(&["alice@example.org"])], &domains)), ["alice@example.org"]);
+    }
+
+    #[test]
+    fn operators_see_the_groups_page_by_page_and_the_members_of_one() {
+        let groups = RosterGroups::default();
+        let domain: Box<str> = "example.org".into();
+        let named = |name: &str, members: &[&str]| {
+            let mut configured = office(members);
+            configured.group.name = name.into();
+            configured
+        };
+        let all = RosterGroup {
+            everyone: vec![domain.clone()],
+            directory: Some(DirectoryGroup { domain: domain.clone(), group: "eng".into() }),
+            ..named("all", &["bob@example.org", "eve@x.org"])
+        };
+        let configured = [named("a", &["alice@example.org"]), all, named("c", &["carol@example.org"])];
+        let found = ["alice", "carol", "dave"].map(|user| bare(&format!("{user}@example.org")));
+        groups.set_found(MemberSource::Domain(domain.clone()), found.to_vec());
+        let page = |name: Option<&str>, after: &str, limit| {
+            let query = RosterGroupQuery { name: name.map(Into::into), after: after.into(), limit };
+            groups.page(&configured, &query)
+        };
+        assert!(page(None, "", 10).groups.is_empty(), "the shards have none yet");
+        groups.of(&configured, std::slice::from_ref(&domain));
+        let names = |page: &RosterGroupPage| -> Vec<Box<str>> {
+            page.groups.iter().map(|group| group.name.clone()).collect()
+        };
+        let first = page(None, "", 2);
+        assert_eq!((names(&first), first.total), (vec!["a".into(), "all".into()], 3));
+        let RosterGroupRow { label, members, named, everyone, directory, shown_to, .. } = &first.groups[1];
+        assert_eq!((&**label, *members, *named), ("office", 4, 2), "eve is no member");
+        assert_eq!((&everyone[..], &shown_to[..]), (&[domain.clone()][..], &["office".into()][..]));
+        assert_eq!(directory.as_ref().map(|directory| &*directory.group), Some("eng"));
+        assert_eq!(names(&page(None, "all", 2)), ["c".into()]);
+        assert!(page(None, "c", 2).groups.is_empty() && page(None, "gone", 2).groups.is_empty());
+        let members = |after| page(Some("all"), after, 3).members;
+        let expected: Vec<Box<str>> =
+            ["alice", "bob", "carol"].map(|user| format!("{user}@example.org").into()).into();
+        assert_eq!(members(""), expected);
+        assert_eq!(members("carol@example.org"), ["dave@example.org".into()]);
+        assert!(page(Some("gone"), "", 3).groups.is_empty());
     }
 
     #[test]

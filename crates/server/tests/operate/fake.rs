@@ -110,6 +110,10 @@ impl Control for Fake {
         control::OpenCallList::default()
     }
 
+    fn roster_groups(&self, _: &control::RosterGroupQuery) -> control::RosterGroupPage {
+        control::RosterGroupPage::default()
+    }
+
     /// Registrations of 1,500 addresses, user0000 and so on.
     async fn registrations(&self, query: &control::RegistrationQuery) -> control::RegistrationPage {
         let all = (0..1_500).map(|number| format!("user{number:04}@example.test"));

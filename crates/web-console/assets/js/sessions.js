@@ -1,8 +1,9 @@
-// Sessions of chat, and registrations of phones.
+// Sessions of chat, registrations of phones, and shared roster groups.
 
 import { get, query, remove } from "./api.js";
 import { ask, el, field, notice, table, values } from "./dom.js";
 import { registrations } from "./registrations.js";
+import { rosterGroups } from "./roster_groups.js";
 import { number, t, time } from "./text.js";
 
 export function sessionTable(rows, around, changed) {
@@ -33,8 +34,10 @@ export function sessions(place, around) {
         load();
     });
     const phones = el("section", {});
-    place.append(form, result, phones);
+    const groups = el("section", {});
+    place.append(form, result, phones, groups);
     registrations(phones, around);
+    rosterGroups(groups);
 
     async function load() {
         try {

@@ -6,6 +6,7 @@ mod calls;
 mod chat;
 mod documents;
 mod farm;
+mod groups;
 mod invitations;
 mod live;
 mod overview;
@@ -177,6 +178,8 @@ pub(crate) async fn perform(context: &Context<'_>) -> Result<Answer, Fault> {
         Operation::Domains => accounts::domains(context).await,
         Operation::AddDomain => accounts::add_domain(context).await,
         Operation::RemoveDomain => accounts::remove_domain(context).await,
+        Operation::RosterGroups => groups::list(context).await,
+        Operation::RosterGroup => groups::show(context).await,
         Operation::Sessions => chat::sessions(context).await,
         Operation::EndSessions => chat::end(context).await,
         Operation::Routes => routing::list(context).await,

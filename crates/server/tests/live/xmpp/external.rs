@@ -303,6 +303,26 @@ fn a_claim_of_a_token_gives_a_role_at_the_console() {
     process.kill();
 }
 
+#[test]
+fn a_reader_sees_shared_groups_and_their_members_at_the_console() {
+    let port = interop::free_port();
+    let group = format!(
+        "[[xmpp.groups]]\nname = \"office\"\nlabel = \"The Office\"\nmembers = [\"bob@{DOMAIN}\", \"alice@{DOMAIN}\"]\n"
+    );
+    let place = place_of_tokens(port, &group);
+    let process = place.spawn();
+    let reader = role_token("rita", NEVER, "staff");
+    let row = "{\"directory\":null,\"everyone\":[],\"label\":\"The Office\",\"members\":2,\"name\":\"office\",\"named\":2,\"shown_to\":[\"office\"]}";
+    let all = ask_by_token(port, "GET /v1/admin/roster-groups", &reader, "");
+    let expected = format!("{{\"groups\":[{row}],\"has_more\":false,\"total\":1}}");
+    assert_eq!(all, ("200".to_owned(), expected), "{}", process.log());
+    let one = ask_by_token(port, "GET /v1/admin/roster-groups/office?limit=1", &reader, "");
+    let expected = format!("{{\"group\":{row},\"has_more\":true,\"members\":[\"alice@{DOMAIN}\"]}}");
+    assert_eq!(one, ("200".to_owned(), expected));
+    assert_eq!(ask_by_token(port, "GET /v1/admin/roster-groups/none", &reader, "").0, "404");
+    process.kill();
+}
+
 /// The roster of the client, as its shared groups are by now: pushes that came before are passed over.
 fn roster(client: &mut Client) -> String {
     client.say("<iq type='get' id='roster'><query xmlns='jabber:iq:roster'/></iq>");
