@@ -318,6 +318,9 @@ async function seeSessions(page) {
     await open(page, "sessions");
     await shows(page, "0 of 0 sessions");
     await shows(page, "Registered addresses: 1 of 1");
+    await shows(page, "Groups: 1 of 1");
+    await shows(page, "The Office");
+    await shows(page, "2 named in the configuration");
     await picture(page, "sessions");
 }
 

@@ -17,6 +17,7 @@ fn an_operator_sees_each_page_changes_what_the_role_permits_and_reaches_no_other
     let node = Node::prepare()
         .with_sections(&format!(
             "[xmpp]\nlisten = [\"tcp:127.0.0.1:{}\"]\n\
+             [[xmpp.groups]]\nname = \"office\"\nlabel = \"The Office\"\nmembers = [\"alice@{DOMAIN}\", \"bob@{DOMAIN}\"]\n\
              [xmpp.registration]\ninvitations = \"administrators\"\n\
              [console]\nlisten = \"127.0.0.1:{}\"\nadmins = [\"{}\"]\nreaders = [\"{}\"]\n",
             ports.first() + 1,

@@ -153,6 +153,9 @@ mod tests {
         assert!(said[1].contains("may have 1 024, the configuration allows 3 000: about 512"), "{said:#?}");
         let with_media = states(&format!("{config}[voice]\nmedia = \"127.0.0.1\"\n"), &rich);
         assert!(with_media[1].contains("at most 23 000"), "{with_media:#?}");
+        let chat = "[xmpp]\nlisten = [\"tcp:127.0.0.1:5222\"]\n[xmpp.bytestreams]\nlisten = [\"tcp:127.0.0.1:7777\"]\n";
+        let with_bytestreams = states(&format!("{config}{chat}"), &rich);
+        assert!(with_bytestreams[1].contains("at most 5 000"), "{with_bytestreams:#?}");
         let silent = states(config, &Kernel::default());
         assert!(silent.iter().all(|line| line.starts_with("warning ")), "{silent:#?}");
     }

@@ -207,28 +207,10 @@ impl Operator {
         self.probed.set(Some(Instant::FAR_FUTURE));
         let operator = Rc::clone(self);
         spawn_local(async move {
-            let found = operator.probe(now).await;
+            let found = probe(&operator.node, now).await;
             operator.node.borrow().desk.set_unwritable(found);
             operator.probed.set(Some(operator.now()));
         });
-    }
-
-    /// The reason why the database, or the folder beside it, cannot be written.
-    async fn probe(&self, now: Instant) -> Option<Unwritable> {
-        let folder = self.node.borrow().shared.config.server.data.clone();
-        let room = tokio::task::spawn_blocking(move || room::check(&folder)).await;
-        if let Err(reason) = room.unwrap_or_else(|error| Err(error.to_string())) {
-            return Some(self.node.borrow().desk.unwritable_here(reason));
-        }
-        let answer = {
-            let node = self.node.borrow();
-            // A database that is too busy to be tried is being written.
-            node.desk.begin_write(|ticket| node.store.write(Write::Probe { at: now }, ticket)).ok()?
-        };
-        match answer.await {
-            Ok(Err(error)) => Some(self.node.borrow().desk.unwritable(&error)),
-            Ok(Ok(_)) | Err(_) => None,
-        }
     }
 
     /// The aliases under which shards may have cached what a write changes.
@@ -363,6 +345,24 @@ async fn next_event(
             Err(RecvError::Lagged(missed)) => sink.miss(missed),
             Err(RecvError::Closed) => return None,
         }
+    }
+}
+
+/// The reason why the database, or the folder beside it, cannot be written.
+async fn probe(node: &RefCell<Node>, now: Instant) -> Option<Unwritable> {
+    let folder = node.borrow().shared.config.server.data.clone();
+    let room = tokio::task::spawn_blocking(move || room::check(&folder)).await;
+    if let Err(reason) = room.unwrap_or_else(|error| Err(error.to_string())) {
+        return Some(node.borrow().desk.unwritable_here(reason));
+    }
+    let answer = {
+        let node = node.borrow();
+        // A database that is too busy to be tried is being written.
+        node.desk.begin_write(|ticket| node.store.write(Write::Probe { at: now }, ticket)).ok()?
+    };
+    match answer.await {
+        Ok(Err(error)) => Some(node.borrow().desk.unwritable(&error)),
+        Ok(Ok(_)) | Err(_) => None,
     }
 }
 
