@@ -189,12 +189,11 @@ impl Privileges {
         if self.delegations.is_empty() {
             return None;
         }
-        let attribute =
-            |name: &Box<str>| Element::new("attribute", ns::DELEGATION).with("name", name.clone());
+        let attribute = |name: &str| Element::new("attribute", ns::DELEGATION).with("name", name.to_owned());
         let delegated = |delegation: &Delegation| {
             let delegated = Element::new("delegated", ns::DELEGATION);
             let delegated = delegated.with("namespace", delegation.namespace.clone());
-            delegated.children(delegation.attributes.iter().map(attribute))
+            delegated.children(delegation.attributes.iter().map(|name| attribute(name)))
         };
         let all = Element::new("delegation", ns::DELEGATION).children(self.delegations.iter().map(delegated));
         let told =
