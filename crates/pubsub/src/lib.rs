@@ -9,6 +9,7 @@
 
 #![warn(missing_docs)]
 
+mod body;
 mod context;
 mod imported;
 mod interface;
@@ -37,7 +38,7 @@ pub use imported::imported;
 pub use interface::{FeatureRequest, PubSubEffect, PubSubEvent};
 pub use node::Relation;
 use node::{Node, Nodes};
-pub use notify::Notification;
+pub use notify::{Notification, Recipient};
 pub use page::{ItemPage, ItemQuery, ItemRow, NodePage};
 pub use publish::Publication;
 pub use request::PendingRequest;

@@ -33,6 +33,9 @@ pub const NODE_ITEMS: u32 = 1_000;
 /// wrapping; an avatar does.
 pub const ITEM: usize = 192 << 10;
 
+/// Bytes of a body that is made of a payload. Beyond: cut. The payload is in the event too, and all of it has to fit a stanza.
+pub const EVENT_BODY: usize = 2 << 10;
+
 /// Bytes of items in one answer. Beyond: the rest is for another page (XEP-0060 §6.5.4), of which the answer tells.
 pub const ITEMS_ANSWER: usize = 224 << 10;
 

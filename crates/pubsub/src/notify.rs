@@ -12,9 +12,11 @@ use stdx::Instant;
 use stdx::cache::Cache;
 use xmpp::{Bare, Element, Jid, ns};
 
+use super::body;
 use super::context::PubSubContext;
 use super::interface::PubSubEffect;
 use super::node::Node;
+use super::options::Subscriber;
 use super::page::ItemQuery;
 use super::presences::SubscriberPresences;
 use super::publish::event_item;
@@ -94,6 +96,26 @@ impl NotifiedClients {
     }
 }
 
+/// A recipient of an event.
+pub struct Recipient {
+    jid: Jid,
+    /// The stanza has a body, if one can be made of the event.
+    has_body: bool,
+}
+
+impl Recipient {
+    /// A subscriber of a node, by its options.
+    fn of(node: &Node, subscriber: &Subscriber) -> Recipient {
+        let has_body = subscriber.options.with_body && body::is_possible(&node.config);
+        Recipient { jid: subscriber.jid.clone(), has_body }
+    }
+
+    /// An address that has no subscription, or whatever its options are.
+    fn without_options(jid: &Jid) -> Recipient {
+        Recipient { jid: jid.clone(), has_body: false }
+    }
+}
+
 /// An event of a node, for its audience, which is computed when it is sent.
 pub struct Notification {
     pub(crate) owner: Bare,
@@ -111,20 +133,24 @@ impl Notification {
     }
 
     /// The stanza for one recipient.
-    pub fn message(&self, to: &Jid) -> Element {
-        message(&self.owner, to.as_str(), self.event.clone())
+    pub fn message(&self, to: &Recipient) -> Element {
+        message(&self.owner, to, self.event.clone())
     }
 
     /// The recipients, each once: subscribers whose options have it so, and clients of contacts that ask for the node by their
     /// features. Subscribers that the access model shuts out by now are left out, as are blocked contacts.
-    pub(crate) fn audience(&self, context: &PubSubContext<'_>, presences: &SubscriberPresences) -> Vec<Jid> {
+    pub(crate) fn audience(
+        &self,
+        context: &PubSubContext<'_>,
+        presences: &SubscriberPresences,
+    ) -> Vec<Recipient> {
         let (owner, node) = (&self.owner, &self.node);
         let subscribed = node.subscriptions.iter().filter(|known| {
             let is_allowed =
                 || node.may_subscribe(&known.jid.bare(), &context.relation(owner, &known.jid)).is_ok();
             presences.wants_events(owner, known) && is_allowed()
         });
-        let mut audience: Vec<Jid> = subscribed.map(|known| known.jid.clone()).collect();
+        let mut audience: Vec<Recipient> = subscribed.map(|known| Recipient::of(node, known)).collect();
         // A client that has subscribed gets the event once, not also for its features. Features are a request of their own: options
         // of a subscription do not change it.
         let explicit = audience.len();
@@ -139,9 +165,10 @@ impl Notification {
                 continue;
             }
             for client in clients {
-                let has_it = audience[..explicit].iter().any(|jid| jid == client || jid == contact.as_jid());
+                let has_it =
+                    audience[..explicit].iter().any(|to| to.jid == *client || to.jid == *contact.as_jid());
                 if !has_it {
-                    audience.push(client.clone());
+                    audience.push(Recipient::without_options(client));
                 }
             }
         }
@@ -165,7 +192,7 @@ pub(crate) fn notify_item(owner: &Bare, name: &str, node: &Rc<Node>, item: Eleme
 
 /// An event for one recipient, whatever it has subscribed to.
 pub(crate) fn send_event(owner: &Bare, to: &Jid, event: Element) -> PubSubEffect {
-    PubSubEffect::Send(message(owner, to.as_str(), event))
+    PubSubEffect::Send(message(owner, &Recipient::without_options(to), event))
 }
 
 /// The effect that sends the newest item to one client.
@@ -187,14 +214,19 @@ pub(crate) fn newest_message(
         Element::new("items", ns::PUBSUB_EVENT).with("node", name).child(event_item(item, &node.config));
     let delay =
         Element::new("delay", ns::DELAY).with("from", owner.as_str()).with("stamp", xmpp::time::stamp(at));
-    message(owner, to.as_str(), items).child(delay)
+    let to = node
+        .subscriber(to)
+        .map_or_else(|| Recipient::without_options(to), |known| Recipient::of(node, known));
+    message(owner, &to, items).child(delay)
 }
 
 /// An event as a message. A headline: it is neither stored for later nor archived.
-fn message(owner: &Bare, to: &str, event: Element) -> Element {
+fn message(owner: &Bare, to: &Recipient, event: Element) -> Element {
+    let body = if to.has_body { body::body_of(&event) } else { None };
     Element::new("message", ns::CLIENT)
         .with("type", "headline")
         .with("from", owner.as_str())
-        .with("to", to)
+        .with("to", to.jid.as_str())
+        .children(body)
         .child(Element::new("event", ns::PUBSUB_EVENT).child(event))
 }

@@ -70,20 +70,22 @@ impl Subscriber {
     }
 }
 
-/// The options of a subscription: the fields of §16.4.2 that are known here. Digests, bodies made of payloads, and collections are not.
+/// The options of a subscription: the fields of §16.4.2 that are known here. Digests and collections are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SubscriptionOptions {
     /// `pubsub#deliver`.
     pub(crate) delivers: bool,
     /// `pubsub#expire`; `None`: the subscription has no end.
     pub(crate) expiry: Option<Expiry>,
+    /// `pubsub#include_body`.
+    pub(crate) with_body: bool,
     /// `pubsub#show-values`.
     pub(crate) shows: ShowSet,
 }
 
 impl Default for SubscriptionOptions {
     fn default() -> SubscriptionOptions {
-        SubscriptionOptions { delivers: true, expiry: None, shows: ShowSet::ALL }
+        SubscriptionOptions { delivers: true, expiry: None, with_body: false, shows: ShowSet::ALL }
     }
 }
 
@@ -162,12 +164,20 @@ const FORM_TYPE: &str = "http://jabber.org/protocol/pubsub#subscribe_options";
 /// The value of `pubsub#expire` for a subscription that ends with the subscriber's presence (§12.4).
 const WITH_PRESENCE: &str = "presence";
 
+/// The fields that only some forms have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OptionFields {
+    /// `pubsub#include_body`: events of the node can have a body.
+    pub(crate) body: bool,
+    /// `pubsub#show-values`: the service may know the presence of the subscriber. Without it no option depends on presence.
+    pub(crate) shows: bool,
+}
+
 /// The options that one subscriber may have, at the time of its request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OptionsScope {
     pub(crate) now: Instant,
-    /// The service may know the presence of the subscriber; else no option depends on it.
-    pub(crate) may_know_presence: bool,
+    pub(crate) fields: OptionFields,
     /// The subscriber is present: the end of a subscription that ends with this presence.
     pub(crate) presence: Option<Expiry>,
 }
@@ -218,7 +228,10 @@ impl SubscriptionOptions {
                 "FORM_TYPE" if value != FORM_TYPE => return Err(invalid_options()),
                 "pubsub#deliver" => self.delivers = flag(value).ok_or_else(invalid_options)?,
                 "pubsub#expire" => self.expiry = scope.expiry(value)?,
-                "pubsub#show-values" if scope.may_know_presence => {
+                "pubsub#include_body" if scope.fields.body => {
+                    self.with_body = flag(value).ok_or_else(invalid_options)?;
+                }
+                "pubsub#show-values" if scope.fields.shows => {
                     self.shows = ShowSet::parse(&values).ok_or_else(invalid_options)?;
                 }
                 _ => {}
@@ -227,14 +240,16 @@ impl SubscriptionOptions {
         Ok(self)
     }
 
-    /// `form` to be filled in, `submit` as it is kept, `result` as the subscriber is told. `has_shows`: the subscriber's presence may
-    /// be known, so that the form has `pubsub#show-values`.
-    pub(crate) fn form(&self, kind: &'static str, has_shows: bool) -> Element {
+    /// `form` to be filled in, `submit` as it is kept, `result` as the subscriber is told.
+    pub(crate) fn form(&self, kind: &'static str, fields: OptionFields) -> Element {
         let value = |text: &str| Element::new("value", ns::DATA).text(text);
         let field = |var: &'static str, kind: &'static str| {
             Element::new("field", ns::DATA).with("var", var).with("type", kind)
         };
-        let shows = has_shows.then(|| {
+        let boolean =
+            |var: &'static str, is: bool| field(var, "boolean").child(value(if is { "1" } else { "0" }));
+        let body = fields.body.then(|| boolean("pubsub#include_body", self.with_body));
+        let shows = fields.shows.then(|| {
             let options = SHOWS.iter().filter(|_| kind == "form");
             field("pubsub#show-values", "list-multi")
                 .children(self.shows.words().map(value))
@@ -244,8 +259,9 @@ impl SubscriptionOptions {
         Element::new("x", ns::DATA)
             .with("type", kind)
             .child(field("FORM_TYPE", "hidden").child(value(FORM_TYPE)))
-            .child(field("pubsub#deliver", "boolean").child(value(if self.delivers { "1" } else { "0" })))
+            .child(boolean("pubsub#deliver", self.delivers))
             .child(field("pubsub#expire", "text-single").children(expiry))
+            .children(body)
             .children(shows)
     }
 
@@ -259,7 +275,7 @@ impl SubscriptionOptions {
             Some(Expiry::At(_)) | None => None,
         };
         let options = Element::new("options", ns::PUBSUB).with_opt("since", since);
-        Some(options.child(self.form("submit", true)))
+        Some(options.child(self.form("submit", OptionFields { body: true, shows: true })))
     }
 
     /// Reads stored options. A value that cannot be read, such as one of a later version, is the default: a subscriber gets too many events
@@ -279,6 +295,7 @@ impl SubscriptionOptions {
                     options.expiry = Some(Expiry::Presence(since.unwrap_or(Instant::from_micros(0))));
                 }
                 "pubsub#expire" => options.expiry = time::parse(value).map(Expiry::At),
+                "pubsub#include_body" => options.with_body = flag(value).unwrap_or(false),
                 "pubsub#show-values" => options.shows = ShowSet::parse(&values).unwrap_or(ShowSet::ALL),
                 _ => {}
             }
@@ -315,18 +332,18 @@ mod tests {
 
     const NOW: Instant = Instant::from_unix_seconds(1_800_000_000);
 
-    fn scope(may_know_presence: bool) -> OptionsScope {
-        let presence = may_know_presence.then_some(Expiry::Presence(NOW));
-        OptionsScope { now: NOW, may_know_presence, presence }
+    fn scope(has_all: bool) -> OptionsScope {
+        let presence = has_all.then_some(Expiry::Presence(NOW));
+        OptionsScope { now: NOW, fields: OptionFields { body: has_all, shows: has_all }, presence }
     }
 
-    /// The options after a form with one field, for a subscriber whose presence may be known or not.
-    fn with(field: &str, values: &[&str], may_know_presence: bool) -> Option<SubscriptionOptions> {
+    /// The options after a form with one field, for a subscriber that may have all fields or only those that every form has.
+    fn with(field: &str, values: &[&str], has_all: bool) -> Option<SubscriptionOptions> {
         let values: String = values.iter().map(|value| format!("<value>{value}</value>")).collect();
         let form =
             format!("<x xmlns='jabber:x:data' type='submit'><field var='{field}'>{values}</field></x>");
         let form = xmpp::xml::parse_stored(form.as_bytes()).unwrap();
-        SubscriptionOptions::default().with_form(&form, &scope(may_know_presence)).ok()
+        SubscriptionOptions::default().with_form(&form, &scope(has_all)).ok()
     }
 
     #[test]
@@ -349,6 +366,9 @@ mod tests {
         let ignored = Some(SubscriptionOptions::default());
         assert_eq!(with("pubsub#show-values", &["chat"], false), ignored, "the form has no such field");
         assert_eq!(with("pubsub#digest", &["1"], true), ignored);
+        assert!(with("pubsub#include_body", &["1"], true).unwrap().with_body);
+        assert_eq!(with("pubsub#include_body", &["perhaps"], true), None);
+        assert_eq!(with("pubsub#include_body", &["1"], false), ignored, "the form has no such field");
         assert_eq!(with("FORM_TYPE", &["http://jabber.org/protocol/pubsub#node_config"], true), None);
     }
 
@@ -373,7 +393,7 @@ mod tests {
         #[test]
         fn a_subscription_is_read_as_it_was_written(
             delivers in any::<bool>(), end in prop::option::of((any::<bool>(), 0..250_000_000_000_u64)),
-            shows in any::<[bool; 5]>(),
+            with_body in any::<bool>(), shows in any::<[bool; 5]>(),
         ) {
             let expiry = end.map(|(is_at, millis)| {
                 let at = Instant::from_micros(millis * 1_000);
@@ -381,7 +401,7 @@ mod tests {
             });
             // A set without any value is refused when it is submitted.
             let shows = if shows.contains(&true) { ShowSet(shows) } else { ShowSet::ALL };
-            let options = SubscriptionOptions { delivers, expiry, shows };
+            let options = SubscriptionOptions { delivers, expiry, with_body, shows };
             let jid = Jid::parse("a@x.org/r").unwrap();
             let subscriber = Subscriber { jid, state: NodeSubscription::Pending, options };
             let stored = xmpp::xml::parse_stored(&subscriber.element().to_bytes("")).unwrap();

@@ -172,7 +172,7 @@ mod tests {
     use xmpp::ns;
 
     use super::*;
-    use crate::options::SubscriptionOptions;
+    use crate::options::{OptionFields, SubscriptionOptions};
 
     const NOW: Instant = Instant::from_unix_seconds(1_800_000_000);
 
@@ -233,7 +233,11 @@ mod tests {
         let mut presences = SubscriberPresences::default();
         let form = "<x xmlns='jabber:x:data'><field var='pubsub#show-values'><value>chat</value></field></x>";
         let form = xmpp::xml::parse_stored(form.as_bytes()).unwrap();
-        let scope = crate::options::OptionsScope { now: NOW, may_know_presence: true, presence: None };
+        let scope = crate::options::OptionsScope {
+            now: NOW,
+            fields: OptionFields { body: false, shows: true },
+            presence: None,
+        };
         let options = SubscriptionOptions::default().with_form(&form, &scope).unwrap();
         let (one, all) = (subscriber("a@x.org/1", options), subscriber("a@x.org", options));
         let wants = |presences: &SubscriberPresences| {

@@ -17,7 +17,7 @@ use xmpp::{Bare, Element, Jid};
 use super::context::{NodesView, PubSubContext, Requester};
 use super::interface::{FeatureRequest, PubSubEffect, PubSubEvent};
 use super::node::{Node, Nodes};
-use super::notify::{Notification, NotifiedClients, newest_message};
+use super::notify::{Notification, NotifiedClients, Recipient, newest_message};
 use super::owner_nodes::OwnerNodes;
 use super::presences::{ClientChange, SubscriberPresences};
 use super::publish::{ItemRemoval, ItemWrite, ItemsPage, Publication, RemovalGoal, RemovalGroup};
@@ -239,7 +239,7 @@ impl PubSub {
     }
 
     /// The recipients of a notification, each once, by the options of their subscriptions and their presence.
-    pub fn audience(&self, context: &PubSubContext<'_>, notification: &Notification) -> Vec<Jid> {
+    pub fn audience(&self, context: &PubSubContext<'_>, notification: &Notification) -> Vec<Recipient> {
         notification.audience(context, &self.presences)
     }
 

@@ -14,12 +14,14 @@ use super::context::{PubSubContext, Requester};
 use super::interface::PubSubEffect;
 use super::node::{AccessModel, Node, NodeAffiliation, Nodes, SendLast};
 use super::notify::send_newest;
-use super::options::{NodeSubscription, OptionsScope, Subscriber, SubscriptionOptions, invalid_options};
+use super::options::{
+    NodeSubscription, OptionFields, OptionsScope, Subscriber, SubscriptionOptions, invalid_options,
+};
 use super::owner::tell_state;
 use super::presences::SubscriberPresences;
 use super::request::{PendingRequest, PubSubResult};
 use super::state::{NodeGoal, NodeWrite};
-use super::{fault, node_of};
+use super::{body, fault, node_of};
 use crate::limits;
 
 /// `FORM_TYPE` of the form by which an owner decides (§8.6).
@@ -42,11 +44,11 @@ pub(crate) fn subscribe(
     if known.is_some_and(|known| known.state == NodeSubscription::Pending) {
         return Err(fault(Condition::NotAuthorized, "pending-subscription"));
     }
-    let scope = scope(context, presences, asked, &jid);
+    let scope = scope(context, presences, asked, (node, &jid));
     let given = given_options(asked)?;
     let before = known.map(|known| known.options).unwrap_or_default();
     let options = given.map_or(Ok(before), |form| before.with_form(form, &scope))?;
-    let shown = given.map(|_| options.form("result", scope.may_know_presence));
+    let shown = given.map(|_| options.form("result", scope.fields));
     if let Some(known) = known {
         // §6.1.6: with one subscription for each address, it is the one there is, with the options of this request.
         let answer = Some(told(&name, known, shown));
@@ -109,15 +111,18 @@ fn scope(
     context: &PubSubContext<'_>,
     presences: &mut SubscriberPresences,
     asked: &PendingRequest,
-    jid: &Jid,
+    (node, jid): (&Node, &Jid),
 ) -> OptionsScope {
     let presence = presences.current(context.now, &asked.owner, jid);
-    OptionsScope { now: context.now, may_know_presence: may_know_presence(context, asked), presence }
+    OptionsScope { now: context.now, fields: fields(context, asked, Some(node)), presence }
 }
 
-/// True if the requester's presence may be known: services know that of this server's clients, which send it to them.
-fn may_know_presence(context: &PubSubContext<'_>, asked: &PendingRequest) -> bool {
-    asked.is_of_service() && context.entities.is_local(asked.by.who.domain())
+/// The fields of the requester's forms. Services may know the presence of this server's clients, which send it to them.
+fn fields(context: &PubSubContext<'_>, asked: &PendingRequest, node: Option<&Node>) -> OptionFields {
+    OptionFields {
+        body: node.is_some_and(|node| body::is_possible(&node.config)),
+        shows: asked.is_of_service() && context.entities.is_local(asked.by.who.domain()),
+    }
 }
 
 /// The node and the subscription that a request for options names (§6.3.4). There are no subscription ids, so that one is ignored, as
@@ -147,8 +152,8 @@ pub(crate) fn options(
     part: &Element,
     nodes: &Nodes,
 ) -> PubSubResult {
-    let (name, _, known) = own_subscriber(asked, part, nodes)?;
-    let form = known.options.form("form", may_know_presence(context, asked));
+    let (name, node, known) = own_subscriber(asked, part, nodes)?;
+    let form = known.options.form("form", fields(context, asked, Some(node)));
     let options = Element::new("options", ns::PUBSUB).with("node", name).with("jid", known.jid.as_str());
     asked.reply(Some(Element::new("pubsub", ns::PUBSUB).child(options.child(form))))
 }
@@ -171,7 +176,7 @@ pub(crate) fn set_options(
     if form.attr("type") == Some("cancel") {
         return asked.reply(None);
     }
-    let scope = scope(context, presences, asked, &known.jid);
+    let scope = scope(context, presences, asked, (node, &known.jid));
     let options = known.options.with_form(form, &scope)?;
     if options == known.options {
         return asked.reply(None);
@@ -189,10 +194,9 @@ pub(crate) fn default_options(
     nodes: &Nodes,
 ) -> PubSubResult {
     let of = part.attr("node");
-    if let Some(name) = of {
-        node_of(nodes, name)?;
-    }
-    let form = SubscriptionOptions::default().form("result", may_know_presence(context, asked));
+    let node = of.map(|name| node_of(nodes, name)).transpose()?;
+    let fields = fields(context, asked, node.map(|node| &**node));
+    let form = SubscriptionOptions::default().form("result", fields);
     let default = Element::new("default", ns::PUBSUB).with_opt("node", of).child(form);
     asked.reply(Some(Element::new("pubsub", ns::PUBSUB).child(default)))
 }

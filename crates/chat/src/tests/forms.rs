@@ -87,7 +87,7 @@ const REGISTRIES: &[Registry] = &[
         form: "http://jabber.org/protocol/pubsub#subscribe_options",
         source: "XEP-0060 §16.4.2",
         fields: &[
-            (BOOLEAN, &["pubsub#deliver"]),
+            (BOOLEAN, &["pubsub#deliver", "pubsub#include_body"]),
             (TEXT, &["pubsub#expire"]),
             (CHOICES, &["pubsub#show-values"]),
         ],
@@ -429,6 +429,8 @@ fn nodes(play: &mut Play, admin: u64, bob: u64) {
     let configure = |form: &str| of_owner(&format!("<configure node='n'>{form}</configure>"));
     let config = [("pubsub#access_model", "authorize"), ("pubsub#notify_config", "1"), ("pubsub#title", "t")];
     play.fill(admin, (&configure(""), service), &config, configure);
+    let atom = [("pubsub#type", "http://www.w3.org/2005/Atom")];
+    play.fill(admin, (&configure(""), service), &atom, configure);
     play.fill(admin, (&configure(""), service), &[("pubsub#roster_groups_allowed", "g")], configure);
     play.fill(admin, (&configure(""), service), &[], configure);
     play.iq(bob, "get", service, &format!("<query xmlns='{}' node='n'/>", ns::DISCO_INFO));

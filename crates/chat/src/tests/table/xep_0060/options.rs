@@ -263,6 +263,41 @@ fn delivering_by_options() {
 }
 
 #[test]
+fn bodies_of_events() {
+    let entry = "<publish node='news'><item id='1'><entry xmlns='http://www.w3.org/2005/Atom'>\
+                 <title>Alone</title></entry></item></publish>";
+    let entry = || set(entry);
+    let with_body: &[(&str, &[&str])] = &[("pubsub#include_body", &["1"])];
+    let atom = |section, demand| {
+        with_node(section, demand, &[("pubsub#type", "http://www.w3.org/2005/Atom")])
+            .after("alice", subscribe("alice"))
+    };
+    play(&[
+        atom("12.7", "a node whose payload is understood has the option")
+            .when("alice", get_options("alice"))
+            .told(&["<field var='pubsub#include_body' type='boolean'><value>0</value></field>"]),
+        subscribed_owner("12.7", "other nodes MUST NOT have it")
+            .when("alice", get_options("alice"))
+            .told(&["pubsub#deliver", "!include_body"]),
+        atom("12.7", "with it an event has a body beside the payload")
+            .after("alice", set_options("alice", with_body))
+            .when("alice", entry())
+            .told(&["<body>Alone</body><event ", "<title>Alone</title>"]),
+        atom("12.7", "without it an event has none")
+            .when("alice", entry())
+            .told(&["<title>Alone</title>", "!<body"]),
+        atom("12.7", "nor has one whose payload is not understood")
+            .after("alice", set_options("alice", with_body))
+            .when("alice", publish("1"))
+            .told(&["<item id='1'", "!<body"]),
+        with_node("12.7", "the newest item has one too", &[("pubsub#type", "http://www.w3.org/2005/Atom")])
+            .after("alice", entry())
+            .when("alice", subscribe_with("alice", &format!("<options>{}</options>", submit(with_body))))
+            .told(&["<body>Alone</body><event "]),
+    ]);
+}
+
+#[test]
 fn temporary_subscriptions() {
     let temporary = |section, demand| {
         subscribed(section, demand).after("bob", presence("")).after("bob", set_options("bob", TEMPORARY))
