@@ -32,16 +32,16 @@ impl StoredRecordings {
     /// The object from that byte on, or all of it if it is shorter.
     pub(super) async fn open(&self, sid: &str, mut from: u64) -> Result<StoredSound, EncodeError> {
         let key = key_of(sid).ok_or(EncodeError::NotFound)?;
-        if from > 0 && from >= self.storage.open(&key, 0..1).await.map_err(error_of)?.total {
+        if from > 0 && from >= self.storage.open(&key, 0..1).await.map_err(|fault| error_of(&fault))?.total {
             from = 0;
         }
-        let reader = self.storage.open(&key, from..WHOLE).await.map_err(error_of)?;
+        let reader = self.storage.open(&key, from..WHOLE).await.map_err(|fault| error_of(&fault))?;
         Ok(StoredSound { len: reader.total, reader, rest: Bytes::new() })
     }
 
     pub(super) async fn delete(&self, sid: &str) -> Result<(), EncodeError> {
         let Some(key) = key_of(sid) else { return Ok(()) };
-        self.storage.delete(&key).await.map_err(error_of)
+        self.storage.delete(&key).await.map_err(|fault| error_of(&fault))
     }
 }
 
@@ -58,7 +58,7 @@ pub struct StoredSound {
 impl StoredSound {
     /// The next bytes. `None`: the end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, EncodeError> {
-        self.reader.next().await.map_err(error_of)
+        self.reader.next().await.map_err(|fault| error_of(&fault))
     }
 }
 
@@ -95,7 +95,7 @@ fn key_of(sid: &str) -> Option<String> {
     super::folder::is_sid(sid).then(|| format!("recordings/{sid}.wav"))
 }
 
-fn error_of(fault: StorageFault) -> EncodeError {
+fn error_of(fault: &StorageFault) -> EncodeError {
     match fault {
         StorageFault::Missing => EncodeError::NotFound,
         StorageFault::Busy => EncodeError::Busy,

@@ -119,6 +119,12 @@ fn discovering() {
             .when("bob", items(" node='news'"))
             .told(&["<item jid='pubsub.example.org' name='1'", "! node='1'"]),
         row("5.5", "of a node that is not there").when("bob", items(" node='none'")).told(NOT_FOUND),
+    ]);
+}
+
+#[test]
+fn discovering_ones_own_subscriptions_and_affiliations() {
+    play(&[
         noded("5.6", "a user's subscriptions, with their nodes")
             .after("bob", subscribe("bob"))
             .when("bob", get("<subscriptions/>"))
