@@ -339,18 +339,22 @@ fn expected_name(found: &str, known: &[&str]) -> String {
     }
 }
 
-/// Letters to change, add or take away (Levenshtein). Names are short.
+/// Letters to change, add, take away or exchange with their neighbours (Damerau). Names are short.
 fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
     // The first letters are enough: a key of thousands of letters resembles no known key.
-    for (i, from) in a.chars().take(64).enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().collect());
+    let (mut before, mut last) = (Vec::new(), (0..=b.len()).collect::<Vec<usize>>());
+    for (i, from) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
         for (j, to) in b.iter().enumerate() {
-            let change = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
+            let change = last[j] + usize::from(from != to);
+            let mut least = change.min(last[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && a[i - 1] == *to && b[j - 1] == *from {
+                least = least.min(before[j - 1] + 1);
+            }
+            row.push(least);
         }
+        before = std::mem::replace(&mut last, row);
     }
-    row[b.len()]
+    last[b.len()]
 }
