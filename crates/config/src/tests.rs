@@ -51,7 +51,7 @@ const MISTAKES: &[(&str, &str)] = &[
     (
         "colour = 1\n",
         "1:1: unknown key outside of a section `colour`; \
-             expected one of server, store, sip, tls, http, rest, console, log, hep, telemetry, calls, accounts, routes, limits, voice, xmpp, s3, farm, acme",
+             expected one of server, store, sip, tls, http, rest, console, log, hep, telemetry, calls, accounts, routes, limits, voice, s3, xmpp, farm, acme",
     ),
     ("server = 3\n", "1:10: `server` is a value; expected a section, [server]"),
     (
