@@ -36,12 +36,12 @@ pub trait PutSource: Send + Sync + 'static {
     fn finish(&self, file: &WaitingFile) -> io::Result<bool>;
 }
 
-/// Says to a queue that there is a new file.
+/// A handle that wakes a queue when there is a new file.
 #[derive(Clone, Debug)]
 pub struct PutWaker(Arc<Notify>);
 
 impl PutWaker {
-    /// The queue reads its folder.
+    /// Wakes the queue, which then reads its folder.
     pub fn wake(&self) {
         self.0.notify_one();
     }
@@ -63,12 +63,12 @@ impl PutQueue {
         PutQueue { wake, task }
     }
 
-    /// Says that there is a new file.
+    /// Wakes the queue, as there is a new file.
     pub fn wake(&self) {
         self.wake.notify_one();
     }
 
-    /// What says so from elsewhere.
+    /// Returns a handle that wakes the queue from elsewhere.
     pub fn waker(&self) -> PutWaker {
         PutWaker(Arc::clone(&self.wake))
     }

@@ -109,7 +109,7 @@ fn refusal(head: &Element, condition: Condition) -> Element {
     stanza::refusal(head, &condition.into())
 }
 
-/// The answer inside, if it is one to that request: with its id, to its sender, and from nobody else than the address that was asked.
+/// The answer inside, if it is one to that request: with its id, to its sender, and from no other address than the one that was asked.
 fn unwrap_answer(head: &Element, answer: &Element) -> Option<Element> {
     let delegation =
         answer.get("delegation", ns::DELEGATION).filter(|_| answer.attr("type") == Some("result"))?;

@@ -24,7 +24,7 @@ pub use message::{account_of, is_wrapped_message, unwrap_message};
 pub use presence::SeenPresences;
 pub use request::{PendingRequests, is_wrapped_request, unwrap_request};
 
-/// As service discovery and the documentation list them.
+/// The specifications of this crate, for service discovery and the documentation.
 pub const SPECIFICATIONS: &[Specification] = &[
     Specification {
         name: "XEP-0355",

@@ -1,4 +1,4 @@
-//! What a host has asked others and waits for: by id, each for the same time.
+//! The requests of a host that wait for the answers of others: by id, each for the same time.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -94,7 +94,7 @@ impl Default for SubscriptionOptions {
 pub(crate) enum Expiry {
     /// At this time, in whole milliseconds (§12.17).
     At(Instant),
-    /// With the presence that the subscriber has had since this time or earlier, by the count of `presences` (§12.4).
+    /// The subscription ends with the presence that the subscriber has had since this time or earlier, by the count of `presences` (§12.4).
     Presence(Instant),
 }
 

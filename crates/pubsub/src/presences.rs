@@ -15,7 +15,7 @@ use crate::limits;
 
 /// The known presence of the clients that have sent presence to services. Beyond the limit those used least recently are unknown.
 pub(crate) struct SubscriberPresences {
-    /// By service and account.
+    /// The accounts' presence, by service and account.
     accounts: Cache<(Bare, Bare), AccountPresence>,
     /// The last time that was counted: each is later than all before, so that a presence that begins in the millisecond in which another
     /// one ended is not taken for it.

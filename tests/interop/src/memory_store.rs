@@ -17,7 +17,7 @@ pub struct MemoryStore {
 
 #[derive(Default)]
 struct Contents {
-    /// By path: bucket and key.
+    /// The contents of objects, by path: bucket and key.
     objects: BTreeMap<String, Vec<u8>>,
     is_away: bool,
 }

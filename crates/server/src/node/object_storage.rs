@@ -1,4 +1,4 @@
-//! The store of objects that gets the node's uploads and recordings (`[s3]`), for those who put and read files, and for operators.
+//! The store of objects that gets the node's uploads and recordings (`[s3]`), for uploads, recordings and operators.
 
 use std::sync::Arc;
 

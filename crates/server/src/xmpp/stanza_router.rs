@@ -143,8 +143,8 @@ impl StanzaRouter {
         self.route_answer(settings, stanza::refusal(element, &error))
     }
 
-    /// To the owner of the address. The answer to a delegated request is to the domain (XEP-0355 §4.2), and the host of the account that was
-    /// asked waits for it.
+    /// Addresses a stanza to the owner of its address. The answer to a delegated request is to the domain (XEP-0355 §4.2), and the host of
+    /// the account that was asked waits for it.
     fn to_owner(settings: &chat::HostSettings, to: &Jid, mut element: Box<Element>) -> AddressedMessage {
         let account = (!settings.privileges.is_empty() && to.local().is_none())
             .then(|| privilege::account_of_answer(&element))

@@ -34,7 +34,7 @@ pub(crate) struct ObjectFile {
     key: Box<str>,
     /// The position of the content.
     start: u64,
-    /// What comes; `None` before the first bytes are asked for.
+    /// The bytes that come; `None` before the first bytes are asked for.
     reader: Option<ObjectReader>,
 }
 
@@ -107,7 +107,7 @@ impl Uploads {
         opened(storage, key.into(), head, name)
     }
 
-    /// Says that a file is complete, and in a farm has its row.
+    /// Tells the queue that a file is complete, and in a farm has its row.
     pub(super) fn wake_queue(&self) {
         if let Some(queue) = &self.queue {
             queue.wake();
