@@ -26,8 +26,9 @@ demo-farm: ## five minutes: calls of a minute through a farm of four nodes, and 
 	@bench/farm/demo $(ARGS)
 
 test: ## the gate: every test, with real peers: SIPp, Kamailio, baresip, ejabberd, Prosody, profanity and more
-	@tools/setup
-	$(CARGO) build --workspace --bins --locked
+	@tools/setup build
+	@echo "$(CARGO) build --workspace --bins --locked, while tools/setup brings what only the tests need"; \
+	tools/setup & peers=$$!; $(CARGO) build --workspace --bins --locked; built=$$?; wait $$peers && exit $$built
 	$(CARGO) xtask gate
 
 test-fast: ## in two minutes or so: the tests without peers, sockets and real time; no substitute for the gate

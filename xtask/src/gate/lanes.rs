@@ -1,6 +1,6 @@
 //! Test programs, several at once. Those with real peers mostly wait for them and for time to pass: they have
-//! [`REAL_LANES`] lanes, and the pure ones, which keep the processors busy, one beside them. What a program prints is
-//! shown whole when it ends, so that the lines of two never mix.
+//! [`REAL_LANES`] lanes, and the pure ones, which keep the processors busy, one beside them, which takes of the others
+//! when the pure ones have ended. What a program prints is shown whole when it ends, so that the lines of two never mix.
 
 use std::sync::Mutex;
 
@@ -56,12 +56,13 @@ pub(super) fn run<'a>(
     real.sort_by_key(|it| {
         super::REAL.iter().position(|entry| it.real_tests().is_some_and(|ours| std::ptr::eq(ours, entry)))
     });
-    let queues = [Queue::new(real), Queue::new(pure)];
+    let (real, pure) = (Queue::new(real), Queue::new(pure));
     let finished = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        let lanes = (0..REAL_LANES).map(|_| &queues[0]).chain([&queues[1]]);
+        let queues = std::iter::repeat_n(vec![&real], REAL_LANES).chain([vec![&pure, &real]]);
+        let finished = &finished;
         let lanes: Vec<_> =
-            lanes.map(|queue| scope.spawn(|| run_lane(queue, arguments, &finished))).collect();
+            queues.map(|queues| scope.spawn(move || run_lane(&queues, arguments, finished))).collect();
         lanes.into_iter().try_for_each(|lane| lane.join().expect("a lane does not panic"))
     })?;
     finished.into_inner().ok().context("a lane panicked")
@@ -80,12 +81,13 @@ impl<'a> Queue<'a> {
     }
 }
 
+/// Runs the programs of the first queue, then those that are left in the next.
 fn run_lane<'a>(
-    queue: &Queue<'a>,
+    queues: &[&Queue<'a>],
     arguments: fn(&Executable) -> &'static [&'static str],
     finished: &Mutex<Vec<Finished<'a>>>,
 ) -> Result<()> {
-    while let Some(executable) = queue.next() {
+    while let Some(executable) = queues.iter().find_map(|queue| queue.next()) {
         let name = &executable.target.name;
         eprintln!("gate: {name} begins ({})", executable.target.source);
         let run = executable.run_captured(arguments(executable))?;
