@@ -17,7 +17,7 @@ run: ## build and start one node on loopback with the example configuration
 	@tools/setup run
 	$(CARGO) run --release --package server --bin belfry -- serve --config $(CONFIG)
 
-demo: ## two good minutes: Ringer drives the seeds' runs R1 and R4, their users of chat and the tutorial's calls through a node, tables and reports; what is built already starts at once
+demo: ## two good minutes, and the build before it: Ringer drives the seeds' runs R1 and R4, their users of chat and the tutorial's calls through a node, tables and reports; what is built already starts at once
 	@tools/setup demo
 	@bench/demo/run $(ARGS)
 

@@ -1,6 +1,6 @@
 //! `belfry check-config`.
 //!
-//! Mistakes are the error of `Config::load`; warnings are of a configuration that is valid, and leave the exit code at 0.
+//! Mistakes are the error of `Config::load`, or of the certificate and key that it names; warnings are of a configuration that is valid, and leave the exit code at 0.
 
 use std::path::{Path, PathBuf};
 
@@ -21,6 +21,10 @@ impl CheckConfig {
             ConfigError::Unreadable { .. } if self.file.is_some() => CliError::NamedConfig(error),
             error => CliError::Config(error),
         })?;
+        if let (Some(certificate), Some(key)) = (&config.tls.certificate, &config.tls.key) {
+            net::certificate::examine(certificate, key, &[])
+                .map_err(|error| CliError::Other(format!("[tls] {error}; a node with it does not start")))?;
+        }
         match &config.file {
             Some(file) => say!("{}: good", file.display()),
             None => say!("no belfry.toml here: the defaults, which are good"),

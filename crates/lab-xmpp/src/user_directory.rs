@@ -72,11 +72,17 @@ impl UserDirectory {
             return Err("no users: expected at least one".to_owned());
         }
         if contacts >= count {
-            return Err(format!("{contacts} contacts of {count} users: expected fewer contacts than users"));
+            return Err(format!(
+                "{contacts} contacts of {count} users: expected fewer contacts than users: --contacts {} or fewer, or --users {} or more",
+                count - 1,
+                u64::from(contacts) + 1
+            ));
         }
         if contacts % 2 == 1 && count % 2 == 1 {
             return Err(format!(
-                "{contacts} contacts of {count} users: friendship is mutual, so one of the two numbers must be even"
+                "{contacts} contacts of {count} users: friendship is mutual, so one of the two numbers must be even: --users {} or --contacts {}",
+                u64::from(count) + 1,
+                contacts - 1
             ));
         }
         let people =
@@ -367,7 +373,11 @@ mod tests {
 
     #[test]
     fn who_cannot_be_is_told() {
-        for (count, contacts, says) in [(0, 0, "at least one"), (5, 5, "fewer"), (5, 3, "must be even")] {
+        for (count, contacts, says) in [
+            (0, 0, "at least one"),
+            (5, 5, "--contacts 4 or fewer, or --users 6 or more"),
+            (5, 3, "must be even: --users 6 or --contacts 2"),
+        ] {
             assert!(people(count, contacts).unwrap_err().contains(says));
         }
         let one_name = UserDirectory::new(2, 0, 0, ("user", "x"), "d").unwrap_err();

@@ -14,7 +14,7 @@ use stdx::calendar::Date;
 
 use crate::certified::dns_names;
 use crate::der::{DerValue, first_value};
-use crate::tls::{TlsError, certificates};
+use crate::tls::{TlsError, certificates, unusable};
 
 /// The period in which clients accept a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub fn examine(certificate: &Path, key: &Path, names: &[String]) -> Result<Certi
     let own = chain.first().map(|own| own.to_vec()).unwrap_or_default();
     let private = PrivateKeyDer::from_pem_file(key).map_err(|problem| fault(key, problem.to_string()))?;
     let certified = CertifiedKey::from_der(chain, private, &aws_lc_rs::default_provider())
-        .map_err(|problem| fault(key, format!("does not fit the certificate: {problem}")))?;
+        .map_err(|problem| unusable(certificate, key, &problem))?;
     let parsed = certified.end_entity_cert().and_then(ParsedCertificate::try_from);
     let parsed = parsed.map_err(|problem| fault(certificate, problem.to_string()))?;
     let is_for = |name: &String| {
@@ -143,7 +143,7 @@ mod tests {
             ShownCertificate { name: Some("a.test".into()), validity: facts.validity }
         );
         let other = examine(&one.certificate, &two.key, &[]).unwrap_err();
-        assert!(other.to_string().contains("does not fit the certificate"), "{other}");
+        assert!(other.to_string().contains("is the key of another certificate"), "{other}");
         assert_eq!(other.file, two.key);
         let gone = folder.path().join("gone.pem");
         assert_eq!(examine(&gone, &one.key, &[]).unwrap_err().file, gone);

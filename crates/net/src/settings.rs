@@ -216,7 +216,13 @@ pub struct NetError {
 impl std::fmt::Display for NetError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Listener { transport, address } = self.listener;
-        write!(f, "cannot listen at {} {address}: {}", via_token(transport), self.error)
+        write!(f, "cannot listen at {} {address}: {}", via_token(transport), self.error)?;
+        if self.error.kind() == io::ErrorKind::AddrInUse {
+            f.write_str(
+                "; another program has it, ss -lntup shows which; end it, or change the address in the configuration",
+            )?;
+        }
+        Ok(())
     }
 }
 

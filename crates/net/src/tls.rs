@@ -86,6 +86,16 @@ fn error(file: &Path, problem: &impl ToString) -> TlsError {
     TlsError { file: file.to_owned(), problem: problem.to_string() }
 }
 
+/// A certificate and its key that cannot be used, each of which could be read.
+pub(crate) fn unusable(certificate: &Path, key: &Path, problem: &rustls::Error) -> TlsError {
+    match problem {
+        rustls::Error::InconsistentKeys(_) => {
+            error(key, &format!("is the key of another certificate than {}", certificate.display()))
+        }
+        _ => error(certificate, problem),
+    }
+}
+
 impl Tls {
     /// Reads everything once. `tickets` are the keys of the tickets that clients resume their sessions with.
     pub fn load(files: TlsFiles, tickets: TicketKeys) -> Result<Arc<Self>, TlsError> {
@@ -228,7 +238,7 @@ fn server_config(
         .expect("the provider has suites for TLS 1.2 and 1.3")
         .with_client_cert_verifier(verifier.unwrap_or_else(|| Arc::new(NoClientAuth)))
         .with_single_cert(chain, key)
-        .map_err(|problem| error(&files.certificate, &problem))?;
+        .map_err(|problem| unusable(&files.certificate, &files.key, &problem))?;
     // Sessions are resumed by ticket: the peer keeps the state, not we.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.ticketer = ticketer;

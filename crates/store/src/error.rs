@@ -131,7 +131,7 @@ impl fmt::Display for StoreError {
             StoreError::Full { path } => {
                 write!(
                     f,
-                    "{}: the disk is full; free some space there, writing resumes by itself",
+                    "{}: the disk is full; free some space there: a node that runs then writes again by itself",
                     path.display()
                 )
             }

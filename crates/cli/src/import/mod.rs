@@ -116,7 +116,7 @@ impl ImportArgs {
         let source = self.source(file, domain, &stop)?;
         let import = Import { admin, node, options, clock, stop };
         match source {
-            Source::Lines(input, size) => import.lines(input, size),
+            Source::Lines(input, size) => import.lines(input, size, config),
             Source::Files(files) => import.files(files, config),
             Source::Foreign(source) => import.foreign(source, config),
         }
@@ -153,11 +153,17 @@ impl ImportArgs {
 
 impl Import {
     /// Accounts only, beside a node or without one. A node reads the accounts again, and ends sessions of accounts whose password is another now.
-    fn lines(mut self, input: Box<dyn Read + Send>, size: Option<Arc<AtomicU64>>) -> Result<(), CliError> {
+    fn lines(
+        mut self,
+        input: Box<dyn Read + Send>,
+        size: Option<Arc<AtomicU64>>,
+        config: &Config,
+    ) -> Result<(), CliError> {
         if self.node.is_some() {
             // Smaller transactions: the node waits for the database's lock meanwhile.
             self.options.batch = limits::IMPORT_BATCH_BESIDE_NODE;
         }
+        let served = served(&mut self.admin, config)?;
         let mut report = Report::new(size, self.clock);
         let (mut changed, is_beside_node) = (Vec::new(), self.node.is_some());
         let result = self.admin.import(self.stop.guard(input), &self.options, &mut |progress, others| {
@@ -169,7 +175,10 @@ impl Import {
         report.finish();
         tell(self.node, &changed)?;
         let is_of_file = |error: &StoreError| matches!(error, StoreError::Line { .. });
-        conclude(result, is_of_file, &report, &self.stop)
+        let added = added_domains(&mut self.admin, &served)?;
+        let concluded = conclude(result, is_of_file, &report, &self.stop);
+        say_added(&added);
+        concluded
     }
 
     /// Accounts of another server, then their aliases; beside a node or without one.
@@ -177,6 +186,7 @@ impl Import {
         if self.node.is_some() {
             self.options.batch = limits::IMPORT_BATCH_BESIDE_NODE;
         }
+        let served = served(&mut self.admin, config)?;
         let total = source.total().map(|total| Arc::new(AtomicU64::new(total)));
         let mut report = Report::new(total, self.clock);
         let (mut changed, is_beside_node) = (Vec::new(), self.node.is_some());
@@ -189,6 +199,7 @@ impl Import {
         });
         report.finish();
         tell(self.node, &changed)?;
+        let added = added_domains(&mut self.admin, &served)?;
         // The database is opened again for the aliases, or the node asked.
         drop(self.admin);
         if result.is_ok() && !self.stop.is_set() {
@@ -199,7 +210,9 @@ impl Import {
             failure.iter().for_each(|text| eprintln!("{text}"));
         }
         let is_of_file = |error: &CliError| matches!(error, CliError::Other(_));
-        conclude(result, is_of_file, &report, &self.stop)?;
+        let concluded = conclude(result, is_of_file, &report, &self.stop);
+        say_added(&added);
+        concluded?;
         io::stdout().lock().write_all(users.told.notes().as_bytes())?;
         failure.map_or(Ok(()), |text| Err(CliError::Other(text)))
     }
@@ -262,6 +275,25 @@ fn running(config: &Config) -> Result<Option<Client>, CliError> {
 fn served(admin: &mut Admin, config: &Config) -> Result<BTreeSet<Box<str>>, CliError> {
     let known = admin.domains()?.into_iter().map(|domain| domain.name);
     Ok(config.sip.domains.iter().cloned().chain(known).collect())
+}
+
+/// Domains that were not served before the import: a slip in the file makes one as well.
+fn added_domains(admin: &mut Admin, served: &BTreeSet<Box<str>>) -> Result<Vec<Box<str>>, CliError> {
+    let all = admin.domains()?.into_iter().map(|domain| domain.name);
+    Ok(all.filter(|name| !served.contains(name)).collect())
+}
+
+/// The first of the domains that the import added, by name.
+fn say_added(added: &[Box<str>]) {
+    let Some((named, others)) = added.split_at_checked(limits::IMPORT_NAMED.min(added.len())) else { return };
+    for name in named {
+        say!(
+            "domain added: {name}; if it is a slip: belfry account remove its accounts, belfry domain remove {name}"
+        );
+    }
+    if !others.is_empty() {
+        say!("and {} domains more: belfry domain list", grouped(others.len() as u64));
+    }
 }
 
 /// The end in words: an error says how many are in, and that the same command goes on from there. `is_of_file`: the input is at fault, and not the

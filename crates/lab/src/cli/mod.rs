@@ -107,6 +107,10 @@ fn no_command(word: &str) -> String {
     if word.starts_with('-') && flags::find(word).is_some() {
         return format!("'{word}' is a flag of `ringer sip`: ringer sip {word} …");
     }
+    // What `find` does is a search, and SIPp's users know no word for it.
+    if word == "search" {
+        return "'search' is no command. Did you mean 'find'?".to_owned();
+    }
     match flags::nearest_of(word, COMMANDS.iter().map(|command| command.name)) {
         Some(near) => format!("'{word}' is no command. Did you mean '{near}'?"),
         None => format!("'{word}' is no command; `ringer --help` lists them"),

@@ -46,6 +46,7 @@ fn a_mistake_in_the_flags_is_said_with_what_was_meant() {
         ("sip -sn uac_pcp 127.0.0.1", "Invalid default scenario name 'uac_pcp'. Did you mean 'uac_pcap'?"),
         ("sip -sn uac", "Missing remote host parameter. This scenario requires it"),
         ("sipp -sn uac", "'sipp' is no command. Did you mean 'sip'?"),
+        ("search -sn uac", "'search' is no command. Did you mean 'find'?"),
         ("-sn uac", "'-sn' is a flag of `ringer sip`"),
         ("sip -sn uac 127.0.0.1 --threshold growth<1%/h", "expected --watch PID|NAME as well"),
         ("xmpp 127.0.0.1 --watch x --threshold growth<1%", "bound \"1%\": expected 1%/h"),

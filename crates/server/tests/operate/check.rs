@@ -35,6 +35,27 @@ fn mistakes_have_their_own_exit_code_and_place() {
 }
 
 #[test]
+fn certificates_are_read_with_their_keys() {
+    let place = Place::new();
+    place.write("tls.toml", "[tls]\ncertificate = \"a.pem\"\nkey = \"a.key\"\n");
+    let check = || place.belfry(&["check-config", "tls.toml"]);
+    check().failed(1, "[tls] a.pem: ");
+    for name in ["a", "b"] {
+        let own = rcgen::generate_simple_self_signed(["belfry.test".to_owned()]).unwrap();
+        place.write(&format!("{name}.pem"), &own.cert.pem());
+        place.write(&format!("{name}.key"), &own.signing_key.serialize_pem());
+    }
+    assert_eq!(check().good(), "tls.toml: good\n");
+    place.write("tls.toml", "[tls]\ncertificate = \"a.pem\"\nkey = \"b.key\"\n");
+    check().failed(
+        1,
+        "[tls] b.key: is the key of another certificate than a.pem; a node with it does not start",
+    );
+    place.write("tls.toml", "[tls]\ncertificate = \"a.key\"\nkey = \"a.pem\"\n");
+    check().failed(1, "[tls] a.key: no certificate in this file");
+}
+
+#[test]
 fn wrong_usage_is_2_and_a_missing_node_69() {
     let place = Place::new();
     place.belfry(&["frobnicate"]).failed(2, "unrecognized subcommand");

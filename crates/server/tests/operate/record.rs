@@ -84,6 +84,10 @@ fn an_import_prints_its_count_and_the_line_where_it_stopped() {
     );
     let again = place.belfry_with(&["account", "import", "-", "--skip-existing"], &csv).good();
     assert!(again.contains("0 added, 0 updated, 2 500 skipped"), "{again}");
+    assert!(!again.contains("domain added"), "{again}");
+    let slip = place.belfry_with(&["account", "import", "-"], "zed@exmaple.test,pw\n").good();
+    assert!(slip.contains("\ndomain added: exmaple.test; "), "{slip}");
+    place.belfry(&["account", "remove", "zed@exmaple.test"]).good();
     place.belfry_with(&["account", "import", "-"], "zoe,pw\nyan\n").failed(
         1,
         "line 2: 1 field; expected account,password,name (name may be missing); accounts in before it: 1; ",

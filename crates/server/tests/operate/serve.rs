@@ -113,7 +113,7 @@ fn a_port_in_use_is_named() {
         ),
         (
             format!("[http]\nlisten = \"127.0.0.1:0\"\n[sip]\nlisten = [\"tcp:127.0.0.1:{port}\"]\n"),
-            "cannot listen at",
+            "another program has it, ss -lntup shows which; end it, or change the address in the configuration",
         ),
     ] {
         place.write("belfry.toml", &format!("[server]\ndata = \"data\"\nshards = 1\n{section}"));
