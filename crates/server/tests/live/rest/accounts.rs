@@ -199,7 +199,9 @@ fn a_token_of_an_identity_provider_signs_in_for_the_account_that_it_names() {
     }
     let log = node.log();
     let is_line = |line: &&str| {
-        line.contains("belfry::audit") && line.contains("action=\"SignIn\"") && line.contains("alice@example.net")
+        line.contains("belfry::audit")
+            && line.contains("action=\"SignIn\"")
+            && line.contains("alice@example.net")
     };
     assert_eq!(log.lines().filter(is_line).count(), 1, "{log}");
     assert!(!log.contains(&right), "no token is in the log");
