@@ -14,6 +14,7 @@ use std::pin::Pin;
 use serde::{Deserialize, Serialize};
 use stdx::Instant;
 use stdx::attempts::Cause;
+use store::Address;
 use store::rest::types::{RestCall, TextMessage};
 
 use crate::chat;
@@ -25,6 +26,24 @@ pub trait Source: Send + Sync {
     fn now(&self) -> Instant;
     /// Unpredictable bytes.
     fn fill_random(&self, bytes: &mut [u8]);
+}
+
+/// The verdict on a token of an identity provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IdentityVerdict {
+    /// It is this user's, and names this account by its sid.
+    Accepted {
+        /// The user's address of chat, prepared.
+        user: Address,
+        /// The sid as the token has it: the account may not be there.
+        account: Box<str>,
+    },
+    /// It is not accepted, or names no account.
+    Refused,
+    /// No source takes tokens of its issuer: nothing was checked.
+    NoSource,
+    /// It cannot be checked now: the keys of its issuer are not known.
+    Unavailable,
 }
 
 /// Called on threads of the blocking pool; an answer should come within a second.
@@ -89,6 +108,17 @@ pub trait ControlPlane: Source {
     /// answered by this one alone, for all.
     fn chat_of_farm(&self, ask: chat::Ask) -> Result<FarmAnswer, ControlError> {
         self.chat(ask).map(|answer| FarmAnswer { answer, nodes: None })
+    }
+
+    /// Asks whose token of an identity provider this is, and which account it names. It may wait.
+    fn check_identity_token(&self, token: &str) -> IdentityVerdict {
+        let _ = token;
+        IdentityVerdict::NoSource
+    }
+
+    /// The user of a token of an identity provider has signed in as this account, for the first time with this token. For the audit log.
+    fn identity_signed_in(&self, from: IpAddr, account: &str, user: &Address) {
+        let _ = (from, account, user);
     }
 
     /// A request showed a token that is none of that account's, or was refused because too many had. For the log.

@@ -21,6 +21,7 @@ use tokio::sync::Semaphore;
 
 use crate::control::Audio;
 use crate::fault::Fault;
+use crate::identity;
 use crate::landing;
 use crate::limits;
 use crate::request::{Base, Format, Request};
@@ -181,9 +182,17 @@ fn sign_in(state: &State, from: IpAddr, authorization: &str) -> Result<Signer, R
         let header = Some((RETRY_AFTER, retry_after(wait).to_string()));
         return Err(Refusal { fault: Fault::busy(), header });
     }
-    match sign_in::signer(state, authorization) {
+    let bearer = identity::bearer(authorization);
+    let signer = match bearer {
+        Some(token) => identity::signer(state, from, token),
+        None => sign_in::signer(state, authorization),
+    };
+    match signer {
         Ok(signer) => {
-            state.succeeded(from, &name);
+            // A token names no account before it is verified: the failures of the address stay.
+            if bearer.is_none() {
+                state.succeeded(from, &name);
+            }
             Ok(signer)
         }
         Err(SignInError::Failed(cause)) => {
@@ -191,7 +200,12 @@ fn sign_in(state: &State, from: IpAddr, authorization: &str) -> Result<Signer, R
             if !authorization.is_empty() {
                 state.failed(from, &name, cause);
             }
-            Err(Fault::sign_in().into())
+            let mut refusal = Refusal::from(Fault::sign_in());
+            if bearer.is_some() {
+                // RFC 6750 §3: a token that is not accepted is told so.
+                refusal.header = Some((WWW_AUTHENTICATE, "Bearer error=\"invalid_token\"".to_owned()));
+            }
+            Err(refusal)
         }
         Err(SignInError::Fault(fault)) => Err(fault.into()),
     }

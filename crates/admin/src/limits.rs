@@ -51,6 +51,9 @@ pub const KEY_NAME: usize = 64;
 /// Characters of a key that signs requests to applications: as unguessable as a token, in a line. 400.
 pub const SIGNING_KEY: std::ops::RangeInclusive<usize> = 16..=256;
 
+/// Tokens of identity providers whose sign-in was audited: a further one takes the place of the oldest, which has another line if it comes again.
+pub const IDENTITY_TOKENS: usize = 256;
+
 /// Failed sign-ins of one address of the network at one account: ten free ones, then a pause of a second, and of two. 429,
 /// code 20429.
 const SIGN_IN_BY_PAIR: Policy = Policy {

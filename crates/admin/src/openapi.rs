@@ -43,12 +43,12 @@ fn value() -> serde_json::Value {
     let schemas = object(schemas.into_iter().chain([("Fault".to_owned(), fault_schema())]));
     let text = format!(
         r##"{{"openapi":"3.1.0","info":{{"title":"Belfry's REST interface","version":"{}","description":{}}},
-        "servers":[{{"url":"{}"}},{{"url":"{}"}}],"security":[{{"token":[]}}],"paths":{paths},
-        "components":{{"schemas":{schemas},"securitySchemes":{{"token":{{"type":"http","scheme":"basic"}}}}}}}}"##,
+        "servers":[{{"url":"{}"}},{{"url":"{}"}}],"security":[{{"token":[]}},{{"identity":[]}}],"paths":{paths},
+        "components":{{"schemas":{schemas},"securitySchemes":{{"token":{{"type":"http","scheme":"basic"}},"identity":{{"type":"http","scheme":"bearer","bearerFormat":"JWT"}}}}}}}}"##,
         Base::Twilio.version(),
         quoted(
             "Numbers, calls and what comes of them, as RestComm and Twilio have it. Every path also answers in \
-             XML: without its suffix, or with .xml. Chat (/v1/xmpp) answers in JSON. The name is the account's sid, the password its token; or the sid and the secret of an API key of the account."
+             XML: without its suffix, or with .xml. Chat (/v1/xmpp) answers in JSON. The name is the account's sid, the password its token; or the sid and the secret of an API key of the account. A token of an identity provider that names the account does what an API key does."
         ),
         Base::Twilio.prefix(),
         Base::Restcomm.prefix(),

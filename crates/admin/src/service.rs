@@ -17,6 +17,7 @@ use store::{Loaded, MakeKeys, Read, StoreError, Write, WriteDone};
 
 use crate::control::{ControlPlane, Source};
 use crate::fault::Fault;
+use crate::identity::IdentityTokens;
 use crate::limits;
 
 /// The database, waited for: called on threads of the blocking pool.
@@ -57,6 +58,10 @@ pub struct State {
     pub(crate) keys: MakeKeys,
     /// Failed sign-ins by address and name, which slow further ones down.
     attempts: Mutex<Attempts>,
+    /// Those that have signed in last.
+    identity_tokens: Mutex<IdentityTokens>,
+    /// Hashes them.
+    token_key: Keyed,
 }
 
 impl State {
@@ -69,7 +74,9 @@ impl State {
         keys: MakeKeys,
     ) -> Arc<Self> {
         let attempts = Mutex::new(Attempts::new(Keyed::new(table_key()), &limits::SIGN_IN));
-        Arc::new(State { repository, control, domain: domain.into(), keys, attempts })
+        let (identity_tokens, token_key) = (Mutex::default(), Keyed::new(table_key()));
+        let domain = domain.into();
+        Arc::new(State { repository, control, domain, keys, attempts, identity_tokens, token_key })
     }
 
     /// The node's time, which tests set.
@@ -79,6 +86,15 @@ impl State {
 
     fn attempts(&self) -> MutexGuard<'_, Attempts> {
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn identity_tokens(&self) -> MutexGuard<'_, IdentityTokens> {
+        self.identity_tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A hash of a token, with a key of the process.
+    pub(crate) fn hash(&self, token: &str) -> u64 {
+        self.token_key.hash(token.as_bytes())
     }
 
     /// The time until this address may try to sign in by that name again; `None`: it may now.

@@ -1,4 +1,5 @@
-//! Authenticates requests: Basic authentication with sid (or e-mail address) and token of an account, or with sid and secret of an API key.
+//! Authenticates requests: Basic authentication with sid (or e-mail address) and token of an account, or with sid and secret of an API key;
+//! tokens of identity providers are checked in `identity`.
 //!
 //! [`signer`] is the account whose token or key was shown; [`target`] is the account that the path names, which must be the same or below it.
 
@@ -51,7 +52,7 @@ impl From<Fault> for SignInError {
 pub(crate) struct Signer {
     /// The account.
     pub(crate) account: RestAccount,
-    /// True if it signed in by an API key, which reaches its own account only, and neither accounts nor keys.
+    /// True if it signed in by an API key or a token of an identity provider, which reach their own account only, and neither accounts nor keys.
     pub(crate) is_by_key: bool,
 }
 
@@ -59,7 +60,7 @@ impl Signer {
     /// Twilio's error 20003: its standard keys reach neither `/Accounts` nor `/Keys`. A lost key cannot make others, and is withdrawn for good.
     pub(crate) fn check(&self, route: &Route) -> Result<(), Fault> {
         if self.is_by_key && route.is_for_tokens() {
-            let message = "Authenticate: an API key manages neither accounts nor keys, sign in with the account's token";
+            let message = "Authenticate: neither an API key nor a token of an identity provider manages accounts and keys, sign in with the account's token";
             return Err(Fault::new(401, 20003, message));
         }
         Ok(())

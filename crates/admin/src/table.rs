@@ -119,7 +119,7 @@ pub(crate) struct Context<'a> {
     pub(crate) account: RestAccount,
     /// The account that has signed in.
     pub(crate) signer: RestAccount,
-    /// True if it signed in by an API key, not by its token.
+    /// True if it signed in by an API key or a token of an identity provider, not by its own token.
     pub(crate) is_by_key: bool,
 }
 

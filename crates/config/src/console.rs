@@ -89,6 +89,16 @@ impl Console {
         !(self.admins.is_empty() && self.operators.is_empty() && self.readers.is_empty())
     }
 
+    /// A provider needs an address of the console to which it sends browsers back.
+    pub(super) fn warning_of_provider(&self, has_provider: bool) -> Option<String> {
+        let listen = self.listen.filter(|_| has_provider && self.origin.is_none())?;
+        (!listen.ip().is_loopback()).then(|| {
+            format!(
+                "the OpenID provider sends browsers back to http://{listen}, where the console may not be for them: set [console] origin"
+            )
+        })
+    }
+
     /// A consequence that may surprise. `gives_roles`: groups of a directory or claims of tokens do.
     pub(super) fn warning(&self, gives_roles: bool) -> Option<String> {
         let listen = self.listen?;

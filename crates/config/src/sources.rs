@@ -4,6 +4,8 @@
 //! shown in messages only where they can be no secrets. Rules that protect passwords are checked here: TLS except to this machine, no password in a
 //! URL.
 
+mod provider;
+
 use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -98,7 +100,18 @@ const MAPPED_GROUPS: usize = 100;
 const HTTP: [&str; 4] = ["url", "body", "token_file", "ca"];
 /// Either `keys_file` or `keys_url`; `issuer` and `audience` are always required, since a signature alone does
 /// not say for which service a token was made.
-const JWT: [&str; 8] = ["keys_file", "keys_url", "ca", "issuer", "audience", "user_claim", "leeway", "roles"];
+const JWT: [&str; 10] = [
+    "keys_file",
+    "keys_url",
+    "ca",
+    "issuer",
+    "audience",
+    "user_claim",
+    "leeway",
+    "roles",
+    "account_claim",
+    "provider",
+];
 /// Keys of `roles`.
 const ROLES: [&str; 4] = ["claim", "admins", "operators", "readers"];
 
@@ -269,12 +282,18 @@ impl SourceKeys<'_> {
         Ok(roles)
     }
 
+    /// The name of a claim.
+    fn claim(&self, name: &str) -> Result<Option<Box<str>>, Fault> {
+        let claim = self.get::<Box<str>>(name)?;
+        if claim.as_deref().is_some_and(|claim| claim.trim().is_empty()) {
+            return Err(fault(format!("`{name}` is empty"), "the name of a claim, as \"groups\""));
+        }
+        Ok(claim)
+    }
+
     /// The claim of tokens that gives roles. Without a name there would be no use for it.
     fn token_roles(&self) -> Result<TokenRoles, Fault> {
-        let claim = self.get::<Box<str>>("claim")?.unwrap_or_else(|| "groups".into());
-        if claim.trim().is_empty() {
-            return Err(fault("`claim` is empty", "the name of a claim, as \"groups\""));
-        }
+        let claim = self.claim("claim")?.unwrap_or_else(|| "groups".into());
         let roles = self.roles()?;
         if roles.is_empty() {
             let expected = "values of the claim in `admins`, `operators` or `readers`";
@@ -378,6 +397,8 @@ impl SourceKeys<'_> {
             // minutes at most).
             leeway: self.duration("leeway", Duration::from_secs(30), (Duration::ZERO, 5 * MINUTE))?,
             roles: self.table_of("roles", &ROLES, |keys| keys.token_roles())?,
+            account_claim: self.claim("account_claim")?,
+            provider: provider::read(self)?,
         })
     }
 }

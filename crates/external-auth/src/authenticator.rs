@@ -15,9 +15,10 @@ use tokio::time;
 use crate::http::HttpSource;
 use crate::jwt::{TokenSource, claimed_issuer};
 use crate::ldap::{DirectoryRole, LdapSource, MemberQuery};
+use crate::provider::{AuthorizationQuery, CodeQuery, PageAnswer, Provider};
 use crate::remembered::RememberedPasswords;
-use crate::settings::{Hidden, SourceKind, SourceSettings};
-use crate::token::{TokenAnswer, TokenVerdict};
+use crate::settings::{Hidden, ProviderSettings, SourceKind, SourceSettings};
+use crate::token::{TokenAnswer, TokenUse, TokenUser, TokenVerdict};
 use crate::{SourceFailure, limits};
 
 /// The name and the proof that a client sends.
@@ -173,6 +174,10 @@ enum Question {
     SignIn(Query, Answer),
     /// Asks whose token this is.
     Token(TokenQuery, TokenAnswer),
+    /// Asks for the address that a browser is sent to.
+    Page(AuthorizationQuery, PageAnswer),
+    /// Asks for whom the provider has given a code.
+    Code(Box<CodeQuery>, TokenAnswer),
     /// Asks for the role of this user of the source's domain.
     Role(Box<str>, RoleAnswer),
     /// Asks which users of the source's domain are in which groups.
@@ -227,11 +232,11 @@ impl Authenticator {
         self.put(&domain, Question::SignIn(query, answer));
     }
 
-    /// The domains whose tokens give roles and have the issuer that this one claims. Nothing of the token is verified.
-    pub fn domains_of_token(&self, token: &str) -> Vec<Box<str>> {
+    /// The domains whose tokens are for this use and have the issuer that this one claims. Nothing of the token is verified.
+    pub fn domains_of_token(&self, purpose: TokenUse, token: &str) -> Vec<Box<str>> {
         let Some(issuer) = claimed_issuer(token) else { return Vec::new() };
         let is_of = |source: &&Registered| match &source.settings.kind {
-            SourceKind::Jwt(jwt) => jwt.roles.is_some() && jwt.issuer == issuer,
+            SourceKind::Jwt(jwt) => jwt.issuer == issuer && jwt.are_for(purpose),
             SourceKind::Ldap(_) | SourceKind::Http(_) => false,
         };
         let mut found: Vec<&Registered> = self.sources.values().filter(is_of).collect();
@@ -243,6 +248,32 @@ impl Authenticator {
     /// verdict.
     pub fn ask_token(&self, now: Instant, domain: &str, token: Hidden, answer: TokenAnswer) {
         self.put(domain, Question::Token(TokenQuery { now, token }, answer));
+    }
+
+    /// The domains with a provider to which browsers can be sent, in the order of the configuration.
+    pub fn providers(&self) -> Vec<(&str, &ProviderSettings)> {
+        let with_provider = |source: &&Registered| source.settings.provider().is_some();
+        let mut found: Vec<&Registered> = self.sources.values().filter(with_provider).collect();
+        found.sort_unstable_by_key(|source| source.number);
+        let named = found.into_iter().map(|source| &source.settings);
+        named.filter_map(|source| Some((&*source.domain, source.provider()?))).collect()
+    }
+
+    /// True if the tokens of a domain give roles.
+    pub fn takes_tokens(&self) -> bool {
+        self.sources.values().any(|source| source.settings.token_roles().is_some())
+    }
+
+    /// Asks for the address at the provider of a domain that a browser is sent to, as [`ask`](Authenticator::ask) does for a
+    /// verdict.
+    pub fn ask_page(&self, domain: &str, query: AuthorizationQuery, answer: PageAnswer) {
+        self.put(domain, Question::Page(query, answer));
+    }
+
+    /// Asks the provider of a domain for whom it has given a code, and for the role that the claims give. The answer's `ends_at` is the end of the
+    /// session that the configuration allows.
+    pub fn ask_code(&self, domain: &str, query: CodeQuery, answer: TokenAnswer) {
+        self.put(domain, Question::Code(Box::new(query), answer));
     }
 
     /// Asks for the role that the groups of a domain's source give to a user, as [`ask`](Authenticator::ask) does for a
@@ -296,7 +327,7 @@ fn of(source: &SourceSettings) -> String {
 enum Protocol {
     Ldap(Box<LdapSource>),
     Http(HttpSource),
-    Jwt(TokenSource),
+    Jwt(Box<TokenSource>, Option<Box<Provider>>),
 }
 
 impl Protocol {
@@ -304,8 +335,38 @@ impl Protocol {
         Ok(match &settings.kind {
             SourceKind::Ldap(ldap) => Protocol::Ldap(Box::new(LdapSource::new(ldap, settings.timeout)?)),
             SourceKind::Http(http) => Protocol::Http(HttpSource::new(http)?),
-            SourceKind::Jwt(jwt) => Protocol::Jwt(TokenSource::new(jwt)?),
+            SourceKind::Jwt(jwt) => {
+                let provider = Provider::new(jwt)?.map(Box::new);
+                Protocol::Jwt(Box::new(TokenSource::new(jwt)?), provider)
+            }
         })
+    }
+
+    fn provider(&self) -> Option<(&TokenSource, &Provider)> {
+        match self {
+            Protocol::Jwt(tokens, Some(provider)) => Some((tokens, provider)),
+            Protocol::Jwt(_, None) | Protocol::Ldap(_) | Protocol::Http(_) => None,
+        }
+    }
+}
+
+/// The verdict on a token that was checked, or not in time.
+fn verdict_of(
+    source: &OpenSource,
+    asked: Result<Result<Option<TokenUser>, SourceFailure>, time::error::Elapsed>,
+) -> TokenVerdict {
+    let domain = &*source.settings.domain;
+    match asked {
+        Ok(Ok(Some(user))) => TokenVerdict::Accepted(user),
+        Ok(Ok(None)) => TokenVerdict::Refused,
+        Ok(Err(failure)) => {
+            tracing::warn!(domain, %failure, "no token can be checked");
+            TokenVerdict::Unavailable
+        }
+        Err(_) => {
+            tracing::warn!(domain, timeout = ?source.settings.timeout, "a token could not be checked in time");
+            TokenVerdict::Unavailable
+        }
     }
 }
 
@@ -346,6 +407,10 @@ impl Worker {
         let (query, answer) = match question {
             Question::SignIn(query, answer) => (query, answer),
             Question::Token(query, answer) => return self.find_user(source, &query, answer, place).await,
+            Question::Page(query, answer) => return self.find_page(source, &query, answer, place).await,
+            Question::Code(query, answer) => {
+                return self.find_user_of_code(source, &query, answer, place).await;
+            }
             Question::Role(user, answer) => return self.find_role(source, &user, answer, place).await,
             Question::Members(query, answer) => {
                 return self.find_members(source, &query, answer, place).await;
@@ -380,24 +445,57 @@ impl Worker {
         answer: TokenAnswer,
         place: OwnedSemaphorePermit,
     ) {
+        let check = async {
+            let Protocol::Jwt(jwt, _) = &source.protocol else { return Ok(None) };
+            let _turn = source.concurrent.acquire().await.map_err(SourceFailure::new)?;
+            jwt.check(query.now, &source.settings.domain, &query.token.0).await
+        };
+        let asked = time::timeout(source.settings.timeout, check).await;
+        drop(place);
+        answer.give(verdict_of(source, asked));
+    }
+
+    async fn find_user_of_code(
+        &self,
+        source: &OpenSource,
+        query: &CodeQuery,
+        answer: TokenAnswer,
+        place: OwnedSemaphorePermit,
+    ) {
+        let check = async {
+            let Some((tokens, provider)) = source.protocol.provider() else { return Ok(None) };
+            let _turn = source.concurrent.acquire().await.map_err(SourceFailure::new)?;
+            provider.exchange(tokens, &source.settings.domain, query).await
+        };
+        let asked = time::timeout(source.settings.timeout, check).await;
+        drop(place);
+        answer.give(verdict_of(source, asked));
+    }
+
+    async fn find_page(
+        &self,
+        source: &OpenSource,
+        query: &AuthorizationQuery,
+        answer: PageAnswer,
+        place: OwnedSemaphorePermit,
+    ) {
         let domain = &*source.settings.domain;
         let asked = time::timeout(source.settings.timeout, async {
-            let Protocol::Jwt(jwt) = &source.protocol else { return Ok(None) };
+            let Some((_, provider)) = source.protocol.provider() else { return Ok(None) };
             let _turn = source.concurrent.acquire().await.map_err(SourceFailure::new)?;
-            jwt.check(query.now, domain, &query.token.0).await
+            provider.page(query).await.map(Some)
         });
         let asked = asked.await;
         drop(place);
         answer.give(match asked {
-            Ok(Ok(Some(user))) => TokenVerdict::Accepted(user),
-            Ok(Ok(None)) => TokenVerdict::Refused,
+            Ok(Ok(page)) => page,
             Ok(Err(failure)) => {
-                tracing::warn!(domain, %failure, "no token can be checked");
-                TokenVerdict::Unavailable
+                tracing::warn!(domain, %failure, "no user can be sent to the provider");
+                None
             }
             Err(_) => {
-                tracing::warn!(domain, timeout = ?source.settings.timeout, "a token could not be checked in time");
-                TokenVerdict::Unavailable
+                tracing::warn!(domain, timeout = ?source.settings.timeout, "a provider did not answer in time");
+                None
             }
         });
     }
@@ -414,7 +512,7 @@ impl Worker {
             let _turn = source.concurrent.acquire().await.map_err(SourceFailure::new)?;
             match &source.protocol {
                 Protocol::Ldap(ldap) if user.len() <= limits::USER => ldap.role(user, domain).await,
-                Protocol::Ldap(_) | Protocol::Http(_) | Protocol::Jwt(_) => Ok(None),
+                Protocol::Ldap(_) | Protocol::Http(_) | Protocol::Jwt(..) => Ok(None),
             }
         });
         let asked = asked.await;
@@ -444,7 +542,7 @@ impl Worker {
             let _turn = source.concurrent.acquire().await.map_err(SourceFailure::new)?;
             match &source.protocol {
                 Protocol::Ldap(ldap) => ldap.members(query, domain).await,
-                Protocol::Http(_) | Protocol::Jwt(_) => Err(SourceFailure::new("the source has no groups")),
+                Protocol::Http(_) | Protocol::Jwt(..) => Err(SourceFailure::new("the source has no groups")),
             }
         };
         let asked = asked.await;
@@ -473,7 +571,7 @@ impl Worker {
                 let is_right = match &source.protocol {
                     Protocol::Ldap(ldap) => ldap.check(user, domain, password).await?,
                     Protocol::Http(http) => http.check(user, domain, password).await?,
-                    Protocol::Jwt(_) => false,
+                    Protocol::Jwt(..) => false,
                 };
                 if !is_right {
                     return Ok(Verdict::Refused);
@@ -483,7 +581,7 @@ impl Worker {
                 Ok(Verdict::Accepted(user.clone()))
             }
             Credential::Token(token) => {
-                let Protocol::Jwt(jwt) = &source.protocol else { return Ok(Verdict::Refused) };
+                let Protocol::Jwt(jwt, _) = &source.protocol else { return Ok(Verdict::Refused) };
                 let _turn = source.concurrent.acquire().await.map_err(SourceFailure::new)?;
                 let user = jwt.check(query.now, domain, &token.0).await?;
                 Ok(user.map_or(Verdict::Refused, |user| Verdict::Accepted(user.name)))

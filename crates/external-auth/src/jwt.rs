@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use crate::http::{cause, client};
 use crate::keys::{self, Algorithm, VerifyingKey};
 use crate::settings::{JwtSettings, KeySource};
-use crate::token::TokenUser;
+use crate::token::{TokenUser, claim_at};
 use crate::{SourceFailure, limits};
 
 /// An issuer of tokens.
@@ -67,7 +67,23 @@ impl TokenSource {
     ) -> Result<Option<TokenUser>, SourceFailure> {
         let Some(token) = read(token) else { return Ok(None) };
         let keys = self.keys_for(now, token.key_id.as_deref()).await?;
-        Ok(verify(&token, &keys).and_then(|claims| user_of(&self.settings, now, domain, &claims)))
+        let claims = verify(&token, &keys);
+        Ok(claims.and_then(|claims| user_of(&self.settings, &self.settings.audience, (now, domain), &claims)))
+    }
+
+    /// The user whom an ID token of the provider names, which was asked for with this nonce (OpenID Connect Core 1.0 §3.1.3.7). `None`: it is
+    /// not accepted.
+    pub(crate) async fn check_id_token(
+        &self,
+        now: Instant,
+        domain: &str,
+        (client, nonce): (&str, &str),
+        token: &str,
+    ) -> Result<Option<TokenUser>, SourceFailure> {
+        let Some(token) = read(token) else { return Ok(None) };
+        let keys = self.keys_for(now, token.key_id.as_deref()).await?;
+        let claims = verify(&token, &keys).filter(|claims| is_asked_for(claims, client, nonce));
+        Ok(claims.and_then(|claims| user_of(&self.settings, client, (now, domain), &claims)))
     }
 
     /// The keys, read again if they are old or the key is unknown; at most once in `limits::KEYS_AGAIN`.
@@ -189,19 +205,28 @@ pub(crate) fn claimed_issuer(token: &str) -> Option<Box<str>> {
     claims.get("iss")?.as_str().map(Box::from)
 }
 
+/// OpenID Connect Core 1.0 §3.1.3.7, steps 5 and 11: of several audiences the authorized party is this client, and the nonce is that of the request.
+fn is_asked_for(claims: &Map<String, Value>, client: &str, nonce: &str) -> bool {
+    let is_ours = |claim: &Value| claim.as_str() == Some(client);
+    let is_shared = claims.get("aud").and_then(Value::as_array).is_some_and(|all| all.len() > 1);
+    let is_for_client = claims.get("azp").map_or(!is_shared, is_ours);
+    let given = claims.get("nonce").and_then(Value::as_str).unwrap_or_default();
+    is_for_client && stdx::ct_eq(given.as_bytes(), nonce.as_bytes())
+}
+
 /// RFC 7519 §4.1. A claim of the wrong type is not an absent one: it is refused.
 fn user_of(
     settings: &JwtSettings,
-    now: Instant,
-    domain: &str,
+    audience: &str,
+    (now, domain): (Instant, &str),
     claims: &Map<String, Value>,
 ) -> Option<TokenUser> {
     if claims.get("iss")?.as_str()? != &*settings.issuer {
         return None;
     }
     let is_for_us = match claims.get("aud")? {
-        Value::String(one) => **one == *settings.audience,
-        Value::Array(all) => all.iter().any(|one| one.as_str() == Some(&*settings.audience)),
+        Value::String(one) => one == audience,
+        Value::Array(all) => all.iter().any(|one| one.as_str() == Some(audience)),
         _ => false,
     };
     // Seconds may have a fraction (RFC 7519 §2: NumericDate).
@@ -229,7 +254,8 @@ fn user_of(
     let ends_at = Duration::try_from_secs_f64(end)
         .map_or(Instant::FAR_FUTURE, |since_epoch| Instant::default() + since_epoch);
     let role = settings.roles.as_ref().and_then(|roles| roles.role_of(claims));
-    Some(TokenUser { name: user.into(), role, ends_at })
+    let account = settings.account_claim.as_ref().and_then(|claim| claim_at(claims, claim)?.as_str());
+    Some(TokenUser { name: user.into(), role, account: account.map(Box::from), ends_at })
 }
 
 #[cfg(test)]

@@ -30,6 +30,8 @@ fn settings(keys: PathBuf) -> JwtSettings {
             claim: "realm_access.roles".into(),
             roles: vec![(DirectoryRole::Operator, "desk".into()), (DirectoryRole::ReadOnly, "staff".into())],
         }),
+        account_claim: Some("belfry.account".into()),
+        provider: None,
     }
 }
 

@@ -1,5 +1,5 @@
 //! Sign-in by sources outside the database, one for each domain that has one: LDAP and Active Directory ([`ldap`]), an HTTP
-//! service ([`http`]), JSON web tokens ([`jwt`]).
+//! service ([`http`]), JSON web tokens ([`jwt`]), for which a browser is sent to an OpenID provider ([`provider`]).
 //!
 //! A shard hands a [`Query`] to the [`Authenticator`] and goes on; the thread of the authenticator asks the source and calls
 //! back with a [`Verdict`]. Queries that wait, queries under way and the time of each are bounded for each source, so that a
@@ -14,6 +14,7 @@ mod jwt;
 mod keys;
 mod ldap;
 mod limits;
+mod provider;
 mod remembered;
 mod settings;
 mod tls;
@@ -24,11 +25,12 @@ pub use authenticator::{
 };
 pub use http::client as http_client;
 pub use ldap::{DirectoryRole, FilterTemplate, GroupFilter, GroupSettings, MemberForm, NameTemplate};
+pub use provider::{AuthorizationQuery, CodeQuery, PageAnswer};
 pub use settings::{
     BodyForm, Hidden, HttpSettings, JwtSettings, KeySource, LdapLookup, LdapSecurity, LdapSettings,
-    SourceKind, SourceSettings, is_loopback,
+    ProviderSettings, SourceKind, SourceSettings, is_loopback,
 };
-pub use token::{TokenAnswer, TokenRoles, TokenUser, TokenVerdict};
+pub use token::{TokenAnswer, TokenRoles, TokenUse, TokenUser, TokenVerdict};
 
 /// No source could give a verdict: the reason, for the operator. It holds no password and no token.
 #[derive(Debug)]

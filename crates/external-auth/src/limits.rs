@@ -54,5 +54,14 @@ pub(crate) const KEYS_FRESH: Duration = Duration::from_hours(1);
 /// A key set that is older is used no more, even if its source does not answer: a key may have been withdrawn.
 pub(crate) const KEYS_USABLE: Duration = Duration::from_hours(24);
 
+/// Bytes of one answer of an OpenID provider: its configuration has two to six thousand, a set of tokens as much as its claims.
+pub(crate) const PROVIDER_ANSWER: usize = 65_536;
+
+/// Bytes of an authorization code; a longer one is refused. Providers make some hundred, and Entra ID over a thousand.
+pub(crate) const CODE: usize = 4_096;
+
+/// The configuration of a provider is asked for at most this often while it is not known: a user waits for it.
+pub(crate) const PROVIDER_AGAIN: Duration = Duration::from_secs(10);
+
 /// Groups of one user. A user of more has no known groups: Active Directory gives a thousand entries in one answer.
 pub(crate) const GROUPS: u32 = 1_000;

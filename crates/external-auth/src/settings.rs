@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::ldap::{FilterTemplate, GroupSettings, NameTemplate};
-use crate::token::TokenRoles;
+use crate::token::{TokenRoles, TokenUse};
 
 /// A password or a token, which is never shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -61,6 +61,14 @@ impl SourceSettings {
         }
     }
 
+    /// The provider to which the console's page sends users of the domain. `None`: to none.
+    pub fn provider(&self) -> Option<&ProviderSettings> {
+        match &self.kind {
+            SourceKind::Jwt(jwt) => jwt.provider.as_ref(),
+            SourceKind::Ldap(_) | SourceKind::Http(_) => None,
+        }
+    }
+
     /// The groups that give roles or are in rosters. `None`: the source has none.
     pub fn groups(&self) -> Option<&GroupSettings> {
         match &self.kind {
@@ -87,6 +95,7 @@ impl SourceKind {
 
     /// The files that are named.
     pub fn files(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let mut secret = None;
         let (authorities, other) = match self {
             SourceKind::Ldap(ldap) => {
                 let LdapSettings { authorities, lookup, .. } = &mut **ldap;
@@ -98,15 +107,16 @@ impl SourceKind {
             }
             SourceKind::Http(http) => (http.authorities.as_mut(), http.token_file.as_mut()),
             SourceKind::Jwt(jwt) => {
-                let JwtSettings { authorities, keys, .. } = &mut **jwt;
+                let JwtSettings { authorities, keys, provider, .. } = &mut **jwt;
                 let other = match keys {
                     KeySource::File(file) => Some(file),
                     KeySource::Url(_) => None,
                 };
+                secret = provider.as_mut().and_then(|provider| provider.client_secret_file.as_mut());
                 (authorities.as_mut(), other)
             }
         };
-        authorities.into_iter().chain(other)
+        authorities.into_iter().chain(other).chain(secret)
     }
 }
 
@@ -191,8 +201,37 @@ pub struct JwtSettings {
     pub user_claim: Box<str>,
     /// The difference of clocks that is tolerated.
     pub leeway: Duration,
-    /// The claim that gives roles at the console. `None`: tokens give none, and sign in to chat only.
+    /// The claim that gives roles at the console. `None`: tokens give none.
     pub roles: Option<TokenRoles>,
+    /// The claim that names an account of REST. `None`: tokens do not sign in there.
+    pub account_claim: Option<Box<str>>,
+    /// The provider to which the console's page sends users. `None`: to none.
+    pub provider: Option<ProviderSettings>,
+}
+
+impl JwtSettings {
+    /// True if the tokens are for this use.
+    pub(crate) fn are_for(&self, purpose: TokenUse) -> bool {
+        match purpose {
+            TokenUse::Console => self.roles.is_some(),
+            TokenUse::Rest => self.account_claim.is_some(),
+        }
+    }
+}
+
+/// An OpenID provider (OpenID Connect Core 1.0) at which this service is a client. Its issuer is that of the tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProviderSettings {
+    /// `client_id` of this service, and the audience of its ID tokens.
+    pub client_id: Box<str>,
+    /// The file whose first line is the client's secret. `None`: a public client, of which PKCE alone proves that it asks.
+    pub client_secret_file: Option<PathBuf>,
+    /// Scopes that are asked for; `openid` is one of them.
+    pub scopes: Vec<Box<str>>,
+    /// The provider's name for people.
+    pub label: Box<str>,
+    /// The longest time of a session: the claims count so long.
+    pub session: Duration,
 }
 
 /// The source of a key set (RFC 7517).

@@ -21,8 +21,19 @@ pub struct TokenUser {
     pub name: Box<str>,
     /// The role that the claims give.
     pub role: Option<DirectoryRole>,
+    /// The account of REST that the token names: the value of the claim, of which nothing is known but that it is a text.
+    pub account: Option<Box<str>>,
     /// The time from which the token is accepted no more: its `exp`, and the tolerated difference of clocks.
     pub ends_at: Instant,
+}
+
+/// The service that a token is shown to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenUse {
+    /// The console: tokens give roles.
+    Console,
+    /// The REST interface of applications: tokens name an account there.
+    Rest,
 }
 
 /// The answer to the question whose token it is.
@@ -74,7 +85,7 @@ impl TokenRoles {
 }
 
 /// The claim of this name. The whole name comes first: names of claims may have dots, as URLs do (RFC 7519 §4.2).
-fn claim_at<'c>(claims: &'c Map<String, Value>, name: &str) -> Option<&'c Value> {
+pub(crate) fn claim_at<'c>(claims: &'c Map<String, Value>, name: &str) -> Option<&'c Value> {
     if let Some(value) = claims.get(name) {
         return Some(value);
     }

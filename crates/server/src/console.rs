@@ -46,6 +46,9 @@ impl NodeConsole {
         let directory = Directories::of(shared.authenticator.clone());
         let directory = directory.map(|directory| Arc::new(directory) as Arc<dyn Directory>);
         let (console, queries) = Console::new(&settings, source, log, applications, directory);
+        if let Some(farm) = &shared.farm {
+            console.share_sign_ins(farm.key_of_sign_ins());
+        }
         (NodeConsole(Some(console)), Some(queries))
     }
 

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use external_auth::{
-    Answer, Authenticator, Credential, DirectoryRole, Hidden, Query, RoleAnswer, RoleVerdict as Given,
-    TokenAnswer, TokenVerdict as GivenToken, Verdict,
+    Answer, Authenticator, AuthorizationQuery, CodeQuery, Credential, DirectoryRole, Hidden, PageAnswer,
+    Query, RoleAnswer, RoleVerdict as Given, TokenAnswer, TokenUse, TokenVerdict as GivenToken, Verdict,
 };
 use stdx::Instant;
 use store::Address;
 use tokio::sync::oneshot;
 use web_console::{
-    Directory, DirectoryAnswer, DirectoryTimes, PasswordVerdict, Role, RoleVerdict, TokenUser, TokenVerdict,
+    AuthorizationRequest, Directory, DirectoryAnswer, DirectoryTimes, PasswordVerdict, ReturnedCode, Role,
+    RoleVerdict, TokenUser, TokenVerdict,
 };
 
 /// The sources of sign-ins, of which some have groups or tokens that give roles.
@@ -66,7 +67,36 @@ impl Directory for Directories {
     }
 
     fn domains_of_token(&self, token: &str) -> Vec<Box<str>> {
-        self.0.domains_of_token(token)
+        self.0.domains_of_token(TokenUse::Console, token)
+    }
+
+    fn takes_any_tokens(&self) -> bool {
+        self.0.takes_tokens()
+    }
+
+    fn providers(&self) -> Vec<(Box<str>, Box<str>)> {
+        let all = self.0.providers();
+        all.into_iter().map(|(domain, provider)| (domain.into(), provider.label.clone())).collect()
+    }
+
+    fn sign_in_page(&self, domain: &str, request: AuthorizationRequest) -> DirectoryAnswer<Option<Box<str>>> {
+        let (send, receive) = oneshot::channel();
+        let answer = PageAnswer::new(move |page| {
+            let _ = send.send(page);
+        });
+        self.0.ask_page(domain, query_of(request), answer);
+        Box::pin(async move { receive.await.ok().flatten() })
+    }
+
+    fn check_code(&self, domain: &str, returned: ReturnedCode) -> DirectoryAnswer<TokenVerdict> {
+        let (send, receive) = oneshot::channel();
+        let answer = TokenAnswer::new(move |verdict| {
+            let _ = send.send(verdict);
+        });
+        let ReturnedCode { request, code, issuer } = returned;
+        let (code, issuer) = (Hidden(code.into()), issuer.map(String::into_boxed_str));
+        self.0.ask_code(domain, CodeQuery { request: query_of(request), code, issuer }, answer);
+        Box::pin(async move { verdict_of(receive.await) })
     }
 
     fn check_token(&self, now: Instant, domain: &str, token: &str) -> DirectoryAnswer<TokenVerdict> {
@@ -75,17 +105,30 @@ impl Directory for Directories {
             let _ = send.send(verdict);
         });
         self.0.ask_token(now, domain, Hidden(token.into()), answer);
-        Box::pin(async move {
-            match receive.await {
-                Ok(GivenToken::Accepted(user)) => TokenVerdict::Accepted(TokenUser {
-                    name: user.name,
-                    role: user.role.map(role_of),
-                    ends_at: user.ends_at,
-                }),
-                Ok(GivenToken::Refused) => TokenVerdict::Refused,
-                Ok(GivenToken::Unavailable) | Err(_) => TokenVerdict::Unavailable,
-            }
-        })
+        Box::pin(async move { verdict_of(receive.await) })
+    }
+}
+
+fn query_of(request: AuthorizationRequest) -> AuthorizationQuery {
+    AuthorizationQuery {
+        now: request.now,
+        redirect_uri: request.redirect_uri.into(),
+        state: request.state.into(),
+        nonce: request.nonce.into(),
+        verifier: Hidden(request.verifier.into()),
+    }
+}
+
+/// A question whose answer does not come has none.
+fn verdict_of(given: Result<GivenToken, oneshot::error::RecvError>) -> TokenVerdict {
+    match given {
+        Ok(GivenToken::Accepted(user)) => TokenVerdict::Accepted(TokenUser {
+            name: user.name,
+            role: user.role.map(role_of),
+            ends_at: user.ends_at,
+        }),
+        Ok(GivenToken::Refused) => TokenVerdict::Refused,
+        Ok(GivenToken::Unavailable) | Err(_) => TokenVerdict::Unavailable,
     }
 }
 

@@ -38,8 +38,56 @@ pub trait Directory: Send + Sync {
     /// The domains whose tokens give roles and have the issuer that this one claims. Nothing of the token is verified.
     fn domains_of_token(&self, token: &str) -> Vec<Box<str>>;
 
+    /// True if the tokens of some domain give roles.
+    fn takes_any_tokens(&self) -> bool {
+        false
+    }
+
+    /// The domains whose users are sent to a provider, with its name for people.
+    fn providers(&self) -> Vec<(Box<str>, Box<str>)> {
+        Vec::new()
+    }
+
+    /// Asks for the address at the provider of a domain that the browser is sent to; none: it is not known now.
+    fn sign_in_page(&self, domain: &str, request: AuthorizationRequest) -> DirectoryAnswer<Option<Box<str>>> {
+        let _ = (domain, request);
+        Box::pin(async { None })
+    }
+
+    /// Asks the provider of a domain for whom it has given a code. `ends_at` of the user is the end of the session.
+    fn check_code(&self, domain: &str, returned: ReturnedCode) -> DirectoryAnswer<TokenVerdict> {
+        let _ = (domain, returned);
+        Box::pin(async { TokenVerdict::Unavailable })
+    }
+
     /// Asks whose token this is at a domain.
     fn check_token(&self, now: Instant, domain: &str, token: &str) -> DirectoryAnswer<TokenVerdict>;
+}
+
+/// What a browser carries to a provider.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AuthorizationRequest {
+    /// The time of the request.
+    pub now: Instant,
+    /// The address that the provider sends the browser back to.
+    pub redirect_uri: String,
+    /// Names the sign-in.
+    pub state: String,
+    /// The ID token repeats it.
+    pub nonce: String,
+    /// The verifier of PKCE, of which the browser carries the hash only.
+    pub verifier: String,
+}
+
+/// The code with which a provider has sent a browser back.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ReturnedCode {
+    /// The request as it was.
+    pub request: AuthorizationRequest,
+    /// The code.
+    pub code: String,
+    /// The issuer that the answer names (RFC 9207); none: it names none.
+    pub issuer: Option<String>,
 }
 
 /// The times for which answers of a directory count.

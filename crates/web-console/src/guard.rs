@@ -97,16 +97,19 @@ pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 
 /// The session's token in the cookies of a request (RFC 6265 §4.2).
 pub(crate) fn cookie(headers: &HeaderMap) -> Option<Token> {
+    hex::decode_array(cookie_value(headers, COOKIE_NAME)?)
+}
+
+/// The value of the first cookie of a name.
+pub(crate) fn cookie_value<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let (_, value) = pairs.find(|(name, _)| *name == COOKIE_NAME)?;
-    hex::decode_array(value)
+    pairs.find(|(name, _)| *name == wanted).map(|(_, value)| value)
 }
 
 /// The token in the `Authorization` of a request (RFC 6750 §2.1). Other schemes are not looked at.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = text(headers, AUTHORIZATION.as_str())?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
+    admin::bearer(text(headers, AUTHORIZATION.as_str())?)
 }
 
 /// The cookie of a session that begins.

@@ -43,10 +43,7 @@ async fn answer(Shared(state): Shared<Arc<State>>, request: HttpRequest) -> Resp
             Some(path) if path.is_empty() || path.starts_with('/') => {
                 interface(&state, &settings, &parts, path, body).await
             }
-            _ => match docs::path(parts.uri.path()) {
-                Some(path) => docs::answer(&state, &settings, &parts, path).await,
-                None => assets::answer(parts.method.as_str(), parts.uri.path(), &parts.headers),
-            },
+            _ => page(&state, &settings, &parts).await,
         };
         result.unwrap_or_else(Fault::response)
     } else {
@@ -70,6 +67,23 @@ async fn answer(Shared(state): Shared<Arc<State>>, request: HttpRequest) -> Resp
     response
 }
 
+/// A request that a browser makes by an address: for a file, or on the way to a provider and back.
+async fn page(state: &State, settings: &ActiveSettings, parts: &Parts) -> Result<Response, Fault> {
+    if let Some(answer) = sign_in::answer_provider(state, settings, parts, client_of(parts)).await {
+        return answer;
+    }
+    match docs::path(parts.uri.path()) {
+        Some(path) => docs::answer(state, settings, parts, path).await,
+        None => assets::answer(parts.method.as_str(), parts.uri.path(), &parts.headers),
+    }
+}
+
+/// The address of the client. Tests run the router without a connection.
+fn client_of(parts: &Parts) -> IpAddr {
+    let from = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(address)| address.ip());
+    from.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+}
+
 /// A request below `/v1/admin`.
 async fn interface(
     state: &State,
@@ -83,9 +97,7 @@ async fn interface(
         "HEAD" => "GET",
         other => other,
     };
-    let from = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(address)| address.ip());
-    // Tests run the router without a connection.
-    let from = from.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let from = client_of(parts);
     let found = match routes::find(method, path) {
         Ok(found) => found,
         Err(methods) => return Ok(not_there(methods)),
@@ -95,8 +107,10 @@ async fn interface(
         return Err(Fault::forbidden("a page of another site asked for this"));
     }
     let body = if found.route.is_change() { read(parts, body).await? } else { Bytes::new() };
-    if found.route.operation == Operation::SignIn {
-        return begin_session(state, settings, parts, (from, &found, &body)).await;
+    match found.route.operation {
+        Operation::SignIn => return begin_session(state, settings, parts, (from, &found, &body)).await,
+        Operation::SignInWays => return Ok(write(Answer::Json(sign_in::ways(state)))),
+        _ => {}
     }
     let (by_user, is_change) = (!headers.contains_key(AUTOMATIC), found.route.is_change());
     let user = user_of(state, settings, (headers, from), (by_user, is_change)).await?;

@@ -29,7 +29,8 @@ mod tests;
 mod traces;
 
 pub use directory::{
-    Directory, DirectoryAnswer, DirectoryTimes, PasswordVerdict, RoleVerdict, TokenUser, TokenVerdict,
+    AuthorizationRequest, Directory, DirectoryAnswer, DirectoryTimes, PasswordVerdict, ReturnedCode,
+    RoleVerdict, TokenUser, TokenVerdict,
 };
 pub use node::NodeQueries;
 pub use role::{Role, Roles};

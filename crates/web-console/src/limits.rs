@@ -87,6 +87,12 @@ pub const LANGUAGE_RANGES: usize = 32;
 /// Segments of a path below `/v1/admin`: the longest route has three. 404.
 pub const MAX_SEGMENTS: usize = 4;
 
+/// The time that a user has at the page of a provider. The answer is late then: the page says so.
+pub const SIGN_IN_TIME: Duration = Duration::from_secs(600);
+
+/// The difference of nodes' clocks that is tolerated where another node of the farm takes the answer.
+pub const SIGN_IN_CLOCKS: Duration = Duration::from_secs(60);
+
 /// Passwords checked at once, each for some milliseconds of processor time. More: 429.
 pub const CHECKS_AT_WORK: usize = 4;
 

@@ -159,7 +159,12 @@ fn form(kind: Kind) -> String {
 
 /// Percent-decoding (RFC 3986 §2.1); `is_form`: a plus sign is a space. None: no UTF-8, or longer than a text may be.
 pub(crate) fn decode(text: &str, is_form: bool) -> Option<String> {
-    if text.len() > 3 * limits::MAX_TEXT {
+    decode_up_to(limits::MAX_TEXT, text, is_form)
+}
+
+/// The same for a text of at most so many bytes.
+pub(crate) fn decode_up_to(most: usize, text: &str, is_form: bool) -> Option<String> {
+    if text.len() > 3 * most {
         return None;
     }
     let mut out = Vec::with_capacity(text.len());
@@ -174,7 +179,7 @@ pub(crate) fn decode(text: &str, is_form: bool) -> Option<String> {
             other => other,
         });
     }
-    String::from_utf8(out).ok().filter(|text| text.len() <= limits::MAX_TEXT)
+    String::from_utf8(out).ok().filter(|text| text.len() <= most)
 }
 
 #[cfg(test)]

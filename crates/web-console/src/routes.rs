@@ -14,6 +14,7 @@ pub(crate) const BASE: &str = "/v1/admin";
 pub(crate) enum Operation {
     Session,
     SignIn,
+    SignInWays,
     SignOut,
     Overview,
     Calls,
@@ -227,12 +228,19 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
 }
 
 /// The requests that concern the node, its accounts and their calls.
-static ROUTES: [Route; 43] = [
+static ROUTES: [Route; 44] = [
     route(
         "GET",
         "/session",
         (READ, O::Session),
         "The signed-in account, its role and the token of changes",
+        &[],
+    ),
+    route(
+        "GET",
+        "/sign-in",
+        (None, O::SignInWays),
+        "The ways to sign in: whether a token may stand in place of a password, and the providers that the page sends users to",
         &[],
     ),
     route("POST", "/session", (None, O::SignIn), "Signs in and sets the cookie of a session", &SIGN_IN),
@@ -523,7 +531,8 @@ mod tests {
         for (index, row) in ROUTES.iter().enumerate() {
             let is_same = |other: &Route| (other.method, other.path) == (row.method, row.path);
             assert!(!ROUTES[..index].iter().any(is_same), "{} {}", row.method, row.path);
-            assert_eq!(row.role.is_none(), row.operation == O::SignIn, "{} {}", row.method, row.path);
+            let is_of_sign_in = matches!(row.operation, O::SignIn | O::SignInWays);
+            assert_eq!(row.role.is_none(), is_of_sign_in, "{} {}", row.method, row.path);
             let is_of_readers = row.role == READ;
             let is_harmless = !row.is_change() || matches!(row.operation, O::SignIn | O::SignOut);
             // A trace shows the contents of messages: readers do not see it.

@@ -1,5 +1,6 @@
-//! Sign-in by an account's address and password, or a token of its domain, and the check of a session with each request.
+//! Sign-in by an account's address and password, a token of its domain, or at the provider of its domain, and the check of a session with each request.
 
+mod by_provider;
 mod by_token;
 
 use std::net::IpAddr;
@@ -19,6 +20,7 @@ use crate::limits;
 use crate::role::Role;
 use crate::sessions::{Proof, Session, SignedIn, Token};
 use crate::state::{ActiveSettings, AuditLine, FailedSignIn, State};
+pub(crate) use by_provider::{answer as answer_provider, ways};
 pub(crate) use by_token::bearer_user;
 
 /// The session of a request, and the role that its account has now.

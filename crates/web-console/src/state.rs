@@ -4,7 +4,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use admin::{ManagedResources, Source};
@@ -122,6 +122,12 @@ impl ActiveSettings {
         Arc::new(ActiveSettings { settings: settings.clone(), hosts })
     }
 
+    /// The address in browsers, without a slash at its end: that of the proxy, or the one that the console listens at.
+    pub(crate) fn public_url(&self) -> String {
+        let listens = || format!("http://{}", self.settings.listen);
+        self.settings.origin.as_deref().map_or_else(listens, str::to_owned)
+    }
+
     pub(crate) fn lifetimes(&self) -> Lifetimes {
         Lifetimes { idle: self.settings.idle, absolute: self.settings.lifetime }
     }
@@ -158,6 +164,8 @@ pub(crate) struct State {
     pub(crate) directory: Option<Arc<dyn Directory>>,
     /// Makes the keys of sessions of tokens that stand in requests: what a token hashes to is worth nothing without it.
     pub(crate) bearer_key: Token,
+    /// Makes state, nonce and verifier of sign-ins at providers: of the farm, or of this process.
+    sign_in_key: OnceLock<Token>,
     known_roles: Mutex<KnownRoles>,
     pub(crate) applications: Applications,
     /// Requests about resources that are at work.
@@ -179,6 +187,11 @@ impl State {
         let mut token = [0; limits::TOKEN];
         self.source.fill_random(&mut token);
         token
+    }
+
+    /// The key of sign-ins at providers. A node that is alone makes one, so that its restart ends those that are under way.
+    pub(crate) fn sign_in_key(&self) -> &Token {
+        self.sign_in_key.get_or_init(|| self.random())
     }
 
     pub(crate) fn settings(&self) -> Arc<ActiveSettings> {
@@ -229,6 +242,7 @@ impl Console {
             traces: Traces::default(),
             directory,
             bearer_key,
+            sign_in_key: OnceLock::new(),
             known_roles: Mutex::default(),
             applications,
             resource_requests: Arc::new(Semaphore::new(limits::RESOURCE_REQUESTS)),
@@ -237,6 +251,13 @@ impl Console {
             reads: Arc::new(Semaphore::new(limits::DOCS_READS)),
         });
         (Console(Arc::clone(&state)), NodeQueries::new(queries, state))
+    }
+
+    /// Gives the key of sign-ins at providers, which the nodes of a farm share: a provider may send a browser back to another one of them. Before the
+    /// first request.
+    pub fn share_sign_ins(&self, key: [u8; 32]) {
+        // A second key would end the sign-ins that are under way.
+        let _ = self.0.sign_in_key.set(key);
     }
 
     /// The routes of HTTP. Requests have the client's address in `ConnectInfo<SocketAddr>`.

@@ -31,6 +31,7 @@ use crate::{
 
 mod applications;
 mod directory;
+mod provider;
 mod tokens;
 
 /// Time that the test moves, and numbers instead of chance.

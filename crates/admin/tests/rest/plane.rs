@@ -1,5 +1,6 @@
 //! A node that remembers what it was asked, with a clock that stands and bytes that count up.
 
+use std::collections::HashMap;
 use std::io::Cursor;
 use std::net::IpAddr;
 use std::sync::Mutex;
@@ -8,10 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use admin::chat::{Affiliated, Answer as Told, Ask, Contact, Room, RoomDetails, Session, Text, User};
 use admin::control::{
     Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, EncodeError, Encoding,
-    Participant, ParticipantChange, QueueMember, RecordingChange, Source, StartCall, StartRecording,
+    IdentityVerdict, Participant, ParticipantChange, QueueMember, RecordingChange, Source, StartCall,
+    StartRecording,
 };
 use stdx::Instant;
 use stdx::attempts::Cause;
+use store::Address;
 use store::rest::types::TextMessage;
 
 #[derive(Default)]
@@ -28,6 +31,8 @@ pub(crate) struct Plane {
     pub(crate) refuses: Mutex<Option<ControlError>>,
     /// Account and cause of each failed sign-in.
     pub(crate) failed_sign_ins: Mutex<Vec<(String, &'static str)>>,
+    /// Tokens of an identity provider, and the verdicts on them.
+    pub(crate) tokens: Mutex<HashMap<String, IdentityVerdict>>,
 }
 
 /// Sat, 21 Nov 2026 12:37:01 +0000
@@ -143,6 +148,14 @@ impl ControlPlane for Plane {
 
     fn sign_in_failed(&self, _: IpAddr, account: &str, cause: Cause) {
         self.failed_sign_ins.lock().unwrap().push((account.to_owned(), cause.name()));
+    }
+
+    fn check_identity_token(&self, token: &str) -> IdentityVerdict {
+        self.tokens.lock().unwrap().get(token).cloned().unwrap_or(IdentityVerdict::NoSource)
+    }
+
+    fn identity_signed_in(&self, _: IpAddr, account: &str, user: &Address) {
+        self.asked.lock().unwrap().push(format!("{account} signed in by {user}"));
     }
 
     fn key_changed(&self, account: &str, action: &'static str, key: &str) {

@@ -4,6 +4,7 @@
 
 mod http;
 mod ldap;
+mod provider;
 
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;

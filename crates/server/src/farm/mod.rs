@@ -336,6 +336,11 @@ impl FarmMembership {
         ShardFarm { agent, board, view, links, shares_database, asks_owners }
     }
 
+    /// The key of sign-ins at an OpenID provider that are under way: a browser may come back to another node.
+    pub(crate) fn key_of_sign_ins(&self) -> [u8; 32] {
+        self.secret.derive("sign-ins")
+    }
+
     /// These shards hear of each new view from now on.
     pub(crate) fn tell(&self, outlets: &[Outlet<InboxMessage>]) {
         let mut state = self.board.lock();

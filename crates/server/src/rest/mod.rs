@@ -4,6 +4,7 @@
 //! of numbers that changed; `plane` asks for live calls and rooms: `live` those of this node, all of whose shards are
 //! asked, and then the other nodes of a farm.
 
+mod identities;
 mod live;
 mod plane;
 mod record;

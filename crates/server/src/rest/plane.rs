@@ -15,13 +15,14 @@ use std::time::Duration;
 use ::voice::control::{Placing, Request};
 use admin::control::{
     Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, EncodeError, Encoding,
-    FarmAnswer, Participant, ParticipantChange, QueueMember, RecordingChange, Source, StartCall,
-    StartRecording,
+    FarmAnswer, IdentityVerdict, Participant, ParticipantChange, QueueMember, RecordingChange, Source,
+    StartCall, StartRecording,
 };
 use admin::live::{LiveAnswer, LiveRequest};
 use cli::first_account::Chance;
 use control::{FailureKind, NodeResponse, Response};
 use ivr::document::{Address, tones};
+use logging::Identity;
 use logging::sign_in_failures::{self, Service, SignInFailures};
 use stdx::Instant;
 use stdx::attempts::Cause;
@@ -29,6 +30,7 @@ use store::rest::types::{Conference, TextMessage};
 use voice_io::recordings::Files;
 
 use super::Record;
+use super::identities::Identities;
 use super::live::{CALL_EVENTS, LiveObjects, background, callback};
 use crate::farm::files::{NodeFiles, RemoteContent};
 use crate::farm::requests::FarmRequester;
@@ -53,6 +55,8 @@ pub(super) struct Plane {
     /// `None`: the node is alone.
     farm: Option<FarmRequester>,
     failures: Arc<SignInFailures>,
+    /// `None`: no domain has a source of sign-ins.
+    identities: Option<Identities>,
 }
 
 impl Plane {
@@ -66,6 +70,7 @@ impl Plane {
             chat: node.chat(),
             farm: node.shared.farm.as_ref().map(|farm| farm.requester()),
             failures: Arc::clone(&node.shared.failures),
+            identities: node.shared.authenticator.clone().map(Identities),
         }
     }
 
@@ -409,6 +414,18 @@ impl ControlPlane for Plane {
             cause,
         };
         self.failures.note(self.now(), &failure);
+    }
+
+    fn check_identity_token(&self, token: &str) -> IdentityVerdict {
+        self.identities.as_ref().map_or(IdentityVerdict::NoSource, |all| all.check(self.now(), token))
+    }
+
+    fn identity_signed_in(&self, from: IpAddr, account: &str, user: &store::Address) {
+        let user = user.to_string();
+        tracing::info!(
+            target: "belfry::audit",
+            account, %from, action = "SignIn", subject = &*Identity(&user).to_string(), "REST"
+        );
     }
 
     fn key_changed(&self, account: &str, action: &'static str, key: &str) {

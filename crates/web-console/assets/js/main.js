@@ -19,6 +19,8 @@ import { trace } from "./trace.js";
 const PAGES = { overview, live, calls, trace, recordings, accounts, sessions, numbers, documents, routes, security, farm };
 /** Pages that show the contents of messages, and addresses that may have passwords in them: not for readers. */
 const OF_OPERATORS = ["trace", "numbers", "documents"];
+/** What may end a sign-in at a provider, as the server names it. */
+const REASONS = ["denied", "expired", "no_role", "not_accepted", "too_many", "unavailable"];
 const RANKS = ["read-only", "operator", "admin"];
 
 const root = document.getElementById("root");
@@ -59,11 +61,14 @@ function signIn(message) {
     session = null;
     api.setSession(null);
     const error = el("p", { class: "bad-text", role: "alert" }, message || "");
+    const password = el("span", {}, t("sign_in.password"));
+    const providers = el("div", { class: "providers" });
     const form = el("form", { class: "sign-in" },
         el("h1", {}, t("sign_in.title")),
         el("label", {}, t("sign_in.account"), el("input", { name: "account", autocomplete: "username", required: true, autocapitalize: "none", spellcheck: "false" })),
-        el("label", {}, t("sign_in.password"), el("input", { name: "password", type: "password", autocomplete: "current-password", required: true })),
-        error, el("button", { class: "main", type: "submit" }, t("sign_in.button")));
+        el("label", {}, password, el("input", { name: "password", type: "password", autocomplete: "current-password", required: true })),
+        error, el("button", { class: "main", type: "submit" }, t("sign_in.button")), providers);
+    showWays(password, providers);
     form.addEventListener("submit", async (event) => {
         event.preventDefault();
         error.textContent = "";
@@ -78,6 +83,28 @@ function signIn(message) {
     document.title = `${t("sign_in.title")} – Belfry`;
     root.replaceChildren(el("main", {}, form, el("div", { class: "sign-in-language" }, languages())));
     form.elements.account.focus();
+}
+
+/** The ways besides a password: a token in its place, and the providers that the browser is sent to. */
+async function showWays(password, providers) {
+    let ways;
+    try {
+        ways = await api.get("/sign-in");
+    } catch {
+        // The form is there in any case, and says what is wrong.
+        return;
+    }
+    if (ways.tokens) password.textContent = t("sign_in.password_or_token");
+    const link = ({ domain, label }) => el("a", { class: "button", href: api.query("/sign-in/begin", { domain }) }, t("sign_in.provider", { label }));
+    providers.replaceChildren(...ways.providers.map(link));
+}
+
+/** The reason for which a sign-in at a provider has ended, which the address has, in words. */
+function reasonOfProvider() {
+    const reason = new URLSearchParams(location.search).get("sign_in");
+    if (!reason) return "";
+    history.replaceState(null, "", location.pathname + location.hash);
+    return t(`sign_in.error.${REASONS.includes(reason) ? reason : "not_accepted"}`);
 }
 
 function begin(signedIn) {
@@ -134,8 +161,9 @@ function show() {
 window.addEventListener("hashchange", show);
 api.whenSignedOut(() => signIn(t("sign_in.over")));
 await load();
+const reason = reasonOfProvider();
 try {
     begin(await api.get("/session"));
 } catch {
-    signIn();
+    signIn(reason);
 }

@@ -152,7 +152,7 @@ pub(crate) async fn perform(context: &Context<'_>) -> Result<Answer, Fault> {
         }
         Operation::OpenApi => Ok(Answer::Json(crate::openapi::value())),
         // Answered without a session, before.
-        Operation::SignIn => Err(Fault::not_found()),
+        Operation::SignIn | Operation::SignInWays => Err(Fault::not_found()),
         Operation::Overview => overview::overview(context).await,
         Operation::Calls => calls::list(context).await,
         Operation::CallsAsCsv => calls::csv(context).await,

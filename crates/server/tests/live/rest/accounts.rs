@@ -6,7 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
 
 use crate::place::Place;
 use crate::until;
@@ -149,6 +151,60 @@ fn an_api_key_signs_in_and_its_secret_is_in_no_log_and_no_file() {
         let is_there = bytes.windows(secret.len()).any(|part| part == secret.as_bytes());
         assert!(!is_there, "{}", path.display());
     }
+}
+
+/// A token of an identity provider does what an API key does, for the account that it names.
+#[test]
+fn a_token_of_an_identity_provider_signs_in_for_the_account_that_it_names() {
+    const SECRET: &[u8] = b"a secret of more than thirty-two bytes";
+    let place = place().with_xmpp(
+        "[[accounts.sources]]\ndomain = \"example.net\"\ntype = \"jwt\"\nkeys_file = \"keys.json\"\nissuer = \"i\"\n\
+         audience = \"belfry\"\naccount_claim = \"belfry_account\"\n",
+    );
+    let keys = format!("{{\"keys\":[{{\"kty\":\"oct\",\"k\":\"{}\"}}]}}", URL_SAFE_NO_PAD.encode(SECRET));
+    std::fs::write(place.path("keys.json"), keys).unwrap();
+    let node = place.spawn();
+    let rest = Rest::new(&place);
+    let token = |audience: &str, end: u64, account: &str| {
+        let claims = format!(
+            "{{\"iss\":\"i\",\"aud\":\"{audience}\",\"exp\":{end},\"sub\":\"alice\",\"belfry_account\":\"{account}\"}}"
+        );
+        let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
+        let message = format!("{}.{}", encode("{\"alg\":\"HS256\"}"), encode(&claims));
+        let mut mac = Hmac::<Sha256>::new_from_slice(SECRET).unwrap();
+        mac.update(message.as_bytes());
+        format!("{message}.{}", URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()))
+    };
+    let ask = |token: &str, account: &str, path: &str| {
+        rest.send(&format!(
+            "GET /restcomm/2012-04-24/Accounts/{account}{path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+             Authorization: Bearer {token}\r\n\r\n"
+        ))
+    };
+    let right = token("belfry", 4_000_000_000, SID);
+    let answer = ask(&right, SID, "/Calls.json");
+    assert_eq!(answer.status, 200, "{}\n{}", answer.body, node.log());
+    assert_eq!(ask(&right, SID, "/Keys.json").fault(), (401, 20003), "as an API key");
+    let below = rest.ask_path("POST", "/Accounts.json", "").json();
+    assert_eq!(ask(&right, below["sid"].as_str().unwrap(), "/Calls.json").fault(), (404, 20404));
+    for wrong in [
+        token("another", 4_000_000_000, SID),
+        token("belfry", 1, SID),
+        token("belfry", 4_000_000_000, "ACae6e420f425248d6a26948c17a9e2acd"),
+        format!("{right}x"),
+    ] {
+        let refused = ask(&wrong, SID, "/Calls.json");
+        assert_eq!(refused.fault(), (401, 20003), "{wrong}");
+        assert!(refused.head.contains("www-authenticate: bearer error"), "{}", refused.head);
+    }
+    let log = node.log();
+    let is_line = |line: &&str| {
+        line.contains("belfry::audit")
+            && line.contains("action=\"SignIn\"")
+            && line.contains("alice@example.net")
+    };
+    assert_eq!(log.lines().filter(is_line).count(), 1, "{log}");
+    assert!(!log.contains(&right), "no token is in the log");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use interop::Slapd;
+use interop::{OpenIdFault, OpenIdProvider, Slapd};
 use sha2::Sha256;
 use sip::transport::Transport::{Tls, Udp};
 use xmpp::{Element, ns};
@@ -366,5 +366,83 @@ fn members_of_a_group_of_the_directory_have_each_other_in_their_rosters_until_on
         let roster = roster(&mut alice);
         (roster.contains(&left) && roster.contains(&came)).then_some(())
     });
+    process.kill();
+}
+
+/// A GET of a browser at the console: status, the way on, and the cookie that it sets.
+fn browse(port: u16, path: &str, cookie: &str) -> (String, String, String) {
+    let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\nCookie: {cookie}\r\n\r\n"
+    );
+    socket.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    let field = |name: &str| {
+        let value = answer.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        value.split(';').next().unwrap().trim().to_owned()
+    };
+    (answer.split(' ').nth(1).unwrap().to_owned(), field("location: "), field("set-cookie: "))
+}
+
+#[test]
+fn a_browser_signs_in_at_the_console_by_an_openid_provider() {
+    let provider = OpenIdProvider::start(serde_json::json!({ "sub": "alice", "groups": ["desk"] }));
+    provider.set_secret("of-the-console", false);
+    let port = interop::free_port();
+    let place = Place::new("").with_xmpp(&format!(
+        "[[accounts.sources]]\ndomain = \"{DOMAIN}\"\ntype = \"jwt\"\nkeys_url = \"{}\"\nissuer = \"{}\"\n\
+         audience = \"belfry\"\ntimeout = \"2s\"\nroles = {{ operators = [\"desk\"] }}\n\
+         provider = {{ client_id = \"console\", client_secret_file = \"openid.secret\", label = \"Example\" }}\n\
+         [console]\nlisten = \"127.0.0.1:{port}\"\n",
+        provider.keys_url(),
+        provider.issuer()
+    ));
+    std::fs::write(place.path("openid.secret"), "of-the-console\n").unwrap();
+    let process = place.spawn();
+    let begin = || {
+        let (status, page, cookie) = browse(port, &format!("/sign-in/begin?domain={DOMAIN}"), "");
+        assert_eq!(status, "302", "{}", process.log());
+        (page, cookie)
+    };
+    // The path of the way back.
+    let visit = |page: &str| {
+        let back = provider.visit(page);
+        back.strip_prefix(&format!("http://127.0.0.1:{port}")).expect("back to the console").to_owned()
+    };
+    let (page, cookie) = begin();
+    let back = visit(&page);
+    let (_, reason, _) = browse(port, &back, "");
+    assert_eq!(reason, "/?sign_in=expired", "another browser");
+    let (status, to, session) = browse(port, &back, &cookie);
+    assert_eq!((&*status, &*to), ("302", "/"), "{}", process.log());
+    let (status, _, body) = ask_console(port, "GET", &session, "");
+    assert!(status == "200" && body.contains("\"role\":\"operator\""), "{status} {body}");
+    assert_eq!(browse(port, &back, &cookie).1, "/?sign_in=not_accepted", "the code is used");
+    for (fault, expected) in [
+        (OpenIdFault::OtherNonce, "/?sign_in=not_accepted"),
+        (OpenIdFault::Expired, "/?sign_in=not_accepted"),
+        (OpenIdFault::OtherAudience, "/?sign_in=not_accepted"),
+        (OpenIdFault::Broken, "/?sign_in=unavailable"),
+        (OpenIdFault::Huge, "/?sign_in=unavailable"),
+        (OpenIdFault::Silent, "/?sign_in=unavailable"),
+        (OpenIdFault::None, "/"),
+    ] {
+        let (page, cookie) = begin();
+        let back = visit(&page);
+        provider.set_fault(fault);
+        assert_eq!(browse(port, &back, &cookie).1, expected, "{fault:?}");
+        provider.set_fault(OpenIdFault::None);
+    }
+    provider.set_claims(serde_json::json!({ "sub": "bob" }));
+    let (page, cookie) = begin();
+    assert_eq!(browse(port, &visit(&page), &cookie).1, "/?sign_in=no_role");
+    provider.refuse_users();
+    let (page, cookie) = begin();
+    assert_eq!(browse(port, &visit(&page), &cookie).1, "/?sign_in=denied");
+    let log = process.log();
+    for secret in ["of-the-console", "code-1", &session] {
+        assert!(!log.contains(secret), "{secret} is in the log");
+    }
     process.kill();
 }
