@@ -247,7 +247,7 @@ const TESTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("XEP-0237", &["roster.rs"]),
-    ("XEP-0248", &["table/xep_0248.rs", "crates/pubsub/src/collection_tests.rs", INTEROP]),
+    ("XEP-0248", &["table/xep_0248.rs", "crates/pubsub/src/collection/tests.rs", INTEROP]),
     ("XEP-0249", &["muc/talk.rs"]),
     ("XEP-0280", &["carbons.rs"]),
     ("XEP-0288", &[S2S, FEDERATION]),

@@ -488,5 +488,4 @@ pub(crate) fn from_stored(form: &Element) -> (Option<Box<str>>, Option<Collectio
 }
 
 #[cfg(test)]
-#[path = "collection_tests.rs"]
 mod tests;
