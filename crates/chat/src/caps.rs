@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use privilege::NestedDiscovery;
 use sha1::{Digest, Sha1};
 use stdx::Instant;
 use stdx::cache::Cache;
@@ -302,10 +303,14 @@ fn features(info: &Element) -> impl Iterator<Item = &str> {
     info.elements().filter(|child| child.is("feature", ns::DISCO_INFO)).filter_map(|child| child.attr("var"))
 }
 
-/// The server's own `<c/>`, for stream features and presence.
-pub fn of_server(settings: &HostSettings) -> Element {
+/// The server's own `<c/>`, for stream features (XEP-0115 §6.3). `None`: components answer for some of its features, which come and go
+/// with them (XEP-0355 §7.2), so a hash would soon be that of other features; clients ask instead.
+pub fn of_server(settings: &HostSettings) -> Option<Element> {
+    if settings.privileges.iter().any(|known| !known.delegations.is_empty()) {
+        return None;
+    }
     let caps = Element::new("c", ns::CAPS).with("hash", "sha-1").with("node", NODE);
-    caps.with_opt("ver", hash(&disco::server_info(settings)))
+    Some(caps.with_opt("ver", hash(&disco::server_info(settings, &NestedDiscovery::default()))))
 }
 
 /// True if that node is the one that is announced for this `info`.

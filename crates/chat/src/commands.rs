@@ -160,7 +160,8 @@ fn fault(condition: Condition, detail: &'static str) -> StanzaError {
 /// The handler of commands to a domain: an invitation, or an administrator's command, which may have its answer later.
 fn command(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     // Invitations are commands of all users, so they come before the check for administrators.
-    let view = IqView { now, settings: &host.settings, accounts: &mut host.accounts };
+    let (accounts, nested) = (&mut host.accounts, host.privileged.nested());
+    let view = IqView { now, settings: &host.settings, accounts, nested };
     if let Some(answer) = super::invite::command(&view, (&mut host.store, &mut host.rng), iq, out) {
         return answer;
     }

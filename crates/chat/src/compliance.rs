@@ -247,6 +247,7 @@ const TESTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("XEP-0237", &["roster.rs"]),
+    ("XEP-0248", &["table/xep_0248.rs", "crates/pubsub/src/collection/tests.rs", INTEROP]),
     ("XEP-0249", &["muc/talk.rs"]),
     ("XEP-0280", &["carbons.rs"]),
     ("XEP-0288", &[S2S, FEDERATION]),
@@ -262,6 +263,7 @@ const TESTS: &[(&str, &[&str])] = &[
         &[
             "delegation.rs",
             "crates/privilege/src/delegation.rs",
+            "crates/privilege/src/nested.rs",
             "crates/server/tests/live/xmpp/components.rs",
         ],
     ),
@@ -320,7 +322,7 @@ pub fn tests(name: &str) -> Vec<String> {
 /// Specifications that are tested requirement by requirement.
 pub const TABLES: &[&str] = &[
     "RFC 6120", "RFC 6121", "XEP-0030", "XEP-0045", "XEP-0054", "XEP-0060", "XEP-0133", "XEP-0198",
-    "XEP-0313",
+    "XEP-0248", "XEP-0313",
 ];
 
 /// Requirements that no test of ours shows: the specification, its section, and the requirement.

@@ -29,6 +29,14 @@ pub fn without_user(config: &Element, user: &Bare) -> Option<Element> {
             list.remove_children(is_of);
         }
     }
+    // Of a collection (XEP-0248): the accounts that may put their nodes into it.
+    let form = without.get_mut("configure", ns::PUBSUB_OWNER).and_then(|part| part.get_mut("x", ns::DATA));
+    let fields = form.into_iter().flat_map(Element::elements_mut);
+    for list in fields.filter(|field| field.attr("var") == Some(pubsub::ASSOCIATION_WHITELIST)) {
+        list.remove_children(|value| {
+            value.is("value", ns::DATA) && Bare::parse(&value.content()).is_ok_and(|jid| jid == *user)
+        });
+    }
     (without != *config).then_some(without)
 }
 

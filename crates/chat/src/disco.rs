@@ -2,8 +2,9 @@
 //! (XEP-0157).
 //!
 //! Each feature announces itself in the table of `feature`; here the announcements become the answers of the server and of
-//! accounts. Accounts answer only entities that see their presence; nodes of accounts answer for themselves (`pubsub`).
+//! accounts, with those of components that answer delegated namespaces. Accounts answer only entities that see their presence; nodes of accounts answer for themselves (`pubsub`).
 
+use privilege::{DiscoveryTarget, NestedDiscovery};
 use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
@@ -65,7 +66,7 @@ pub(super) const FEATURE: Feature = Feature {
 };
 
 /// The identities and features of one of our domains.
-pub(super) fn server_info(settings: &HostSettings) -> Element {
+pub(super) fn server_info(settings: &HostSettings, nested: &NestedDiscovery) -> Element {
     // A feature that is not configured here is not announced: clients would offer it and fail.
     let is_offered = |var: &&&str| match **var {
         ns::UPLOAD => settings.uploads.is_some(),
@@ -73,26 +74,30 @@ pub(super) fn server_info(settings: &HostSettings) -> Element {
         ns::COMMANDS | ns::REPORTING => !settings.admins.is_empty(),
         _ => true,
     };
+    let is_own = |var: &str| !nested.replaces(DiscoveryTarget::Server, var);
     let features = FEATURES.iter().flat_map(|feature| feature.server).filter(is_offered);
+    let features = features.filter(|var| is_own(var));
     let query = Element::new("query", ns::DISCO_INFO)
         .child(identity("server", "im").with("name", settings.software.clone()))
         // XEP-0363 §3: clients look for this.
         .children(settings.uploads.map(|_| identity("store", "file").with("name", "Files")))
         .children(features.map(|var| feature(var)))
-        .children(delegated(settings, |own| own.server).map(feature));
-    query.children(contacts(settings)).children(super::upload::form(settings))
+        .children(delegated(settings, |var| is_own(var) && announces(|own| own.server, var)).map(feature));
+    let query = query.children(contacts(settings)).children(super::upload::form(settings));
+    nested.merge(DiscoveryTarget::Server, query)
 }
 
-/// The namespaces that components answer in place of this server (XEP-0355 §7.1), and no feature of our own announces, sorted; before them
+/// True if a feature of our own announces it.
+fn announces(own: fn(&Feature) -> &'static [&'static str], var: &str) -> bool {
+    FEATURES.iter().any(|feature| own(feature).contains(&var))
+}
+
+/// The namespaces that components answer in place of this server (XEP-0355 §7.1), and that are not announced already, sorted; before them
 /// that there are any.
-fn delegated(
-    settings: &HostSettings,
-    own: fn(&Feature) -> &'static [&'static str],
-) -> impl Iterator<Item = &str> {
+fn delegated(settings: &HostSettings, is_announced: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
     let all = settings.privileges.iter().flat_map(|known| &known.delegations);
     let all = all.map(|delegation| &*delegation.namespace);
-    let mut names: Vec<&str> =
-        all.filter(|name| !FEATURES.iter().any(|feature| own(feature).contains(name))).collect();
+    let mut names: Vec<&str> = all.filter(|name| !is_announced(name)).collect();
     names.sort_unstable();
     names.dedup();
     let is_any = settings.privileges.iter().any(|known| !known.delegations.is_empty());
@@ -145,7 +150,7 @@ fn of_server(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if let Some(command) = iq.payload.attr("node").and_then(describe) {
         return IqReply::Result(Some(command));
     }
-    let mut info = server_info(view.settings);
+    let mut info = server_info(view.settings, view.nested);
     if let Some(node) = iq.payload.attr("node") {
         // XEP-0115 §6.2: the hash that we announce is a node of ours.
         if !caps::is_of(node, &info) {
@@ -226,15 +231,18 @@ fn of_account(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
         return IqReply::Perform(IqEffect::ViewNodes(describe));
     }
     let kind = if view.accounts.is_anonymous(&user) { "anonymous" } else { "registered" };
-    // XEP-0163 §6.
-    let pep = (!super::pubsub::FEATURE.account.is_empty()).then(|| identity("pubsub", "pep"));
-    let features = FEATURES.iter().flat_map(|feature| feature.account);
+    let is_own = |var: &str| !view.nested.replaces(DiscoveryTarget::Account, var);
+    // XEP-0163 §6. A component that answers for publish-subscribe says itself what it is.
+    let pep = is_own(ns::PUBSUB).then(|| identity("pubsub", "pep"));
+    let features = FEATURES.iter().flat_map(|feature| feature.account).filter(|var| is_own(var));
     let query = Element::new("query", ns::DISCO_INFO)
         .child(identity("account", kind))
         .children(pep)
         .children(features.map(|var| feature(var)))
-        .children(delegated(view.settings, |own| own.account).map(feature));
-    IqReply::Result(Some(query))
+        .children(
+            delegated(view.settings, |var| is_own(var) && announces(|own| own.account, var)).map(feature),
+        );
+    IqReply::Result(Some(view.nested.merge(DiscoveryTarget::Account, query)))
 }
 
 /// True if a stanza is a question for the items of its addressee.

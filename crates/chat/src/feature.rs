@@ -1,6 +1,7 @@
 //! The table of features: the features that each announces and the requests that it answers. `route::ask` finds the handler of an iq here,
 //! `disco` the features, and the compliance page the specifications. A new feature with requests needs its line in [`FEATURES`].
 
+use privilege::NestedDiscovery;
 use stdx::Instant;
 use stdx::slab::Key;
 use xmpp::stanza::StanzaError;
@@ -64,6 +65,8 @@ pub(super) struct IqView<'a> {
     pub(super) now: Instant,
     pub(super) settings: &'a HostSettings,
     pub(super) accounts: &'a mut AccountMemory,
+    /// The features of namespaces that components answer.
+    pub(super) nested: &'a NestedDiscovery,
 }
 
 /// Answers a question with this payload.

@@ -124,7 +124,7 @@ pub use effect::{Access, Change, Effect, Load, StoreFailure, StoreReply, Ticket}
 pub use feature::specifications;
 pub use page::{ItemPage, ItemQuery, ItemRow, RowPage, StanzaPage};
 pub use privilege::{Delegation, PresenceAccess, Privileges, RequestAccess};
-pub use privileged::handle_component_attached;
+pub use privileged::{handle_component_attached, handle_nested_answer, retain_components};
 pub use register::SessionEndReason;
 pub use restore::{RestoreManner, announced_session, handle_restore};
 pub use rosters::RosterMemory;
@@ -301,7 +301,7 @@ impl Host {
             push: push::Push::default(),
             upload: upload::Upload::default(),
             phones: phones::Phones::default(),
-            privileged: privileged::PrivilegedComponents::default(),
+            privileged: privileged::PrivilegedComponents::new(address),
             rtbl: Arc::default(),
             rtbl_refused: 0,
         }

@@ -2,7 +2,7 @@
 //! requests to the account or domain that a component answers (XEP-0355).
 //!
 //! The crate `privilege` has the permissions and reads what components send; here the permitted part is performed by the features that
-//! would do it for a session. `route` calls [`handle_message`] and [`handle_request`] for stanzas of components, and
+//! would do it for a session. The features of the delegated namespaces are asked of components and kept here for `disco`. `route` calls [`handle_message`] and [`handle_request`] for stanzas of components, and
 //! [`handle_answer`] for answers to requests, and [`delegate`] before the features for requests of others; `presence` and `roster` tell of changes. A component acts as the account's bare address:
 //! blocking, archives and limits apply as to a client.
 
@@ -10,10 +10,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use privilege::{PendingDelegations, PendingRequests, PresenceAccess, Privileges, SeenPresences};
+use privilege::{
+    NestedDiscovery, PendingDelegations, PendingRequests, PresenceAccess, Privileges, SeenPresences,
+};
 use stdx::Instant;
 use xmpp::stanza::{self, Condition, StanzaError};
-use xmpp::{Bare, Element, Jid, ns};
+use xmpp::{Bare, Element, Jid, ShardAddress, ns};
 
 use super::archive::ArchiveWriter;
 use super::feature::{IqReply, IqRequest, IqView};
@@ -23,10 +25,13 @@ use super::{Host, Outbox, token};
 use crate::{blocking, carbons, connection, limits, message_writes, roster, route, webhooks};
 
 /// The state of a host about privileged components.
-#[derive(Default)]
 pub(super) struct PrivilegedComponents {
+    /// The name of this shard in the ids of questions for nested discovery.
+    asker: Box<str>,
     requests: PendingRequests,
     delegations: PendingDelegations,
+    /// The features of delegated namespaces.
+    nested: NestedDiscovery,
     seen: SeenPresences,
     /// Components that have connected and get the presence of the sessions that there are.
     presences: VecDeque<PresenceReplay>,
@@ -44,17 +49,37 @@ struct PresenceReplay {
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl PrivilegedComponents {
+    /// No component is connected. `address` is that of this shard.
+    pub(super) fn new(address: ShardAddress) -> PrivilegedComponents {
+        PrivilegedComponents {
+            asker: address.to_string().into(),
+            requests: PendingRequests::default(),
+            delegations: PendingDelegations::default(),
+            nested: NestedDiscovery::default(),
+            seen: SeenPresences::default(),
+            presences: VecDeque::new(),
+        }
+    }
+
+    /// The features of delegated namespaces, for service discovery.
+    pub(super) fn nested(&self) -> &NestedDiscovery {
+        &self.nested
+    }
+
     /// The time at which to call [`expire`].
     pub(super) fn deadline(&self) -> Option<Instant> {
         let replay = self.presences.front().map(|replay| replay.at);
-        [self.requests.deadline(), self.delegations.deadline(), replay].into_iter().flatten().min()
+        let nested = self.nested.deadline();
+        [self.requests.deadline(), self.delegations.deadline(), nested, replay].into_iter().flatten().min()
     }
 }
 
-/// A component has connected that was not there before: it gets the presence that it would have had (XEP-0356 §8).
+/// A component has connected that was not there before: it gets the presence that it would have had (XEP-0356 §8), and is asked for the
+/// features of its delegated namespaces (XEP-0355 §7.2).
 pub fn handle_component_attached(host: &mut Host, now: Instant, component: &str) {
-    let access = privilege::of(&host.settings.privileges, component).map(|known| known.presence);
-    if access.unwrap_or_default() == PresenceAccess::None {
+    let Some(known) = privilege::of(&host.settings.privileges, component) else { return };
+    host.privileged.nested.handle_attached(now, known);
+    if known.presence == PresenceAccess::None {
         return;
     }
     host.privileged.seen.forget(component);
@@ -62,11 +87,30 @@ pub fn handle_component_attached(host: &mut Host, now: Instant, component: &str)
     host.privileged.presences.push_back(PresenceReplay { component: component.into(), next: 0, at: now });
 }
 
-/// Handles due timers: requests without an answer, and the next part of the presence for components.
+/// The connected components are those for which `is_connected` is true: what others said about delegated namespaces is forgotten.
+pub fn retain_components(host: &mut Host, is_connected: impl Fn(&str) -> bool) {
+    let nested = &mut host.privileged.nested;
+    let gone: Vec<Box<str>> =
+        nested.components().filter(|component| !is_connected(component)).map(Box::from).collect();
+    gone.iter().for_each(|component| nested.handle_detached(component));
+}
+
+/// A component's answer to a question for the features of a delegated namespace.
+pub fn handle_nested_answer(host: &mut Host, now: Instant, answer: &Element) {
+    if let Ok(Some(from)) = stanza::from(answer) {
+        host.privileged.nested.handle_answer(now, &from, answer);
+    }
+}
+
+/// Handles due timers: requests without an answer, questions for features, and the next part of the presence for components.
 pub(super) fn expire(host: &mut Host, now: Instant, out: &mut Outbox) {
-    let PrivilegedComponents { requests, delegations, .. } = &mut host.privileged;
-    for refusal in requests.expire(now).into_iter().chain(delegations.expire(now)) {
-        host.route(refusal, out);
+    let PrivilegedComponents { requests, delegations, nested, asker, .. } = &mut host.privileged;
+    let refusals = requests.expire(now).into_iter().chain(delegations.expire(now));
+    // The answers are the same for all domains, so one of them asks.
+    let domain = host.settings.domains.first().map_or("", |domain| &**domain);
+    let questions = nested.expire(now, &mut host.rng, (domain, &**asker));
+    for stanza in refusals.chain(questions) {
+        host.route(stanza, out);
     }
     let is_due = |replay: &mut PresenceReplay| replay.at <= now;
     let Some(mut replay) = host.privileged.presences.pop_front_if(is_due) else { return };
@@ -156,7 +200,8 @@ pub(super) fn handle_request(
     if !privileges.roster.allows(iq.is_set) {
         return Some(IqReply::Error(Condition::Forbidden.into()));
     }
-    let mut view = IqView { now, settings: &settings, accounts: &mut host.accounts };
+    let (accounts, nested) = (&mut host.accounts, host.privileged.nested());
+    let mut view = IqView { now, settings: &settings, accounts, nested };
     Some(roster::roster(&mut view, iq))
 }
 

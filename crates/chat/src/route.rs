@@ -465,8 +465,8 @@ pub(super) fn ask(
         // RFC 6120 §8.4: a payload that is not understood is `service-unavailable`.
         (None, None) => IqReply::Error(Condition::ServiceUnavailable.into()),
         (None, Some(IqHandlerFn::View(run))) => {
-            let accounts = &mut host.accounts;
-            run(&mut IqView { now, settings: &host.settings, accounts }, &question)
+            let (accounts, nested) = (&mut host.accounts, host.privileged.nested());
+            run(&mut IqView { now, settings: &host.settings, accounts, nested }, &question)
         }
         (None, Some(IqHandlerFn::Host(run))) => run(host, now, &question, out),
     };

@@ -4,7 +4,8 @@
 //! [`Privileges`] are the permissions of one component, as the configuration has them; [`advertisement`](Privileges::advertisement) says
 //! them to the component. `message` and `request` read the stanzas that a component wraps, and refuse those without a permission;
 //! [`PendingRequests`] has the requests in the names of accounts until they are answered, and [`SeenPresences`] the clients whose
-//! presence a component has had. `delegation` wraps the requests of delegated namespaces and reads their answers. All of it is plain data and decisions: the host of an account performs them.
+//! presence a component has had. `delegation` wraps the requests of delegated namespaces and reads their answers; `nested` asks components
+//! for the features of these namespaces. All of it is plain data and decisions: the host of an account performs them.
 //!
 //! Invariant: a component acts only for accounts and domains of this server, and never as a resource of an account.
 
@@ -13,6 +14,7 @@
 mod delegation;
 pub mod limits;
 mod message;
+mod nested;
 mod pending;
 mod presence;
 mod request;
@@ -21,6 +23,7 @@ use xmpp::{Element, Level, Specification, ns};
 
 pub use delegation::{Delegation, PendingDelegations, account_of_answer, delegate};
 pub use message::{account_of, is_wrapped_message, unwrap_message};
+pub use nested::{DiscoveryTarget, NestedDiscovery, asker_of_answer};
 pub use presence::SeenPresences;
 pub use request::{PendingRequests, is_wrapped_request, unwrap_request};
 
@@ -32,7 +35,7 @@ pub const SPECIFICATIONS: &[Specification] = &[
         version: "0.5",
         level: Level::Partial,
         file: "crates/privilege/src/delegation.rs",
-        note: "for components that the configuration names; discovery names the delegated namespaces, and does not ask the components for more",
+        note: "for components that the configuration names; without `disco#info:*` and `disco#items:*`, by which a component answers for nodes of addresses",
     },
     Specification {
         name: "XEP-0356",

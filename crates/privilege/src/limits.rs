@@ -21,3 +21,14 @@ pub const NAMESPACES: usize = 64;
 
 /// Attributes by which requests of one namespace are chosen. Beyond: the configuration is refused.
 pub const ATTRIBUTES: usize = 8;
+
+/// Bytes of a component's answer about one delegated namespace. Beyond: the answer counts for none. All features of publish-subscribe
+/// have 3 KiB.
+pub const DISCOVERY_ANSWER: usize = 16 << 10;
+
+/// Bytes of all such answers in one description of service discovery, which has to fit a stanza. Beyond: those of the components and
+/// namespaces that are last in their order are left out.
+pub const DISCOVERY: usize = 64 << 10;
+
+/// Questions to a component that are asked once more after no answer, or after one of type `wait`. Beyond: not before it connects anew.
+pub const DISCOVERY_RETRIES: u32 = 5;

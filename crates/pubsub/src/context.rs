@@ -10,7 +10,7 @@ use xmpp::stanza::StanzaError;
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::node::{Node, Nodes, Relation};
-use super::node_of;
+use super::{collection, node_of};
 
 /// The accounts, contacts and clients of a host, as nodes need them. An owner whose account is not in memory has no contacts.
 pub trait Entities {
@@ -81,29 +81,48 @@ impl NodesView {
         self.nodes.get(name).is_some_and(|node| node.may_read(&self.by.who, &self.by.relation).is_ok())
     }
 
-    /// Names of the nodes that the requester may know of, with their titles (XEP-0060 §5.2).
-    fn list(&self) -> impl Iterator<Item = (&str, &str)> {
+    /// The nodes that the requester may know of (XEP-0060 §5.2).
+    fn list(&self) -> impl Iterator<Item = (&str, &Rc<Node>)> {
         let seen = |node: &Node| node.may_subscribe(&self.by.who, &self.by.relation).is_ok();
-        let nodes = self.nodes.iter().filter(move |(_, node)| seen(node));
-        nodes.map(|(name, node)| (&**name, &*node.config.title))
+        self.nodes.iter().filter(move |(_, node)| seen(node)).map(|(name, node)| (&**name, node))
+    }
+
+    /// Those of [`NodesView::list`] that are in this collection; `None`: the root (XEP-0248 §5.2).
+    fn list_in<'a>(&'a self, collection: Option<&'a str>) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let is_in = move |node: &Node| match collection {
+            Some(name) => node.parent.as_deref() == Some(name),
+            None => collection::is_in_root(&self.nodes, node),
+        };
+        let nodes = self.list().filter(move |(_, node)| is_in(node));
+        nodes.map(|(name, node)| (name, &*node.config.title))
     }
 
     /// The description of a node (§5.3 and §5.4): its `<query/>`.
     pub fn describe(&self, name: &str) -> Result<Element, StanzaError> {
         let node = node_of(&self.nodes, name)?;
         node.may_subscribe(&self.by.who, &self.by.relation)?;
-        let leaf = Element::new("identity", ns::DISCO_INFO).with("category", "pubsub").with("type", "leaf");
+        let kind = if node.collection.is_some() { "collection" } else { "leaf" };
+        let identity = Element::new("identity", ns::DISCO_INFO).with("category", "pubsub").with("type", kind);
         let feature = Element::new("feature", ns::DISCO_INFO).with("var", ns::PUBSUB);
         Ok(Element::new("query", ns::DISCO_INFO)
             .with("node", name)
-            .child(leaf)
+            .child(identity)
             .child(feature)
             .child(node.config.meta_data()))
     }
 
-    /// The item of service discovery for each node of [`NodesView::list`].
+    /// The item of service discovery for each node that the requester may know of and that is in no collection.
     pub fn items<'a>(&'a self, owner: &'a Bare) -> impl Iterator<Item = Element> + 'a {
-        self.list().map(|(name, title)| {
+        self.items_in(owner, None)
+    }
+
+    /// The items of a collection; `None`: those of the root.
+    pub(crate) fn items_in<'a>(
+        &'a self,
+        owner: &'a Bare,
+        collection: Option<&'a str>,
+    ) -> impl Iterator<Item = Element> + 'a {
+        self.list_in(collection).map(|(name, title)| {
             let title = (!title.is_empty()).then_some(title);
             let item = Element::new("item", ns::DISCO_ITEMS).with("jid", owner.as_str());
             item.with("node", name).with_opt("name", title)

@@ -74,7 +74,8 @@ fn read(parts: &Element, passed: &mut Vec<&'static str>) -> Node {
     if config.is_none() {
         passed.push("configurations of nodes, which only their owners see now");
     }
-    let mut node = Node::from_element(parts);
+    // Accounts have no collections here.
+    let mut node = Node { parent: None, collection: None, ..Node::from_element(parts) };
     node.config = config.unwrap_or_else(|| closed().config);
     node.subscriptions.truncate(limits::NODE_SUBSCRIPTIONS);
     node.affiliations.truncate(limits::NODE_SUBSCRIPTIONS);

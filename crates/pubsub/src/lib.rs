@@ -2,7 +2,7 @@
 //!
 //! The machine holds the configuration of nodes while they are in use, and never their items. It changes one owner's nodes one at a
 //! time (`state`); each request is a function from the nodes to effects (`owner`, `publish`, `subscribe`), and `notify` computes the
-//! audience of an event, which `options` and `presences` of subscribers narrow. The store has a change before any subscriber hears of it.
+//! audience of an event, which `options` and `presences` of subscribers narrow. `collection` has the tree of a service's nodes (XEP-0248). The store has a change before any subscriber hears of it.
 //!
 //! In: a [`PubSubEvent`] from the host, and the store's answers. Out: [`PubSubEffect`]s, which the host performs. Accounts, contacts and
 //! clients are the host's ([`Entities`]); the machine only reads them.
@@ -10,11 +10,14 @@
 #![warn(missing_docs)]
 
 mod body;
+mod collection;
 mod context;
 mod imported;
 mod interface;
+mod items_page;
 pub mod limits;
 mod node;
+mod node_batch;
 mod notify;
 mod options;
 mod owner;
@@ -33,6 +36,7 @@ use std::rc::Rc;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Element, ns};
 
+pub use collection::ASSOCIATION_WHITELIST;
 pub use context::{Entities, NodesView, PubSubContext};
 pub use imported::imported;
 pub use interface::{FeatureRequest, PubSubEffect, PubSubEvent};

@@ -15,6 +15,16 @@ pub const NODES: usize = 200;
 /// in memory while one is used.
 pub const SERVICE_NODES: usize = 2_000;
 
+/// Children of one collection, and the most that its owner may permit. Beyond: `not-allowed`. A request may write all of them, and its answer
+/// names them.
+pub const COLLECTION_CHILDREN: u32 = 200;
+
+/// Collections above a node. Beyond: `policy-violation`. Each event goes through the subscribers of all of them.
+pub const COLLECTION_DEPTH: usize = 8;
+
+/// Accounts that may associate nodes with a collection by name. Beyond: `not-acceptable`. They are in its row.
+pub const ASSOCIATION_WHITELIST: usize = 100;
+
 /// Items that a service's node keeps unless its owner says otherwise: a page of news.
 pub const SERVICE_ITEMS: u32 = 20;
 

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
 
+use super::collection::{self, CollectionConfig};
 use super::fault;
 use super::options::{NodeSubscription, Subscriber, flag};
 use crate::limits;
@@ -20,6 +21,10 @@ pub(crate) struct Node {
     pub(crate) config: NodeConfig,
     pub(crate) affiliations: Vec<(Bare, NodeAffiliation)>,
     pub(crate) subscriptions: Vec<Subscriber>,
+    /// The name of the collection that has the node (XEP-0248); `None`: the root.
+    pub(crate) parent: Option<Box<str>>,
+    /// The node is a collection.
+    pub(crate) collection: Option<CollectionConfig>,
 }
 
 /// The access model: the entities that may subscribe and read (§4.5).
@@ -225,7 +230,8 @@ impl NodeConfig {
         self.form_of("meta-data", "result", |var| META_DATA.contains(&var))
     }
 
-    fn form_of(&self, name: &str, kind: &'static str, has: impl Fn(&str) -> bool) -> Element {
+    /// The fields that `has` names, as a form of the type `name`.
+    pub(crate) fn form_of(&self, name: &str, kind: &'static str, has: impl Fn(&str) -> bool) -> Element {
         let value = |text: &str| Element::new("value", ns::DATA).text(text);
         let type_of_form = Element::new("field", ns::DATA)
             .with("var", "FORM_TYPE")
@@ -364,16 +370,20 @@ impl Node {
         known.map_or(NodeAffiliation::None, |(_, affiliation)| *affiliation)
     }
 
-    /// True if the account has an affiliation other than a ban, or a subscription: its removal changes the node.
+    /// True if the account has an affiliation other than a ban, a subscription or a place in a list: its removal changes the node.
     pub(crate) fn names(&self, user: &Bare) -> bool {
         let is_of = |(known, is): &(Bare, NodeAffiliation)| known == user && *is != NodeAffiliation::Outcast;
         self.affiliations.iter().any(is_of)
             || self.subscriptions.iter().any(|known| known.jid.bare() == *user)
+            || self.collection.as_ref().is_some_and(|collection| collection.whitelist.contains(user))
     }
 
     pub(crate) fn remove(&mut self, user: &Bare) {
         self.affiliations.retain(|(known, is)| known != user || *is == NodeAffiliation::Outcast);
         self.subscriptions.retain(|known| known.jid.bare() != *user);
+        if let Some(collection) = &mut self.collection {
+            collection.whitelist.retain(|known| known != user);
+        }
     }
 
     /// The number of subscriptions of an account: each of its resources may have one.
@@ -451,8 +461,9 @@ impl Node {
                 .with("affiliation", affiliation.as_str())
         });
         let subscriptions = self.subscriptions.iter().map(Subscriber::element);
+        let form = self.config.form("submit").children(collection::stored(self));
         Element::new("pubsub", ns::PUBSUB_OWNER)
-            .child(Element::new("configure", ns::PUBSUB_OWNER).child(self.config.form("submit")))
+            .child(Element::new("configure", ns::PUBSUB_OWNER).child(form))
             .child(Element::new("affiliations", ns::PUBSUB_OWNER).children(affiliations))
             .child(Element::new("subscriptions", ns::PUBSUB_OWNER).children(subscriptions))
     }
@@ -469,11 +480,14 @@ impl Node {
         // An entry that cannot be read may be a ban: without it an open node would admit the account again.
         let is_whole = affiliations.is_whole && subscriptions.is_whole;
         let config = form.and_then(NodeConfig::stored).filter(|_| is_whole);
+        let (parent, collection) = form.map(collection::from_stored).unwrap_or_default();
         let closed = || NodeConfig { access: AccessModel::Whitelist, ..NodeConfig::default() };
         Node {
             config: config.unwrap_or_else(closed),
             affiliations: affiliations.known,
             subscriptions: subscriptions.known,
+            parent,
+            collection,
         }
     }
 }
@@ -520,6 +534,7 @@ mod tests {
                     let state = [NodeSubscription::Subscribed, NodeSubscription::Pending][*at];
                     Subscriber::new(Jid::new(Some(name), "x.org", Some("r")).unwrap(), state)
                 }).collect(),
+                ..Node::default()
             };
             let bytes = node.element().to_bytes("");
             let again = xmpp::xml::parse(&bytes, &xmpp::xml::Prefixes::of_default(ns::CLIENT)).unwrap();
@@ -566,6 +581,7 @@ mod tests {
             subscriptions: (0..limits::NODE_SUBSCRIPTIONS)
                 .map(|n| Subscriber::new(jid(n).unwrap(), NodeSubscription::Subscribed))
                 .collect(),
+            ..Node::default()
         };
         assert!(node.config.title.len() > limits::NODE_NAME, "longer than a title may be");
         let stored = xmpp::xml::parse_stored(&node.element().to_bytes("")).unwrap();

@@ -13,10 +13,11 @@ use stdx::cache::Cache;
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::body;
+use super::collection::{self, CollectionPath};
 use super::context::PubSubContext;
 use super::interface::PubSubEffect;
-use super::node::Node;
-use super::options::Subscriber;
+use super::node::{Node, Nodes};
+use super::options::{Subscriber, SubscriptionType};
 use super::page::ItemQuery;
 use super::presences::SubscriberPresences;
 use super::publish::event_item;
@@ -101,50 +102,118 @@ pub struct Recipient {
     jid: Jid,
     /// The stanza has a body, if one can be made of the event.
     has_body: bool,
+    /// The collection by whose subscription the event comes, which a header of the stanza names (XEP-0248 §5.3.1).
+    collection: Option<Box<str>>,
 }
 
 impl Recipient {
     /// A subscriber of a node, by its options.
     fn of(node: &Node, subscriber: &Subscriber) -> Recipient {
         let has_body = subscriber.options.with_body && body::is_possible(&node.config);
-        Recipient { jid: subscriber.jid.clone(), has_body }
+        Recipient { jid: subscriber.jid.clone(), has_body, collection: None }
     }
 
     /// An address that has no subscription, or whatever its options are.
     fn without_options(jid: &Jid) -> Recipient {
-        Recipient { jid: jid.clone(), has_body: false }
+        Recipient { jid: jid.clone(), has_body: false, collection: None }
     }
 }
 
-/// An event of a node, for its audience, which is computed when it is sent.
-pub struct Notification {
+/// The kind of an event for subscribers of collections (XEP-0248 §5.3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventKind {
+    /// About items of a node: they were published, retracted or purged.
+    Items,
+    /// About a node itself: it was created, configured or deleted.
+    Node,
+    /// A node was associated with a collection, or dissociated from it: an event of the collection, for its subscribers and those above it.
+    Association,
+}
+
+/// A node and the collections above it, at the time of an event.
+#[derive(Clone)]
+pub(crate) struct EventSource {
     pub(crate) owner: Bare,
     /// The name of the node.
     pub(crate) name: Box<str>,
     /// The node whose subscribers and access model give the audience: after a change of its configuration, the new one.
     pub(crate) node: Rc<Node>,
-    pub(crate) event: Element,
+    pub(crate) collections: CollectionPath,
+}
+
+/// An event of a node, for its audience, which is computed when it is sent.
+pub struct Notification {
+    source: EventSource,
+    kind: EventKind,
+    event: Element,
 }
 
 impl Notification {
     /// The owner of the node.
     pub fn owner(&self) -> &Bare {
-        &self.owner
+        &self.source.owner
     }
 
     /// The stanza for one recipient.
     pub fn message(&self, to: &Recipient) -> Element {
-        message(&self.owner, to, self.event.clone())
+        message(&self.source.owner, to, self.event.clone())
     }
 
-    /// The recipients, each once: subscribers whose options have it so, and clients of contacts that ask for the node by their
-    /// features. Subscribers that the access model shuts out by now are left out, as are blocked contacts.
+    /// The recipients, each subscription once: subscribers whose options have it so, those of the collections above the node, and clients
+    /// of contacts that ask for the node by their features. Subscribers that the access model shuts out by now are left out, as are
+    /// blocked contacts.
     pub(crate) fn audience(
         &self,
         context: &PubSubContext<'_>,
         presences: &SubscriberPresences,
     ) -> Vec<Recipient> {
-        let (owner, node) = (&self.owner, &self.node);
+        let mut audience = match self.kind {
+            EventKind::Association => Vec::new(),
+            EventKind::Items | EventKind::Node => self.audience_of_node(context, presences),
+        };
+        let EventSource { owner, node, collections, .. } = &self.source;
+        for (above, (name, collection)) in collections.iter().enumerate() {
+            let header = (above > 0 || self.kind != EventKind::Association).then(|| name.clone());
+            for known in &collection.subscriptions {
+                if !self.is_wanted(known, above + 1) || !presences.wants_events(owner, known) {
+                    continue;
+                }
+                let (who, relation) = (known.jid.bare(), context.relation(owner, &known.jid));
+                // A collection opens none of its nodes: the subscriber has to be let in by each on the way.
+                let is_open = |node: &Node| match self.kind {
+                    EventKind::Items => node.may_read(&who, &relation).is_ok(),
+                    EventKind::Node | EventKind::Association => node.may_subscribe(&who, &relation).is_ok(),
+                };
+                let between = collections[..above].iter().map(|(_, node)| node);
+                if collection.may_subscribe(&who, &relation).is_ok()
+                    && is_open(node)
+                    && between.into_iter().all(|node| is_open(node))
+                {
+                    let collection = header.clone();
+                    audience.push(Recipient { collection, ..Recipient::without_options(&known.jid) });
+                }
+            }
+        }
+        audience
+    }
+
+    /// True if a subscriber of a collection wants this event of a node so many levels below it.
+    fn is_wanted(&self, subscriber: &Subscriber, level: usize) -> bool {
+        let wanted = match subscriber.options.kind {
+            SubscriptionType::All => true,
+            SubscriptionType::Items => self.kind == EventKind::Items,
+            SubscriptionType::Nodes => self.kind != EventKind::Items,
+        };
+        wanted && subscriber.options.depth.is_none_or(|depth| level <= depth as usize)
+    }
+
+    /// The recipients without those of collections.
+    fn audience_of_node(
+        &self,
+        context: &PubSubContext<'_>,
+        presences: &SubscriberPresences,
+    ) -> Vec<Recipient> {
+        let EventSource { owner, name, node, .. } = &self.source;
         let subscribed = node.subscriptions.iter().filter(|known| {
             let is_allowed =
                 || node.may_subscribe(&known.jid.bare(), &context.relation(owner, &known.jid)).is_ok();
@@ -154,7 +223,7 @@ impl Notification {
         // A client that has subscribed gets the event once, not also for its features. Features are a request of their own: options
         // of a subscription do not change it.
         let explicit = audience.len();
-        let feature = format!("{}+notify", self.name);
+        let feature = format!("{name}+notify");
         let mut contacts = vec![owner];
         contacts.extend(context.entities.watchers(owner));
         for contact in contacts {
@@ -176,18 +245,28 @@ impl Notification {
     }
 }
 
-/// The effect that tells the audience of a node, if the node notifies.
-pub(crate) fn notify(owner: &Bare, name: &str, node: &Rc<Node>, event: Element) -> Option<PubSubEffect> {
-    node.config.notifies.then(|| {
-        let (owner, name, node) = (owner.clone(), name.into(), Rc::clone(node));
-        PubSubEffect::Notify(Notification { owner, name, node, event })
-    })
-}
+impl EventSource {
+    /// A node among those of its owner.
+    pub(crate) fn new(owner: &Bare, name: &str, nodes: &Nodes, node: Rc<Node>) -> EventSource {
+        let collections = collection::path(nodes, &node);
+        EventSource { owner: owner.clone(), name: name.into(), node, collections }
+    }
 
-/// The effect that tells the audience of one item that was published or retracted, if the node notifies.
-pub(crate) fn notify_item(owner: &Bare, name: &str, node: &Rc<Node>, item: Element) -> Option<PubSubEffect> {
-    let items = Element::new("items", ns::PUBSUB_EVENT).with("node", name).child(item);
-    notify(owner, name, node, items)
+    /// The effect that tells the audience of a node, if the node notifies: its options count for subscribers of collections, too (XEP-0248
+    /// §5.3.1).
+    pub(crate) fn notify(self, kind: EventKind, event: Element) -> Option<PubSubEffect> {
+        let notifies = match (kind, self.collections.first()) {
+            (EventKind::Association, Some((_, collection))) => collection.config.notifies,
+            _ => self.node.config.notifies,
+        };
+        notifies.then(|| PubSubEffect::Notify(Notification { source: self, kind, event }))
+    }
+
+    /// The effect that tells the audience of one item that was published or retracted, if the node notifies.
+    pub(crate) fn notify_item(self, item: Element) -> Option<PubSubEffect> {
+        let items = Element::new("items", ns::PUBSUB_EVENT).with("node", self.name.clone()).child(item);
+        self.notify(EventKind::Items, items)
+    }
 }
 
 /// An event for one recipient, whatever it has subscribed to.
@@ -223,10 +302,15 @@ pub(crate) fn newest_message(
 /// An event as a message. A headline: it is neither stored for later nor archived.
 fn message(owner: &Bare, to: &Recipient, event: Element) -> Element {
     let body = if to.has_body { body::body_of(&event) } else { None };
+    let headers = to.collection.as_ref().map(|collection| {
+        let header = Element::new("header", ns::SHIM).with("name", "Collection").text(collection.clone());
+        Element::new("headers", ns::SHIM).child(header)
+    });
     Element::new("message", ns::CLIENT)
         .with("type", "headline")
         .with("from", owner.as_str())
         .with("to", to.jid.as_str())
         .children(body)
         .child(Element::new("event", ns::PUBSUB_EVENT).child(event))
+        .children(headers)
 }

@@ -70,7 +70,7 @@ impl Subscriber {
     }
 }
 
-/// The options of a subscription: the fields of §16.4.2 that are known here. Digests and collections are not.
+/// The options of a subscription: the fields of §16.4.2 that are known here. Digests are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SubscriptionOptions {
     /// `pubsub#deliver`.
@@ -81,12 +81,44 @@ pub(crate) struct SubscriptionOptions {
     pub(crate) with_body: bool,
     /// `pubsub#show-values`.
     pub(crate) shows: ShowSet,
+    /// `pubsub#subscription_type`: the events of a collection's nodes (XEP-0248 §6.1).
+    pub(crate) kind: SubscriptionType,
+    /// `pubsub#subscription_depth`: the levels below a collection whose events come; `None`: all.
+    pub(crate) depth: Option<u32>,
 }
 
 impl Default for SubscriptionOptions {
     fn default() -> SubscriptionOptions {
-        SubscriptionOptions { delivers: true, expiry: None, with_body: false, shows: ShowSet::ALL }
+        SubscriptionOptions {
+            delivers: true,
+            expiry: None,
+            with_body: false,
+            shows: ShowSet::ALL,
+            // XEP-0248 §6.1 recommends these two.
+            kind: SubscriptionType::default(),
+            depth: Some(1),
+        }
     }
+}
+
+/// The events of the nodes in a collection that a subscriber gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum SubscriptionType {
+    Items,
+    #[default]
+    Nodes,
+    All,
+}
+
+const TYPES: [(&str, SubscriptionType); 3] =
+    [("items", SubscriptionType::Items), ("nodes", SubscriptionType::Nodes), ("all", SubscriptionType::All)];
+
+/// The value of `pubsub#subscription_depth` for all levels.
+const ALL_LEVELS: &str = "all";
+
+/// Reads `pubsub#subscription_depth`.
+fn depth(value: &str) -> Option<Option<u32>> {
+    if value == ALL_LEVELS { Some(None) } else { value.parse().ok().map(Some) }
 }
 
 /// The end of a subscription.
@@ -171,6 +203,8 @@ pub(crate) struct OptionFields {
     pub(crate) body: bool,
     /// `pubsub#show-values`: the service may know the presence of the subscriber. Without it no option depends on presence.
     pub(crate) shows: bool,
+    /// `pubsub#subscription_type` and `pubsub#subscription_depth`: the node is a collection.
+    pub(crate) collection: bool,
 }
 
 /// The options that one subscriber may have, at the time of its request.
@@ -234,6 +268,12 @@ impl SubscriptionOptions {
                 "pubsub#show-values" if scope.fields.shows => {
                     self.shows = ShowSet::parse(&values).ok_or_else(invalid_options)?;
                 }
+                "pubsub#subscription_type" if scope.fields.collection => {
+                    self.kind = meant(&TYPES, value).ok_or_else(invalid_options)?;
+                }
+                "pubsub#subscription_depth" if scope.fields.collection => {
+                    self.depth = depth(value).ok_or_else(invalid_options)?;
+                }
                 _ => {}
             }
         }
@@ -255,6 +295,16 @@ impl SubscriptionOptions {
                 .children(self.shows.words().map(value))
                 .children(options.map(|(word, _)| Element::new("option", ns::DATA).child(value(word))))
         });
+        let collection = fields.collection.then(|| {
+            let options = TYPES.iter().filter(|_| kind == "form");
+            let depth = self.depth.map_or_else(|| ALL_LEVELS.to_owned(), |depth| depth.to_string());
+            [
+                field("pubsub#subscription_type", "list-single")
+                    .child(value(word(&TYPES, self.kind)))
+                    .children(options.map(|(word, _)| Element::new("option", ns::DATA).child(value(word)))),
+                field("pubsub#subscription_depth", "text-single").child(value(&depth)),
+            ]
+        });
         let expiry = self.expiry.map(|expiry| value(&expiry.value()));
         Element::new("x", ns::DATA)
             .with("type", kind)
@@ -263,19 +313,23 @@ impl SubscriptionOptions {
             .child(field("pubsub#expire", "text-single").children(expiry))
             .children(body)
             .children(shows)
+            .children(collection.into_iter().flatten())
     }
 
     /// The options as the store has them; `None`: they are the default.
     fn stored(&self) -> Option<Element> {
-        if *self == SubscriptionOptions::default() {
+        let default = SubscriptionOptions::default();
+        if *self == default {
             return None;
         }
+        // Those of a leaf are always the default.
+        let collection = (self.kind, self.depth) != (default.kind, default.depth);
         let since = match self.expiry {
             Some(Expiry::Presence(since)) => Some(time::stamp(since)),
             Some(Expiry::At(_)) | None => None,
         };
         let options = Element::new("options", ns::PUBSUB).with_opt("since", since);
-        Some(options.child(self.form("submit", OptionFields { body: true, shows: true })))
+        Some(options.child(self.form("submit", OptionFields { body: true, shows: true, collection })))
     }
 
     /// Reads stored options. A value that cannot be read, such as one of a later version, is the default: a subscriber gets too many events
@@ -297,6 +351,8 @@ impl SubscriptionOptions {
                 "pubsub#expire" => options.expiry = time::parse(value).map(Expiry::At),
                 "pubsub#include_body" => options.with_body = flag(value).unwrap_or(false),
                 "pubsub#show-values" => options.shows = ShowSet::parse(&values).unwrap_or(ShowSet::ALL),
+                "pubsub#subscription_type" => options.kind = meant(&TYPES, value).unwrap_or_default(),
+                "pubsub#subscription_depth" => options.depth = depth(value).unwrap_or(Some(1)),
                 _ => {}
             }
         }
@@ -334,7 +390,11 @@ mod tests {
 
     fn scope(has_all: bool) -> OptionsScope {
         let presence = has_all.then_some(Expiry::Presence(NOW));
-        OptionsScope { now: NOW, fields: OptionFields { body: has_all, shows: has_all }, presence }
+        OptionsScope {
+            now: NOW,
+            fields: OptionFields { body: has_all, shows: has_all, collection: has_all },
+            presence,
+        }
     }
 
     /// The options after a form with one field, for a subscriber that may have all fields or only those that every form has.
@@ -393,7 +453,7 @@ mod tests {
         #[test]
         fn a_subscription_is_read_as_it_was_written(
             delivers in any::<bool>(), end in prop::option::of((any::<bool>(), 0..250_000_000_000_u64)),
-            with_body in any::<bool>(), shows in any::<[bool; 5]>(),
+            with_body in any::<bool>(), shows in any::<[bool; 5]>(), kind in 0..3_usize, depth in any::<Option<u32>>(),
         ) {
             let expiry = end.map(|(is_at, millis)| {
                 let at = Instant::from_micros(millis * 1_000);
@@ -401,7 +461,8 @@ mod tests {
             });
             // A set without any value is refused when it is submitted.
             let shows = if shows.contains(&true) { ShowSet(shows) } else { ShowSet::ALL };
-            let options = SubscriptionOptions { delivers, expiry, with_body, shows };
+            let kind = TYPES[kind].1;
+            let options = SubscriptionOptions { delivers, expiry, with_body, shows, kind, depth };
             let jid = Jid::parse("a@x.org/r").unwrap();
             let subscriber = Subscriber { jid, state: NodeSubscription::Pending, options };
             let stored = xmpp::xml::parse_stored(&subscriber.element().to_bytes("")).unwrap();

@@ -11,16 +11,18 @@ use std::rc::Rc;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
 
+use super::collection::{self, AssociationChange, CollectionForm, NodeChanges};
 use super::context::PubSubContext;
 use super::interface::PubSubEffect;
 use super::node::{FormFault, Node, NodeAffiliation, Nodes};
-use super::notify::{notify, send_event};
+use super::node_batch::NodeStage;
+use super::notify::{EventKind, EventSource, send_event};
 use super::options::{NodeSubscription, Subscriber};
 use super::publish::{name_is_free, there_is_room};
 use super::request::{PendingRequest, PubSubResult};
 use super::state::{NodeGoal, NodeWrite, PendingWrite, PubSubWrite};
 use super::store::NodeChange;
-use super::{fault, service};
+use super::{fault, service, unsupported};
 use crate::limits;
 
 /// The error for a form of an owner.
@@ -61,7 +63,8 @@ pub(crate) fn create(
     }
     // §8.1.3: creation and configuration in one request, which fails as a whole.
     let form = asked.iq.first().and_then(|pubsub| pubsub.get("configure", ns::PUBSUB));
-    let config = match form.and_then(|configure| configure.get("x", ns::DATA)) {
+    let form = form.and_then(|configure| configure.get("x", ns::DATA));
+    let config = match form {
         Some(form) => asked.default_config().with_form(form, "node_config", false).map_err(wrong)?,
         None => asked.default_config(),
     };
@@ -70,12 +73,91 @@ pub(crate) fn create(
         service::is_possible(&node.config)?;
         node.affiliations.push((asked.by.who.clone(), NodeAffiliation::Owner));
     }
+    let fields = form.map(|form| collection_form(asked, form)).transpose()?.unwrap_or_default();
+    let (node, children) = fields.apply(asked, nodes, (&name, node))?;
     // §8.1.1: the answer has the name only if the client gave none.
     let create = given.is_none().then(|| {
         let create = Element::new("create", ns::PUBSUB).with("node", name.clone());
         Element::new("pubsub", ns::PUBSUB).child(create)
     });
-    asked.write(name, Some(node), Vec::new(), create)
+    let mut effects = told_in_collections(asked, nodes, (&name, &node), |name| {
+        Element::new("create", ns::PUBSUB_EVENT).with("node", name)
+    });
+    if !children.is_empty() {
+        let mut after = nodes.clone();
+        after.insert(name.clone(), Rc::new(node.clone()));
+        effects.extend(association_events(asked, (nodes, &after), &children));
+    }
+    // The children name the new node, so it is there first.
+    asked.write_all((vec![(name, Some(node))], staged(children)), effects, create)
+}
+
+/// The fields of collections in a form (XEP-0248). §7.1.3.1: an account has no collections.
+fn collection_form(asked: &PendingRequest, form: &Element) -> Result<CollectionForm, StanzaError> {
+    let fields = CollectionForm::read(form).map_err(wrong);
+    if asked.is_of_service() {
+        return fields;
+    }
+    // Other fields that an account's form does not have are ignored.
+    if fields.is_ok_and(|fields| fields.needs_service()) {
+        return Err(unsupported("collections"));
+    }
+    Ok(CollectionForm::default())
+}
+
+fn staged(changes: NodeChanges) -> NodeStage {
+    changes.into_iter().map(|(name, node)| (name, Some(node))).collect()
+}
+
+/// The effect that tells subscribers of the collections above a node of an event of the node, which has no subscribers of its own yet.
+fn told_in_collections(
+    asked: &PendingRequest,
+    nodes: &Nodes,
+    (name, node): (&str, &Node),
+    event: impl FnOnce(&str) -> Element,
+) -> Vec<PubSubEffect> {
+    let source = EventSource::new(&asked.owner, name, nodes, Rc::new(node.clone()));
+    if source.collections.is_empty() {
+        return Vec::new();
+    }
+    source.notify(EventKind::Node, event(name)).into_iter().collect()
+}
+
+/// The effects that tell subscribers of collections which nodes were associated with them or dissociated from them (XEP-0248 §5.3.2).
+fn association_events(
+    asked: &PendingRequest,
+    (before, after): (&Nodes, &Nodes),
+    changes: &[(Box<str>, Node)],
+) -> Vec<PubSubEffect> {
+    let mut effects = Vec::new();
+    for (name, node) in changes {
+        let Some(known) = before.get(name) else { continue };
+        if known.parent == node.parent {
+            continue;
+        }
+        for (nodes, at, change) in [(before, &**known, "dissociate"), (after, node, "associate")] {
+            let source = EventSource::new(&asked.owner, name, nodes, Rc::new(at.clone()));
+            let Some((collection, _)) = source.collections.first() else { continue };
+            let change = Element::new(change, ns::PUBSUB_EVENT).with("node", name.clone());
+            let event =
+                Element::new("collection", ns::PUBSUB_EVENT).with("node", collection.clone()).child(change);
+            effects.extend(source.notify(EventKind::Association, event));
+        }
+    }
+    effects
+}
+
+/// Associates a node with a collection, or dissociates it (XEP-0248 §7.4, §7.5).
+pub(crate) fn set_association(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+    if !asked.is_of_service() {
+        return Err(unsupported("collections"));
+    }
+    let collection = asked.node_name(part)?;
+    let Some((name, node)) = AssociationChange::read(part)?.apply(asked, nodes, &collection)? else {
+        return asked.reply(None);
+    };
+    let effects = association_events(asked, (nodes, nodes), &[(name.clone(), node.clone())]);
+    asked.write(name, Some(node), effects, None)
 }
 
 /// Configures a node by the form that the owner submits (XEP-0060 §8.2.4).
@@ -90,42 +172,74 @@ pub(crate) fn configure(asked: &Rc<PendingRequest>, part: &Element, nodes: &Node
     if asked.is_of_service() {
         service::is_possible(&config)?;
     }
-    let node = Node { config, ..Node::clone(node) };
+    let fields = collection_form(asked, form)?;
+    let (node, children) = fields.apply(asked, nodes, (&name, Node { config, ..Node::clone(node) }))?;
+    let mut after = nodes.clone();
+    let changed = children.iter().chain([&(name.clone(), node.clone())]).cloned().collect::<NodeChanges>();
+    after.extend(changed.iter().map(|(name, node)| (name.clone(), Rc::new(node.clone()))));
     let configuration = node.config.notify_config.then(|| {
-        let form = node.config.with_payload.then(|| node.config.form("result"));
+        let form = node.config.with_payload.then(|| form_of(asked, (&name, &node), "result", &after));
         Element::new("configuration", ns::PUBSUB_EVENT).with("node", name.clone()).children(form)
     });
     // Told by the new configuration: subscribers that it shuts out do not hear of it.
-    let told = Rc::new(node.clone());
-    let notification = configuration.and_then(|event| notify(&asked.owner, &name, &told, event));
-    asked.write(name, Some(node), notification.into_iter().collect(), None)
+    let source = EventSource::new(&asked.owner, &name, &after, Rc::new(node.clone()));
+    let notification = configuration.and_then(|event| source.notify(EventKind::Node, event));
+    let mut effects: Vec<PubSubEffect> = notification.into_iter().collect();
+    effects.extend(association_events(asked, (nodes, &after), &changed));
+    asked.write_all((staged(children), vec![(name, Some(node))]), effects, None)
+}
+
+/// The form with the configuration of a node, as its owner has such forms.
+fn form_of(
+    asked: &PendingRequest,
+    (name, node): (&str, &Node),
+    kind: &'static str,
+    nodes: &Nodes,
+) -> Element {
+    if !asked.is_of_service() {
+        return node.config.form(kind);
+    }
+    collection::form(node, kind, collection::children(nodes, name).map(|(name, _)| name))
 }
 
 /// Deletes a node with its items (XEP-0060 §8.4). `redirect` tells subscribers where to go on (§8.4.1).
 pub(crate) fn delete(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+    // XEP-0248 §7.3.3.1: a service is the root of its nodes.
+    if asked.is_of_service() && part.attr("node").is_none_or(str::is_empty) {
+        return Err(Condition::NotAllowed.into());
+    }
     let (name, node) = asked.own_node(part, nodes)?;
     let redirect = part.get("redirect", ns::PUBSUB_OWNER).and_then(|redirect| redirect.attr("uri"));
     let redirect = redirect.map(|uri| Element::new("redirect", ns::PUBSUB_EVENT).with("uri", uri));
     let delete = Element::new("delete", ns::PUBSUB_EVENT).with("node", name.clone()).children(redirect);
     // The audience is that of the node as it was.
     let is_told = node.config.notify_delete;
-    let notification = if is_told { notify(&asked.owner, &name, node, delete) } else { None };
-    asked.write(name, None, notification.into_iter().collect(), None)
+    let source = EventSource::new(&asked.owner, &name, nodes, Rc::clone(node));
+    let notification = if is_told { source.notify(EventKind::Node, delete) } else { None };
+    // XEP-0248 §8.2: the nodes of a collection stay, in the root. First, so that none names a collection that is not there.
+    let children = collection::children(nodes, &name);
+    let children =
+        children.map(|(name, node)| (name.into(), Some(collection::without_parent(node)))).collect();
+    asked.write_all((children, vec![(name, None)]), notification.into_iter().collect(), None)
 }
 
 /// Removes all items of a node (XEP-0060 §8.5): the store empties a node by removing it; it is written again at once.
 pub(crate) fn purge(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let node = Rc::clone(node);
+    if node.collection.is_some() {
+        return Err(unsupported("purge-nodes"));
+    }
     if !node.config.persists {
-        return Err(super::unsupported("persistent-items"));
+        return Err(unsupported("persistent-items"));
     }
     let removed = Rc::new(RefCell::new(None));
     let remove = NodeChange::Node { owner: asked.owner.clone(), node: name.clone(), config: None };
     let remove =
         PubSubEffect::Write(remove, Box::new(PubSubWrite(PendingWrite::Purged(Rc::clone(&removed)))));
     let event = Element::new("purge", ns::PUBSUB_EVENT).with("node", name.clone());
-    let purge = if node.config.notify_retract { notify(&asked.owner, &name, &node, event) } else { None };
+    let source = EventSource::new(&asked.owner, &name, nodes, Rc::clone(&node));
+    let purge = if node.config.notify_retract { source.notify(EventKind::Items, event) } else { None };
     let goal = NodeGoal::Purge { asked: Rc::clone(asked), removed, purge: purge.into_iter().collect() };
     let (owner, node) = (asked.owner.clone(), Some(Node::clone(&node)));
     Ok(vec![remove, NodeWrite { owner, name, node, goal }.begin()])
@@ -223,7 +337,7 @@ fn of_owner(asked: &Rc<PendingRequest>, part: Element) -> PubSubResult {
 /// The form with the configuration of a node (XEP-0060 §8.2.1).
 pub(crate) fn configuration(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
-    let form = node.config.form("form");
+    let form = form_of(asked, (&name, node), "form", nodes);
     of_owner(asked, Element::new("configure", ns::PUBSUB_OWNER).with("node", name).child(form))
 }
 
@@ -232,7 +346,9 @@ pub(crate) fn default_configuration(asked: &Rc<PendingRequest>) -> PubSubResult 
     if !asked.by.relation.is_owner && !asked.is_of_service() {
         return Err(Condition::Forbidden.into());
     }
-    of_owner(asked, Element::new("default", ns::PUBSUB_OWNER).child(asked.default_config().form("form")))
+    let node = Node { config: asked.default_config(), ..Node::default() };
+    let form = form_of(asked, ("", &node), "form", &Nodes::new());
+    of_owner(asked, Element::new("default", ns::PUBSUB_OWNER).child(form))
 }
 
 /// The affiliations of a node (XEP-0060 §8.9.1). An account is in the list as the owner of its nodes, though it is not stored with them.

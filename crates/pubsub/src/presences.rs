@@ -235,7 +235,7 @@ mod tests {
         let form = xmpp::xml::parse_stored(form.as_bytes()).unwrap();
         let scope = crate::options::OptionsScope {
             now: NOW,
-            fields: OptionFields { body: false, shows: true },
+            fields: OptionFields { body: false, shows: true, collection: false },
             presence: None,
         };
         let options = SubscriptionOptions::default().with_form(&form, &scope).unwrap();

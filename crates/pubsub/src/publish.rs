@@ -12,9 +12,9 @@ use xmpp::{Bare, Element, ns};
 
 use super::context::PubSubContext;
 use super::interface::{FeatureRequest, PubSubEffect};
+use super::items_page::ItemsPage;
 use super::node::{FormFault, Node, NodeAffiliation, NodeConfig, Nodes};
-use super::notify::notify_item;
-use super::page::{ItemPage, ItemQuery};
+use super::notify::EventSource;
 use super::request::{PendingRequest, PubSubResult};
 use super::state::{NodeGoal, NodeWrite, PendingRead, PendingWrite, PubSubRead, PubSubWrite};
 use super::store::{NodeChange, NodeLoad, WriteFailure, kept};
@@ -70,11 +70,9 @@ impl Publication {
 /// An item that is being published in a node. It carries all that follows the write, as the node may change
 /// or go meanwhile.
 pub(crate) struct ItemWrite {
-    owner: Bare,
-    name: Box<str>,
     /// The node as it was when the request was checked: its audience and options are those that the publisher
     /// saw.
-    node: Rc<Node>,
+    source: EventSource,
     id: Box<str>,
     item: Element,
     pub(crate) goal: WriteGoal,
@@ -115,38 +113,41 @@ impl ItemWrite {
     /// Writes the item into a node that is there. Notifications are sent only after the item is stored.
     pub(crate) fn begin(self, now: Instant) -> Vec<PubSubEffect> {
         // A node that keeps no items has nothing to write; it notifies only.
-        if !self.node.config.persists {
+        let EventSource { owner, name, node, .. } = &self.source;
+        if !node.config.persists {
             let mut effects = Vec::new();
             self.handle_written(Ok(()), &mut effects);
             return effects;
         }
         let change = NodeChange::Item {
-            owner: self.owner.clone(),
-            node: self.name.clone(),
+            owner: owner.clone(),
+            node: name.clone(),
             id: self.id.clone(),
             item: Some(Box::new(self.item.clone())),
             at: now,
-            keep: self.node.config.keep(),
+            keep: node.config.keep(),
         };
         vec![PubSubEffect::Write(change, Box::new(PubSubWrite(PendingWrite::Item(self))))]
     }
 
     /// Into a node that is made for it (§7.1.4).
     fn begin_with_node(self) -> PubSubEffect {
-        let (owner, name) = (self.owner.clone(), self.name.clone());
-        let node = Some(Node::clone(&self.node));
+        let EventSource { owner, name, node, .. } = self.source.clone();
+        let node = Some(Node::clone(&node));
         NodeWrite { owner, name, node, goal: NodeGoal::Publish(Box::new(self)) }.begin()
     }
 
     /// The item is on disk (or need not be), or could not be written.
     pub(crate) fn handle_written(self, result: Result<(), StanzaError>, effects: &mut Vec<PubSubEffect>) {
-        let ItemWrite { owner, name, node, item, goal, .. } = self;
+        let ItemWrite { source, item, goal, .. } = self;
         if result.is_ok() {
-            effects.extend(notify_item(&owner, &name, &node, event_item(&item, &node.config)));
+            let (owner, node) = (source.owner.clone(), source.name.clone());
+            let event = event_item(&item, &source.node.config);
+            effects.extend(source.notify_item(event));
             // Avatars and bookmarks are an account's; a service has nodes for all kinds of items.
             if let Some(payload) = item.first().filter(|_| owner.local().is_some()) {
                 let payload = payload.clone();
-                effects.push(PubSubEffect::Published { owner, node: name, payload });
+                effects.push(PubSubEffect::Published { owner, node, payload });
             }
         }
         goal.finish(result, effects);
@@ -164,10 +165,9 @@ impl Publication {
     ) -> Vec<PubSubEffect> {
         let known = nodes.get(self.node).cloned();
         let is_new = known.is_none();
+        let node = known.unwrap_or_else(|| Rc::new(self.node()));
         let item = ItemWrite {
-            owner: owner.clone(),
-            name: self.node.into(),
-            node: known.unwrap_or_else(|| Rc::new(self.node())),
+            source: EventSource::new(owner, self.node, nodes, node),
             item: self.item(),
             id: self.id,
             goal: WriteGoal::Feature(then),
@@ -178,9 +178,7 @@ impl Publication {
 
 /// An item that is being retracted.
 pub(crate) struct ItemRemoval {
-    pub(crate) owner: Bare,
-    pub(crate) name: Box<str>,
-    pub(crate) node: Rc<Node>,
+    pub(crate) source: EventSource,
     pub(crate) id: Box<str>,
     /// The audience of the node is notified.
     pub(crate) is_told: bool,
@@ -221,15 +219,16 @@ impl ItemRemoval {
     /// The effect that writes it.
     pub(crate) fn begin(self) -> PubSubEffect {
         PubSubEffect::Write(
-            removal(&self.owner, &self.name, &self.id),
+            removal(&self.source.owner, &self.source.name, &self.id),
             Box::new(PubSubWrite(PendingWrite::Removal(self))),
         )
     }
 
     /// The item is gone from the disk, or could not be removed. Only what was removed is told.
     pub(crate) fn handle_written(self, result: Result<(), WriteFailure>, effects: &mut Vec<PubSubEffect>) {
+        let name = self.source.name.clone();
         if result.is_ok() && self.is_told {
-            effects.extend(notify_item(&self.owner, &self.name, &self.node, retracted(&self.id)));
+            effects.extend(self.source.notify_item(retracted(&self.id)));
         }
         effects.push(match (self.goal, result) {
             (RemovalGoal::Feature(group), result) => {
@@ -239,7 +238,7 @@ impl ItemRemoval {
                 return effects.extend(group.borrow_mut().finish_one(result));
             }
             (RemovalGoal::Reply(asked), Ok(())) if asked.by.relation.is_owner => {
-                let (node, payload, answer) = (self.name, None, None);
+                let (node, payload, answer) = (name, None, None);
                 PubSubEffect::MirrorBookmarks { asked, node, payload, is_new: false, answer }
             }
             (RemovalGoal::Reply(asked), Ok(())) => PubSubEffect::Reply(asked, Ok(None)),
@@ -273,6 +272,10 @@ pub(crate) fn publish(
     if known.is_some_and(|node| !node.may_publish(&asked.by.who, &asked.by.relation)) {
         return Err(Condition::Forbidden.into());
     }
+    // XEP-0248 §4.1: a collection has no items.
+    if known.is_some_and(|node| node.collection.is_some()) {
+        return Err(unsupported("publish"));
+    }
     // §7.1.5: with a known node the options are a precondition, with a new one its configuration.
     let (node, is_new) = match known {
         Some(node) => {
@@ -293,7 +296,8 @@ pub(crate) fn publish(
         is_new,
         name: name.clone(),
     };
-    let item = ItemWrite { owner: asked.owner.clone(), name, node, id, item, goal };
+    let source = EventSource::new(&asked.owner, &name, nodes, node);
+    let item = ItemWrite { source, id, item, goal };
     Ok(if is_new { vec![item.begin_with_node()] } else { item.begin(context.now) })
 }
 
@@ -313,12 +317,13 @@ pub(crate) fn retract(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes)
         return Err(Condition::Forbidden.into());
     }
     // A node without items has none to retract.
-    if !node.config.persists {
+    if !node.config.persists || node.collection.is_some() {
         return Err(unsupported("persistent-items"));
     }
     let is_told = matches!(part.attr("notify"), Some("1" | "true")) || node.config.notify_retract;
-    let (owner, goal) = (asked.owner.clone(), RemovalGoal::Reply(Rc::clone(asked)));
-    Ok(vec![ItemRemoval { owner, name, node, id, is_told, goal }.begin()])
+    let source = EventSource::new(&asked.owner, &name, nodes, node);
+    let goal = RemovalGoal::Reply(Rc::clone(asked));
+    Ok(vec![ItemRemoval { source, id, is_told, goal }.begin()])
 }
 
 /// Reads items of a node (XEP-0060 §6.5).
@@ -326,6 +331,10 @@ pub(crate) fn items(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -
     let name = asked.node_name(part)?;
     let node = node_of(nodes, &name)?;
     node.may_read(&asked.by.who, &asked.by.relation)?;
+    // XEP-0248 §6.2.3: the items of all nodes below it may be many.
+    if node.collection.is_some() {
+        return Err(unsupported("retrieve-items"));
+    }
     if !node.config.persists {
         return Err(unsupported("persistent-items"));
     }
@@ -463,137 +472,4 @@ fn item_to_keep(
         return Err(fault(Condition::NotAcceptable, "payload-too-big"));
     }
     Ok(item)
-}
-
-/// The items that a request names: by id, the newest, or a page (XEP-0059). Kept until the store has them,
-/// for the form of the answer.
-#[derive(Debug)]
-pub(crate) struct ItemsPage {
-    query: ItemQuery,
-    /// The client asked for a page, and is told which it got.
-    is_paged: bool,
-}
-
-impl ItemsPage {
-    /// Reads the request. A number that is none is `bad-request`.
-    fn read(part: &Element, pubsub: Option<&Element>) -> Result<ItemsPage, StanzaError> {
-        let number = |text: &str| text.trim().parse::<u32>();
-        let bad = |_| StanzaError::from(Condition::BadRequest);
-        let ids = part.elements().filter(|child| child.is("item", ns::PUBSUB));
-        let mut query = ItemQuery {
-            ids: ids.filter_map(|item| item.attr("id")).map(Box::from).collect(),
-            newest: part.attr("max_items").map(number).transpose().map_err(bad)?,
-            bytes: limits::ITEMS_ANSWER,
-            ..ItemQuery::all()
-        };
-        // A node has no more items than that, so a longer list can only cost work.
-        if query.ids.len() > limits::NODE_ITEMS as usize {
-            return Err(StanzaError::new(Condition::PolicyViolation, "more items than a node has"));
-        }
-        let set = pubsub.and_then(|pubsub| pubsub.get("set", ns::RSM));
-        if let Some(set) = set {
-            let text = |name: &str| set.content_of(name, ns::RSM);
-            query.max = text("max").map(|text| number(&text)).transpose().map_err(bad)?.unwrap_or(query.max);
-            let index = text("index").map(|text| number(&text)).transpose().map_err(bad)?;
-            query.after = text("after").map(|text| text.into());
-            // XEP-0059 §2.2: `after` counts first, then `before`, then an index.
-            if let Some(before) = text("before").filter(|_| query.after.is_none()) {
-                query.from_end = true;
-                query.before = (!before.is_empty()).then(|| before.into());
-            } else if query.after.is_none() {
-                query.index = index.unwrap_or(0);
-            }
-        }
-        Ok(ItemsPage { query, is_paged: set.is_some() })
-    }
-
-    /// The newest first, as the text has them.
-    pub(crate) fn of(&self, node: &str, mut found: ItemPage) -> Result<Element, StanzaError> {
-        // Items that are asked for by their ids and are not there make an empty list (§6.5.9.12).
-        if found.is_unknown || self.query.index > found.total {
-            return Err(Condition::ItemNotFound.into());
-        }
-        shorten(&mut found, self.query.from_end);
-        let ItemPage { items: shown, index, total, .. } = found;
-        let items = Element::new("items", ns::PUBSUB).with("node", node);
-        let answer = Element::new("pubsub", ns::PUBSUB)
-            .child(items.children(shown.iter().map(|(_, _, item)| item.clone())));
-        // All of them: no page. Otherwise a client that asked for none learns that there is more (§6.5.4).
-        if !self.is_paged && shown.len() == total as usize {
-            return Ok(answer);
-        }
-        let text = |name: &'static str, text: &str| Element::new(name, ns::RSM).text(text);
-        let mut set = Element::new("set", ns::RSM);
-        if let [(from, ..), ..] = &shown[..] {
-            set.push(text("first", from).with("index", index.to_string()));
-        }
-        if let [.., (to, ..)] = &shown[..] {
-            set.push(text("last", to));
-        }
-        Ok(answer.child(set.child(text("count", &total.to_string()))))
-    }
-}
-
-/// Shortens a page to as much as an answer may have, at least one item: on the wire an item may be larger than it is stored.
-fn shorten(page: &mut ItemPage, is_from_end: bool) {
-    let mut bytes = 0;
-    let mut fits = |row: &&(Box<str>, Instant, Element)| {
-        let is_first = bytes == 0;
-        bytes += row.2.to_bytes(ns::CLIENT).len();
-        is_first || bytes <= limits::ITEMS_ANSWER
-    };
-    if is_from_end {
-        let taken = page.items.iter().rev().take_while(&mut fits).count();
-        let left_out = page.items.len() - taken;
-        page.items.drain(..left_out);
-        page.index += u32::try_from(left_out).unwrap_or(u32::MAX);
-    } else {
-        let taken = page.items.iter().take_while(&mut fits).count();
-        page.items.truncate(taken);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::ItemRow;
-
-    fn rows(count: u32) -> Vec<ItemRow> {
-        let row = |n: u32| (n.to_string().into(), Instant::from_micros(0), Element::new("item", ns::PUBSUB));
-        (0..count).map(row).collect()
-    }
-
-    /// First and last id of a page, where it begins, and how many items it has.
-    fn page(query: ItemQuery, count: u32) -> Option<(String, String, u32)> {
-        let found = query.page_of(&rows(count));
-        let answer = ItemsPage { query, is_paged: true }.of("n", found).unwrap();
-        let items = answer.get("items", ns::PUBSUB).unwrap().elements().count();
-        let set = answer.get("set", ns::RSM).unwrap();
-        let text = |name: &str| set.content_of(name, ns::RSM).map(|text| text.into_owned());
-        Some((text("first")?, text("last")?, u32::try_from(items).unwrap()))
-    }
-
-    proptest! {
-        #[test]
-        fn pages_in_either_direction_have_every_item_once(count in 1..40_u32, max in 1..9_u32) {
-            let mut seen = 0;
-            let mut next = ItemQuery { max, ..ItemQuery::all() };
-            while let Some((_, last, items)) = page(next, count) {
-                seen += items;
-                prop_assert_eq!(&last, &(count - seen).to_string());
-                next = ItemQuery { max, after: Some(last.into()), ..ItemQuery::all() };
-            }
-            prop_assert_eq!(seen, count);
-            let mut seen = 0;
-            let mut next = ItemQuery { max, from_end: true, ..ItemQuery::all() };
-            while let Some((first, _, items)) = page(next, count) {
-                seen += items;
-                prop_assert_eq!(&first, &(seen - 1).to_string());
-                next = ItemQuery { max, from_end: true, before: Some(first.into()), ..ItemQuery::all() };
-            }
-            prop_assert_eq!(seen, count);
-        }
-    }
 }

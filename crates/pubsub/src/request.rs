@@ -13,6 +13,7 @@ use xmpp::{Bare, Element, ns};
 use super::context::{PubSubContext, Requester};
 use super::interface::PubSubEffect;
 use super::node::{Node, NodeAffiliation, Nodes};
+use super::node_batch::{NodeBatch, NodeStage};
 use super::presences::SubscriberPresences;
 use super::state::{NodeGoal, NodeWrite};
 use super::{fault, node_of, owner, publish, subscribe};
@@ -101,6 +102,7 @@ impl PendingRequest {
             (true, true, "purge") => owner::purge(self, part, nodes),
             (true, false, "affiliations") => owner::affiliations(self, part, nodes),
             (true, false, "subscriptions") => owner::subscriptions(self, part, nodes),
+            (true, true, "collection") => owner::set_association(self, part, nodes),
             (true, true, "affiliations") => owner::set_affiliations(self, part, nodes),
             (true, true, "subscriptions") => owner::set_subscriptions(self, part, nodes),
             _ => Err(Condition::BadRequest.into()),
@@ -123,5 +125,18 @@ impl PendingRequest {
     ) -> PubSubResult {
         let goal = NodeGoal::Reply { asked: Rc::clone(self), effects, payload };
         Ok(vec![NodeWrite { owner: self.owner.clone(), name, node, goal }.begin()])
+    }
+
+    /// Writes several nodes, all of the first stage before the second one. It is answered like [`PendingRequest::write`].
+    pub(crate) fn write_all(
+        self: &Rc<Self>,
+        stages: (NodeStage, NodeStage),
+        effects: Vec<PubSubEffect>,
+        payload: Option<Element>,
+    ) -> PubSubResult {
+        let goal = NodeGoal::Reply { asked: Rc::clone(self), effects, payload };
+        let (first, then) = stages;
+        let stages = if first.is_empty() { (then, first) } else { (first, then) };
+        Ok(NodeBatch::begin(&self.owner, stages, goal))
     }
 }

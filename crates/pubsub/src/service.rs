@@ -90,7 +90,7 @@ enum ServiceQuery {
     Nodes,
     /// §5.3: one node.
     Node(Box<str>),
-    /// §5.5: the items of a node.
+    /// §5.5: the items of a node, or the nodes of a collection.
     Items(Box<str>),
 }
 
@@ -105,8 +105,17 @@ impl ServiceRequest {
             }
             ServiceQuery::Node(name) => view.describe(&name),
             ServiceQuery::Items(name) => {
-                match node_of(nodes, &name).and_then(|node| node.may_read(&view.by.who, &view.by.relation)) {
-                    Ok(()) => return read_ids(self.iq, owner, name),
+                let node = node_of(nodes, &name);
+                let read = |node: &Rc<Node>| {
+                    node.may_read(&view.by.who, &view.by.relation).map(|()| Rc::clone(node))
+                };
+                match node.and_then(read) {
+                    // XEP-0248 §5.2: the items of a collection are its nodes.
+                    Ok(node) if node.collection.is_some() => {
+                        let items = view.items_in(owner, Some(&*name)).take(limits::SERVICE_LISTED);
+                        Ok(Element::new("query", ns::DISCO_ITEMS).with("node", name.clone()).children(items))
+                    }
+                    Ok(_) => return read_ids(self.iq, owner, name),
                     Err(error) => Err(error),
                 }
             }
@@ -196,7 +205,7 @@ fn service_info() -> Element {
         let name = var.split_once('#').map_or("", |(_, name)| name);
         !OF_ACCOUNTS.contains(&name)
     };
-    let own = [ns::DISCO_INFO, ns::DISCO_ITEMS, ns::PING];
+    let own = [ns::DISCO_INFO, ns::DISCO_ITEMS, ns::PING, "http://jabber.org/protocol/pubsub#collections"];
     let vars = own.iter().chain(FEATURES.iter().filter(is_had));
     let features = vars.map(|var| Element::new("feature", ns::DISCO_INFO).with("var", *var));
     Element::new("query", ns::DISCO_INFO).child(identity).children(features)

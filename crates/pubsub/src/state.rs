@@ -16,11 +16,13 @@ use xmpp::{Bare, Element, Jid};
 
 use super::context::{NodesView, PubSubContext, Requester};
 use super::interface::{FeatureRequest, PubSubEffect, PubSubEvent};
+use super::items_page::ItemsPage;
 use super::node::{Node, Nodes};
-use super::notify::{Notification, NotifiedClients, Recipient, newest_message};
+use super::node_batch::{BatchStep, NodeBatch};
+use super::notify::{EventSource, Notification, NotifiedClients, Recipient, newest_message};
 use super::owner_nodes::OwnerNodes;
 use super::presences::{ClientChange, SubscriberPresences};
-use super::publish::{ItemRemoval, ItemWrite, ItemsPage, Publication, RemovalGoal, RemovalGroup};
+use super::publish::{ItemRemoval, ItemWrite, Publication, RemovalGoal, RemovalGroup};
 use super::request::PendingRequest;
 use super::service::{self, ServiceRequest, ServiceStanza};
 use super::store::{NodeChange, NodeLoad, NodeReply, WriteFailure, items_of};
@@ -110,6 +112,8 @@ pub(crate) enum NodeGoal {
     Publish(Box<ItemWrite>),
     /// The node was emptied. `purge`: the notification.
     Purge { asked: Rc<PendingRequest>, removed: Rc<RefCell<Option<StanzaError>>>, purge: Vec<PubSubEffect> },
+    /// One of several nodes that a request changes.
+    Batch(Rc<RefCell<NodeBatch>>),
     /// The other nodes lose the account, too.
     RemoveUser(Bare),
 }
@@ -436,6 +440,15 @@ impl PubSub {
             nodes.insert(&name, node, &|known| presences.has_ended(now, &owner, known));
         }
         let result = result.map_err(|failure| failure.error);
+        // The owner stays busy until all nodes of a batch are written.
+        let (goal, result) = match goal {
+            NodeGoal::Batch(batch) => match NodeBatch::finish_one(&batch, result) {
+                BatchStep::Wait => return,
+                BatchStep::Write(more) => return effects.extend(more),
+                BatchStep::Done(goal, result) => (goal, result),
+            },
+            goal => (goal, result),
+        };
         match (goal, result) {
             (NodeGoal::Effects(more), Ok(())) => effects.extend(more),
             // If it is not on disk, the subscription stays pending, and the owner may answer again.
@@ -462,7 +475,8 @@ impl PubSub {
             (NodeGoal::RemoveUser(user), Ok(())) => {
                 self.begin(context, &owner, NodeJob::RemoveUser(user), effects);
             }
-            (NodeGoal::RemoveUser(_), Err(_)) => {}
+            // A batch ends with the goal of its request.
+            (NodeGoal::RemoveUser(_), Err(_)) | (NodeGoal::Batch(_), _) => {}
         }
         self.run_waiting(context, &owner, None, effects);
     }
@@ -542,7 +556,7 @@ fn retract(
     let group = RemovalGroup::new(ids.len(), then);
     for id in ids {
         let goal = RemovalGoal::Feature(Rc::clone(&group));
-        let (owner, node) = (owner.clone(), Rc::clone(node));
-        effects.push(ItemRemoval { owner, name: name.into(), node, id, is_told: true, goal }.begin());
+        let source = EventSource::new(owner, name, nodes, Rc::clone(node));
+        effects.push(ItemRemoval { source, id, is_told: true, goal }.begin());
     }
 }

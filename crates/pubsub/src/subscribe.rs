@@ -73,7 +73,9 @@ pub(crate) fn subscribe(
     node.insert_subscriber(subscriber.clone());
     // Performed when the subscription is on disk: an item or a form that comes earlier would be of a subscription that may fail.
     let mut effects = Vec::new();
-    if node.config.send_last != SendLast::Never && presences.wants_events(&asked.owner, &subscriber) {
+    // A collection has no items (XEP-0248 §4.1).
+    let has_items = node.collection.is_none() && node.config.send_last != SendLast::Never;
+    if has_items && presences.wants_events(&asked.owner, &subscriber) {
         effects.push(send_newest(&asked.owner, &name, &Rc::new(node.clone()), &subscriber.jid));
     }
     if state == NodeSubscription::Pending {
@@ -122,6 +124,7 @@ fn fields(context: &PubSubContext<'_>, asked: &PendingRequest, node: Option<&Nod
     OptionFields {
         body: node.is_some_and(|node| body::is_possible(&node.config)),
         shows: asked.is_of_service() && context.entities.is_local(asked.by.who.domain()),
+        collection: node.is_some_and(|node| node.collection.is_some()),
     }
 }
 

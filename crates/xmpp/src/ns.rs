@@ -80,6 +80,7 @@ namespaces! {
     PUBSUB_EVENT = "http://jabber.org/protocol/pubsub#event";
     PUBSUB_OWNER = "http://jabber.org/protocol/pubsub#owner";
     PUBSUB_ERRORS = "http://jabber.org/protocol/pubsub#errors";
+    SHIM = "http://jabber.org/protocol/shim";
     VCARD4 = "urn:ietf:params:xml:ns:vcard-4.0";
     VCARD4_NODE = "urn:xmpp:vcard4";
     AVATAR_DATA = "urn:xmpp:avatar:data";

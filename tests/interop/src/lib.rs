@@ -77,8 +77,9 @@ pub use shell::{Ended, Shell, link_programs, write_program};
 pub use sipp::{Account, Sipp};
 pub use slapd::Slapd;
 pub use slixmpp::{
-    chat_with_profanity, chat_with_slixmpp, keep_block_list_with_slixmpp, meet_with_slixmpp,
-    put_with_slixmpp, run_slixmpp_component, share_with_slixmpp, text_with_slixmpp, transfer_with_slixmpp,
+    chat_with_profanity, chat_with_slixmpp, collect_with_slixmpp, keep_block_list_with_slixmpp,
+    meet_with_slixmpp, put_with_slixmpp, run_slixmpp_component, share_with_slixmpp, text_with_slixmpp,
+    transfer_with_slixmpp,
 };
 pub use strophe::chat_with_strophe;
 pub use tls::{options_over_tls, renegotiate_a_stream};

@@ -34,6 +34,13 @@ pub fn transfer_with_slixmpp(port: u16, certificate: &Path, users: [&str; 2], pa
     run("slixmpp/transfer.py", &[&port.to_string(), &certificate, &alice, &bob, password]);
 }
 
+/// Runs `slixmpp/nodes.py`: the first has nodes in collections, the second subscribes to one of these. Panics unless it succeeds.
+pub fn collect_with_slixmpp(port: u16, certificate: &Path, users: [&str; 2], password: &str) {
+    let [alice, bob] = users.map(|user| format!("{user}@{DOMAIN}"));
+    let certificate = certificate.display().to_string();
+    run("slixmpp/nodes.py", &[&port.to_string(), &certificate, &alice, &bob, password]);
+}
+
 /// Runs `slixmpp/put.py`: the user asks for a slot and fills it at each of these ports in turn. The path of the file, and the status of
 /// each try. Panics unless it succeeds.
 pub fn put_with_slixmpp(

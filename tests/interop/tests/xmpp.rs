@@ -2,8 +2,8 @@
 
 use interop::{
     Baresip, DOMAIN, Node, chat_with_profanity, chat_with_slixmpp, chat_with_strophe, chat_with_xmppjs,
-    free_port, renegotiate_a_stream, run_slixmpp_component, share_with_slixmpp, text_with_slixmpp,
-    transfer_with_slixmpp,
+    collect_with_slixmpp, free_port, renegotiate_a_stream, run_slixmpp_component, share_with_slixmpp,
+    text_with_slixmpp, transfer_with_slixmpp,
 };
 
 /// A node where alice and bob have accounts, and the port where they connect by that way; `more` goes into `[xmpp]`.
@@ -138,6 +138,12 @@ fn slixmpp_sends_a_file_through_the_proxy() {
         .with_account("bob", "secret")
         .started();
     transfer_with_slixmpp(tcp, &node.certificate(), ["alice", "bob"], "secret");
+}
+
+#[test]
+fn slixmpp_subscribes_to_a_collection() {
+    let (node, port) = node("tcp", "");
+    collect_with_slixmpp(port, &node.certificate(), ["alice", "bob"], "secret");
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub(super) const FEATURE: Feature = Feature {
             version: "1.26.0",
             level: Level::Partial,
             file: FILE,
-            note: "of accounts and of a service; without collections and several subscriptions of one address",
+            note: "of accounts and of a service; without several subscriptions of one address",
         },
         Specification {
             name: "XEP-0163",
@@ -46,6 +46,14 @@ pub(super) const FEATURE: Feature = Feature {
             level: Level::Complete,
             file: FILE,
             note: "",
+        },
+        Specification {
+            name: "XEP-0248",
+            title: "PubSub Collection Nodes",
+            version: "0.4.0",
+            level: Level::Partial,
+            file: "crates/pubsub/src/collection.rs",
+            note: "of a service, a node in one collection; without subscriptions of the root, items read by a collection, and leaves that become collections",
         },
         Specification {
             name: "XEP-0223",

@@ -125,3 +125,112 @@ fn delegated_namespaces_are_features() {
         }
     }
 }
+
+/// Answers the questions of the server about the features of delegated namespaces; returns their nodes.
+fn answer_questions(world: &mut HostWorld, answer: impl Fn(&str) -> String) -> Vec<String> {
+    let mut nodes = Vec::new();
+    loop {
+        world.tell(|host, now, out| host.expire(now, out));
+        let sent = world.sent_abroad();
+        let [question] = &sent[..] else { return nodes };
+        assert!(question.contains("from='example.org' to='gate.example.org'"), "{question}");
+        let of = |name: &str| {
+            question.split(&format!(" {name}='")).nth(1).unwrap().split('\'').next().unwrap().to_owned()
+        };
+        let (id, node) = (of("id"), of("node"));
+        let query = format!(
+            "<query xmlns='http://jabber.org/protocol/disco#info' node='{node}'>{}</query>",
+            answer(&node)
+        );
+        let answer = format!("<iq type='result' id='{id}' from='{GATE}' to='example.org'>{query}</iq>");
+        let answer = parse(&answer);
+        assert!(privilege::asker_of_answer(&answer).is_some());
+        world.tell(|host, now, _| crate::handle_nested_answer(host, now, &answer));
+        nodes.push(node);
+    }
+}
+
+fn parse(text: &str) -> Element {
+    xmpp::xml::parse(text.as_bytes(), &xmpp::xml::Prefixes::of_default(ns::CLIENT)).unwrap()
+}
+
+/// The description of an address.
+fn described(world: &mut HostWorld, client: u64, to: &str) -> String {
+    world.say(
+        client,
+        &format!(
+            "<iq type='get' id='q' to='{to}'><query xmlns='http://jabber.org/protocol/disco#info'/></iq>"
+        ),
+    );
+    world.hear(client).concat()
+}
+
+#[test]
+fn features_of_the_component_are_among_those_of_the_server_and_of_accounts_while_it_is_connected() {
+    let mut world = world();
+    let alice = world.sign_in("alice@example.org/desk");
+    let before = ["example.org", ALICE].map(|to| described(&mut world, alice, to));
+    world.tell(|host, now, _| crate::handle_component_attached(host, now, GATE));
+    let nodes = answer_questions(&mut world, |node| {
+        let at = if node.contains(":bare:") { "account" } else { "server" };
+        format!(
+            "<identity category='store' type='{at}'/><feature var='urn:x#of-{at}'/><feature var='jabber:iq:private'/>"
+        )
+    });
+    assert_eq!(
+        nodes,
+        [
+            "urn:xmpp:delegation:2::urn:x",
+            "urn:xmpp:delegation:2::jabber:iq:private",
+            "urn:xmpp:delegation:2:bare:urn:x",
+            "urn:xmpp:delegation:2:bare:jabber:iq:private",
+        ]
+    );
+    for (to, own, other) in [("example.org", "server", "account"), (ALICE, "account", "server")] {
+        let told = described(&mut world, alice, to);
+        for part in [
+            &format!("<identity category='store' type='{own}'/>"),
+            &format!("<feature var='urn:x#of-{own}'/>"),
+            "<feature var='urn:x'/>",
+            "<feature var='jabber:iq:private'/>",
+            "<feature var='urn:xmpp:delegation:2'/>",
+        ] {
+            assert_eq!(told.matches(part).count(), 1, "{to} {part}: {told}");
+        }
+        assert!(!told.contains(&format!("#of-{other}")), "{to}: {told}");
+    }
+    // Another component goes, then this one.
+    world.tell(|host, _, _| crate::retain_components(host, |component| component == GATE));
+    assert!(described(&mut world, alice, ALICE).contains("urn:x#of-account"));
+    world.tell(|host, _, _| crate::retain_components(host, |_| false));
+    for (to, before) in ["example.org", ALICE].into_iter().zip(before) {
+        assert_eq!(described(&mut world, alice, to), before);
+    }
+}
+
+#[test]
+fn features_of_the_servers_own_give_way_to_those_of_the_component() {
+    const PUBSUB: &str = "http://jabber.org/protocol/pubsub";
+    let mut world = world();
+    let mut settings = world.host.settings().clone();
+    settings.privileges[0].delegations =
+        vec![Delegation { namespace: PUBSUB.into(), attributes: vec!["node".into()] }];
+    world.host.reload(Arc::new(settings));
+    let alice = world.sign_in("alice@example.org/desk");
+    assert!(described(&mut world, alice, ALICE).contains("pubsub#auto-create"));
+    world.tell(|host, now, _| crate::handle_component_attached(host, now, GATE));
+    // It has no node for the server's own address.
+    answer_questions(&mut world, |node| match node.contains(":bare:") {
+        true => {
+            format!("<identity category='pubsub' type='pep' name='Gate'/><feature var='{PUBSUB}#publish'/>")
+        }
+        false => "<feature/>".to_owned(),
+    });
+    let told = described(&mut world, alice, ALICE);
+    assert!(told.contains("name='Gate'") && told.contains("pubsub#publish"), "{told}");
+    assert_eq!(told.matches("category='pubsub'").count(), 1, "{told}");
+    assert!(told.contains(&format!("<feature var='{PUBSUB}'/>")), "{told}");
+    assert!(!told.contains("auto-create"), "{told}");
+    // A hash would not fit for long, so stream features have none.
+    assert!(crate::caps::of_server(world.host.settings()).is_none());
+}

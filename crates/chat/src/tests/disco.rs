@@ -164,7 +164,7 @@ fn nodes_that_nobody_has_are_not_found() {
 fn the_servers_hash_is_a_node_of_its_own() {
     let mut world = HostWorld::new(&["alice@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
-    let caps = crate::caps::of_server(world.host.settings());
+    let caps = crate::caps::of_server(world.host.settings()).unwrap();
     let node = format!("{}#{}", caps.attr("node").unwrap(), caps.attr("ver").unwrap());
     world.say(
         alice,

@@ -90,6 +90,9 @@ const REGISTRIES: &[Registry] = &[
             (BOOLEAN, &["pubsub#deliver", "pubsub#include_body"]),
             (TEXT, &["pubsub#expire"]),
             (CHOICES, &["pubsub#show-values"]),
+            // XEP-0248 §13.2.
+            (CHOICE, &["pubsub#subscription_type"]),
+            (TEXT, &["pubsub#subscription_depth"]),
         ],
     },
     Registry {
@@ -109,6 +112,11 @@ const REGISTRIES: &[Registry] = &[
             (BOOLEAN, &["pubsub#deliver_notifications", "pubsub#deliver_payloads", "pubsub#persist_items"]),
             (BOOLEAN, &["pubsub#notify_config", "pubsub#notify_delete", "pubsub#notify_retract"]),
             (TEXT, &["pubsub#max_items", "pubsub#title", "pubsub#type"]),
+            // XEP-0248 §13.2.
+            (CHOICE, &["pubsub#node_type", "pubsub#children_association_policy"]),
+            (TEXTS, &["pubsub#collection", "pubsub#children"]),
+            (TEXT, &["pubsub#children_max"]),
+            (JIDS, &["pubsub#children_association_whitelist"]),
         ],
     },
     Registry {
@@ -448,6 +456,21 @@ fn nodes(play: &mut Play, admin: u64, bob: u64) {
     play.fill(bob, (&options(""), service), &[], options);
     // §8.2.5: subscribers are told of the configuration.
     play.fill(admin, (&configure(""), service), &[("pubsub#title", "u")], configure);
+    collection(play, admin, bob);
+}
+
+fn collection(play: &mut Play, admin: u64, bob: u64) {
+    let service = "pubsub.example.org";
+    let pubsub = |inside: &str| format!("<pubsub xmlns='{}'>{inside}</pubsub>", ns::PUBSUB);
+    let of_owner = |inside: &str| format!("<pubsub xmlns='{}'>{inside}</pubsub>", ns::PUBSUB_OWNER);
+    let kind = "<x xmlns='jabber:x:data' type='submit'><field var='pubsub#node_type'><value>collection</value></field></x>";
+    play.iq(admin, "set", service, &pubsub(&format!("<create node='c'/><configure>{kind}</configure>")));
+    let configure = |form: &str| of_owner(&format!("<configure node='c'>{form}</configure>"));
+    play.fill(admin, (&configure(""), service), &[("pubsub#children", "n")], configure);
+    play.fill(admin, (&configure(""), service), &[], configure);
+    play.iq(bob, "set", service, &pubsub("<subscribe node='c' jid='bob@example.org'/>"));
+    let options = |form: &str| pubsub(&format!("<options node='c' jid='bob@example.org'>{form}</options>"));
+    play.fill(bob, (&options(""), service), &[("pubsub#subscription_depth", "all")], options);
 }
 
 fn commands(play: &mut Play, admin: u64) {

@@ -218,6 +218,15 @@ fn a_removed_account_owns_no_node_and_is_subscribed_to_none() {
     let (alice, bob) = (cast.alice, cast.bob);
     assert!(cast.set(alice, "<create node='news'/>").contains("result"));
     assert!(cast.set(bob, "<subscribe node='news' jid='bob@example.org'/>").contains("subscribed"));
+    let field = |var: &str, value: &str| format!("<field var='pubsub#{var}'><value>{value}</value></field>");
+    let open = [
+        field("node_type", "collection"),
+        field("children_association_policy", "whitelist"),
+        field("children_association_whitelist", "bob@example.org"),
+    ];
+    let form = format!("<x xmlns='jabber:x:data' type='submit'>{}</x>", open.concat());
+    let create = format!("<create node='all'/><configure>{form}</configure>");
+    assert!(cast.set(alice, &create).contains("type='result'"));
     // The store removes the account from its rows, and hosts remove it from memory.
     let leave = |cast: &mut Cast, user: &str| {
         let user = Bare::parse(user).unwrap();
@@ -231,6 +240,12 @@ fn a_removed_account_owns_no_node_and_is_subscribed_to_none() {
     };
     leave(&mut cast, "bob@example.org");
     assert!(!cast.set(bob, "<unsubscribe node='news' jid='bob@example.org'/>").contains("type='result'"));
+    let form = format!("<x xmlns='jabber:x:data' type='submit'>{}</x>", field("collection", "all"));
+    let create = format!("<create node='mine'/><configure>{form}</configure>");
+    assert!(
+        cast.set(bob, &create).contains("forbidden"),
+        "a collection does not know a new account of the name"
+    );
     leave(&mut cast, "alice@example.org");
     let delete = "<delete node='news'/>";
     assert!(cast.own(alice, "set", delete).contains("forbidden"), "a new account of the name owns nothing");

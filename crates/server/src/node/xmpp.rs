@@ -226,7 +226,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         max_stanza: xmpp.max_stanza,
         idle_seconds: u32::try_from(xmpp.idle.as_secs()).unwrap_or(u32::MAX),
         // The hash of the server's features (XEP-0115) is computed once here and not for each stream.
-        caps: Some(chat::caps::of_server(&host)),
+        caps: chat::caps::of_server(&host),
         secret: secret_of(shared, b"xmpp"),
         looks: shared.looks.clone(),
     };

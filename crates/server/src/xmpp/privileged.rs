@@ -1,14 +1,18 @@
 //! Privileged components (XEP-0356) at the shard of their connection: they are told what they may do and which requests they answer
-//! (XEP-0355), what they do is in the audit log, and a message in the name of an account goes to the account's host.
+//! (XEP-0355), their answers about these requests' namespaces go to the host of the shard that has asked, what they do is in the audit log, and a message in the name of an account goes to the account's host.
 
 use chat::HostSettings;
 use logging::Identity;
+use privilege::Privileges;
 use stdx::Instant;
 use xmpp::stanza::{self, StanzaError};
 use xmpp::{ConnectionId, Element, ns};
 
 use super::{Xmpp, XmppEffect};
 use crate::message::XmppShardMessage;
+
+/// The token of the answers of components about the features of delegated namespaces, on their way to the shard that has asked.
+pub(super) const NESTED: &str = "delegation-info";
 
 /// A connection of this shard serves a component from now on: it is told of its permissions at each domain of accounts.
 pub(super) fn advertise(
@@ -48,10 +52,41 @@ pub(super) fn handle_component_message(
         XmppShardMessage::AttachOutcome { domain, .. } if is_new(domain) => Some(domain.clone()),
         _ => None,
     };
+    let is_end = matches!(message, XmppShardMessage::Detached { .. });
     let answer = xmpp.router.handle_component_message(xmpp.host.get().settings(), message);
     xmpp.send_addressed(now, answer, outbox);
     if let Some(domain) = first {
         xmpp.tell_host(now, outbox, |host, _| chat::handle_component_attached(host, now, &domain));
+    }
+    if is_end {
+        forget_unconnected(xmpp, now, outbox);
+    }
+}
+
+/// The host forgets what components said that are no longer connected to any node.
+pub(super) fn forget_unconnected(xmpp: &mut Xmpp, now: Instant, outbox: &mut Vec<XmppEffect>) {
+    let (privileges, components) = (&xmpp.host.get().settings().privileges, &xmpp.router.components);
+    if privileges.is_empty() {
+        return;
+    }
+    let is_connected = |known: &&Privileges| components.pick(&known.component, "").is_some();
+    let connected: Vec<Box<str>> =
+        privileges.iter().filter(is_connected).map(|known| known.component.clone()).collect();
+    xmpp.tell_host(now, outbox, |host, _| {
+        chat::retain_components(host, |component| connected.iter().any(|known| **known == *component));
+    });
+}
+
+/// Handles an answer that a component has given to this shard.
+pub(super) fn handle_reply(
+    xmpp: &mut Xmpp,
+    now: Instant,
+    token: &str,
+    answer: &Element,
+    outbox: &mut Vec<XmppEffect>,
+) {
+    if token == NESTED {
+        xmpp.tell_host(now, outbox, |host, _| chat::handle_nested_answer(host, now, answer));
     }
 }
 
@@ -109,7 +144,7 @@ fn audit(settings: &HostSettings, element: &Element) {
 
 #[cfg(test)]
 mod tests {
-    use privilege::{Privileges, RequestAccess};
+    use privilege::RequestAccess;
 
     use super::*;
     use crate::testing;

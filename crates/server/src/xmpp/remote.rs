@@ -182,6 +182,7 @@ pub(super) fn handle_view(
         // It may have connected anew before the death of its first node was noticed, and has not had the presence that there is.
         xmpp.tell_host(now, outbox, |host, _| chat::handle_component_attached(host, now, &component));
     }
+    privileged::forget_unconnected(xmpp, now, outbox);
     xmpp.runs.retain_shards(|shard| view.has(shard));
     with_queues(xmpp, now, outbox, |queues, owner, out| {
         queues.handle_view(now, |shard| view.has(shard), owner, out);

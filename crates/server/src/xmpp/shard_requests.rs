@@ -129,8 +129,13 @@ pub(super) fn reply_of(element: &Element, to: &Jid) -> Option<(ShardAddress, Box
     let is_answer = element.name() == "iq" && matches!(element.attr("type"), Some("result" | "error"));
     // The same token in both places: an answer keeps `id` and address of the question (RFC 6120 §8.1.3).
     (is_answer && element.attr("id") == Some(token)).then_some(())?;
-    let (life, shard) = shard.split_once('.')?;
-    Some((ShardAddress::new(Life(life.parse().ok()?), shard.parse().ok()?), token.into()))
+    Some((shard_of(shard)?, token.into()))
+}
+
+/// The shard of this name (`LIFE.SHARD`).
+pub(super) fn shard_of(name: &str) -> Option<ShardAddress> {
+    let (life, shard) = name.split_once('.')?;
+    Some(ShardAddress::new(Life(life.parse().ok()?), shard.parse().ok()?))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use xmpp::{Bare, Element, Jid};
 use xmpp_io::components::{Components, Delivery};
 use xmpp_io::servers::{self, S2sEvent, Servers};
 
-use super::shard_requests;
+use super::{privileged, shard_requests};
 use crate::message::XmppShardMessage;
 
 /// A message and its receiver.
@@ -144,9 +144,15 @@ impl StanzaRouter {
     }
 
     /// Addresses a stanza to the owner of its address. The answer to a delegated request is to the domain (XEP-0355 §4.2), and the host of
-    /// the account that was asked waits for it.
+    /// the account that was asked waits for it; that of a component about its features (§7.2) is for the shard that has asked.
     fn to_owner(settings: &chat::HostSettings, to: &Jid, mut element: Box<Element>) -> AddressedMessage {
-        let account = (!settings.privileges.is_empty() && to.local().is_none())
+        let is_to_domain = !settings.privileges.is_empty() && to.local().is_none();
+        let asker = is_to_domain.then(|| privilege::asker_of_answer(&element)).flatten();
+        if let Some(shard) = asker.and_then(shard_requests::shard_of) {
+            let message = XmppShardMessage::Reply { token: privileged::NESTED.into(), answer: element };
+            return AddressedMessage { to: shard.into(), message };
+        }
+        let account = is_to_domain
             .then(|| privilege::account_of_answer(&element))
             .flatten()
             .filter(|account| settings.is_local(account.domain()));

@@ -216,6 +216,7 @@ impl Xmpp {
             }
             XmppShardMessage::Reply { token, answer } => {
                 rtbl::handle_reply(self, now, &token, &answer, outbox);
+                privileged::handle_reply(self, now, &token, &answer, outbox);
                 self.shard_requests.handle_reply(&token, *answer);
             }
             XmppShardMessage::Invited { invited, inviter } => {

@@ -10,6 +10,7 @@ mod xep_0054;
 mod xep_0060;
 mod xep_0133;
 mod xep_0198;
+mod xep_0248;
 mod xep_0313;
 
 use super::effect::{RosterItem, Subscription};

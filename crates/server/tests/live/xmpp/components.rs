@@ -667,6 +667,43 @@ impl Component {
         ));
         attribute(inner, "to")
     }
+
+    /// The message about delegated namespaces, and beside it the questions of each shard for the features of the one namespace, at two nodes:
+    /// answered.
+    fn hear_delegations(&mut self, shards: usize) -> Element {
+        let (mut told, mut asked) = (None, Vec::new());
+        while told.is_none() || asked.len() < 2 * shards {
+            let stanza = self.hear();
+            let Some(node) = stanza.get("query", ns::DISCO_INFO).and_then(|query| query.attr("node")) else {
+                told = Some(stanza);
+                continue;
+            };
+            let of = |name: &str| stanza.attr(name).unwrap_or_default();
+            assert_eq!((of("type"), of("from")), ("get", DOMAIN), "{stanza}");
+            let kind = if node.contains(":bare:") { "account" } else { "server" };
+            let query = format!(
+                "<query xmlns='{}' node='{node}'><feature var='urn:x#of-{kind}'/></query>",
+                ns::DISCO_INFO
+            );
+            asked.push(node.to_owned());
+            let (id, own) = (of("id").to_owned(), of("to").to_owned());
+            self.say(&format!("<iq type='result' id='{id}' from='{own}' to='{DOMAIN}'>{query}</iq>"));
+        }
+        for node in ["urn:xmpp:delegation:2::urn:x", "urn:xmpp:delegation:2:bare:urn:x"] {
+            assert_eq!(asked.iter().filter(|asked| *asked == node).count(), shards, "{asked:?}");
+        }
+        told.expect("the loop ends with it")
+    }
+}
+
+/// Waits until an address announces a feature, or does so no longer.
+#[track_caller]
+fn announces(client: &mut Client, to: &str, feature: &str, is_there: bool) {
+    until("the address announces it", || {
+        let query = format!("<query xmlns='{}'/>", ns::DISCO_INFO);
+        client.say(&format!("<iq xmlns='jabber:client' type='get' id='i' to='{to}'>{query}</iq>"));
+        (client.hear().to_string().contains(&format!("'{feature}'")) == is_there).then_some(())
+    });
 }
 
 #[test]
@@ -677,11 +714,15 @@ fn a_component_answers_requests_of_a_delegated_namespace_at_all_shards() {
     let mut clients: Vec<Client> =
         users.iter().map(|user| Client::sign_in(&world.place, Tls, user, "r")).collect();
     let mut echo = world.attach();
-    let told = echo.hear();
+    let told = echo.hear_delegations(2);
     let delegated = told.get("delegation", ns::DELEGATION).and_then(Element::first);
     let delegated = delegated.unwrap_or_else(|| panic!("{told}"));
     assert_eq!((told.attr("from"), delegated.attr("namespace")), (Some(DOMAIN), Some("urn:x")), "{told}");
     assert_eq!(delegated.first().and_then(|attribute| attribute.attr("name")), Some("node"), "{told}");
+    for (user, client) in users.iter().zip(&mut clients) {
+        announces(client, DOMAIN, "urn:x#of-server", true);
+        announces(client, &format!("{user}@{DOMAIN}"), "urn:x#of-account", true);
+    }
     // Each asks its own account, the others', and the server.
     let mut asked: Vec<String> = users.iter().map(|user| format!("{user}@{DOMAIN}")).collect();
     asked.push(DOMAIN.to_owned());
@@ -708,6 +749,10 @@ fn a_component_answers_requests_of_a_delegated_namespace_at_all_shards() {
     world.wait_for(1);
     drop(echo);
     world.wait_for(0);
+    for (user, client) in users.iter().zip(&mut clients) {
+        announces(client, DOMAIN, "urn:x#of-server", false);
+        announces(client, &format!("{user}@{DOMAIN}"), "urn:x#of-account", false);
+    }
     clients[0].say("<iq xmlns='jabber:client' type='get' id='q'><x xmlns='urn:x' node='n'/></iq>");
     let answer = clients[0].hear();
     let error = answer.get("error", ns::CLIENT).unwrap_or_else(|| panic!("{answer}"));
