@@ -1,4 +1,4 @@
-//! Sign-ins that are refused while shards do not keep up (`docs/decisions/0109-sign-ins-are-shed-when-they-begin.md`).
+//! Sign-ins that are refused while shards do not keep up (`docs/decisions/0112-sign-ins-are-shed-when-they-begin.md`).
 //!
 //! | where | what | answer |
 //! |---|---|---|
