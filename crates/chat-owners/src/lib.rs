@@ -12,6 +12,7 @@
 //! | [`FollowedSessions`] | sessions whose hosts are at other nodes, to be announced to the next host if that node dies |
 //! | [`RemoteQueues`] | stanzas for other servers, until the owner of the server's domain reports what became of them |
 //! | [`RemoteRuns`] | which of these stanzas an owner takes |
+//! | [`SessionRequests`] | requests of clients for sessions, and which owners refuse them because they do not keep up |
 //! | [`MovedStreams`] | clients' streams whose sessions are lost, until their turn to be announced or closed comes |
 
 #![warn(missing_docs)]
@@ -25,6 +26,7 @@ mod remote_queues;
 mod remote_queues_tests;
 mod remote_runs;
 mod restore_barrier;
+mod session_requests;
 mod shard_queues;
 mod shared_owners;
 mod unhandled;
@@ -35,6 +37,7 @@ pub use moved_streams::MovedStreams;
 pub use remote_queues::{RemoteEffect, RemoteQueues};
 pub use remote_runs::RemoteRuns;
 pub use restore_barrier::RestoreBarrier;
+pub use session_requests::SessionRequests;
 pub use shard_queues::{MessageTarget, ShardQueues, Way};
 pub use shared_owners::{OwnerChange, SharedOwners, WaitingMessage};
 pub use unhandled::{SentMessage, UnhandledMessages};

@@ -268,13 +268,14 @@ fn print_trouble(status: &Status, out: &mut impl Write) -> io::Result<()> {
     print_call_exports(status, out)?;
     print_object_storage(status, out)?;
     print_telemetry(status, out)?;
-    // Always shown, for a zero is good news; the four below only when there are any.
+    // Always shown, for a zero is good news; those below only when there are any.
     let drops = status.sum(|shard| shard.kernel_drops);
     let advice = if drops > 0 { ": raise [sip] udp_receive_buffer and net.core.rmem_max" } else { "" };
     writeln!(out, "drops          {} datagrams by the kernel{advice}", grouped(drops))?;
     for (name, count) in [
         ("shed", status.sum(|shard| shard.shed)),
         ("not sent", status.sum(|shard| shard.send_failures)),
+        ("chat shed", status.sum(|shard| shard.xmpp_shed)),
         ("chat overflows", status.sum(|shard| shard.xmpp_overflows)),
         ("panics", status.sum(|shard| shard.panics)),
     ] {

@@ -255,14 +255,13 @@ const SHARD: &[ShardMetric] = &[
     counter("belfry_xmpp_sign_in_failures_total", "Wrong passwords and unknown users", |s| {
         s.xmpp_sign_in_failures
     }),
-    counter("belfry_xmpp_stanzas_received_total", "Stanzas received from chat clients", |s| {
-        s.xmpp_stanzas_in
-    }),
+    counter("belfry_xmpp_stanzas_received_total", "Stanzas of chat clients", |s| s.xmpp_stanzas_in),
     counter("belfry_xmpp_stanzas_sent_total", "Stanzas sent to chat clients", |s| s.xmpp_stanzas_out),
     counter("belfry_xmpp_texts_received_total", "MESSAGEs of phones that chat was offered", |s| {
         s.xmpp_texts_in
     }),
     counter("belfry_xmpp_texts_sent_total", "Words of chat that phones have taken", |s| s.xmpp_texts_out),
+    counter("belfry_xmpp_shed_total", "Sign-ins refused because a shard did not keep up", |s| s.xmpp_shed),
     counter("belfry_xmpp_overflows_total", "Chat clients that did not read what they were sent", |s| {
         s.xmpp_overflows
     }),

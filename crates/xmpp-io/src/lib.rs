@@ -15,5 +15,6 @@ pub mod kinds;
 pub mod limits;
 pub mod mailbox;
 pub mod servers;
+pub mod sign_in_limiter;
 pub mod streams;
 pub mod uploads;

@@ -129,3 +129,18 @@ pub const INVITATION_TOKEN: usize = 128;
 /// Questions of one shard about invitations for pages that are under way: each is one read of the database by its key, which
 /// needs no sign-in. More: 503.
 pub const INVITATION_LOOKUPS: usize = 32;
+
+/// The delay of a shard's loop from which its work is late, as of `server::shard::load`. Late for `XMPP_LATE_FOR`: sign-ins are limited, and refused with
+/// `resource-constraint`.
+pub const XMPP_LATE_TURN: Duration = Duration::from_millis(100);
+
+/// The wait of a client for its session from which the answer is late: the owner and the database take some milliseconds, and a database that is far away a few hundred.
+/// As `XMPP_LATE_TURN`.
+pub const XMPP_LATE_ANSWER: Duration = Duration::from_secs(1);
+
+/// The time for which all work must be late before sign-ins are limited: longer than a burst, as of `server::shard::load`.
+pub const XMPP_LATE_FOR: Duration = Duration::from_millis(500);
+
+/// The time between two sign-ins that a shard always begins, however late it is: ten a second take a fiftieth of a core, and show that the
+/// shard keeps up again.
+pub const XMPP_LEAST_SIGN_INS: Duration = Duration::from_millis(100);

@@ -31,6 +31,11 @@ impl<E> Mailbox<E> {
         self.wake();
     }
 
+    /// True if the shard has taken all events.
+    pub fn is_empty(&self) -> bool {
+        self.events.borrow().is_empty()
+    }
+
     /// The shard has something to look at.
     pub fn wake(&self) {
         if let Some(waker) = self.shard.borrow().as_ref() {

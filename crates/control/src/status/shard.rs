@@ -215,6 +215,8 @@ pub struct ShardCounters {
     pub xmpp_texts_in: u64,
     /// Texts of chat that phones have taken.
     pub xmpp_texts_out: u64,
+    /// Sign-ins of chat clients that were refused because a shard did not keep up.
+    pub xmpp_shed: u64,
     /// Chat clients that did not read what they were sent.
     pub xmpp_overflows: u64,
     /// Chat clients that were silent for too long, or too slow to sign in.

@@ -138,6 +138,7 @@ fn set_xmpp(figures: &mut ShardCounters, xmpp: &XmppCounts) {
     figures.xmpp_stanzas_out = xmpp.stanzas_out;
     figures.xmpp_texts_in = xmpp.texts_in;
     figures.xmpp_texts_out = xmpp.texts_out;
+    figures.xmpp_shed = xmpp.shed;
     figures.xmpp_overflows = xmpp.overflows;
     figures.xmpp_timeouts = xmpp.timeouts;
     figures.xmpp_stream_errors = xmpp.faults;

@@ -50,6 +50,18 @@ impl KeyWriter {
         password: Secret,
         make: impl FnOnce(&Secret) -> Result<Write, StoreError> + Send + 'static,
     ) -> Result<(), KeysBusy> {
+        self.write_if(|| true, to, password, make)
+    }
+
+    /// As `write`, unless it is not wanted any more once its turn has come: its client may be gone. It is answered as one that the store has
+    /// not taken then.
+    pub(super) fn write_if(
+        &self,
+        is_wanted: impl Fn() -> bool + 'static,
+        to: Ticket,
+        password: Secret,
+        make: impl FnOnce(&Secret) -> Result<Write, StoreError> + Send + 'static,
+    ) -> Result<(), KeysBusy> {
         // Taken at once or not at all, so that a flood of changes is refused by the shard instead of gathering
         // here.
         let place = self.waiting.clone().try_acquire_owned().map_err(|_| KeysBusy)?;
@@ -63,11 +75,11 @@ impl KeyWriter {
                 outlet.answer_all(&mut vec![LocalMessage::Written(vec![(to.id, Err(error))]).into()]);
             }
         };
-        let panicked = self.outlet.clone();
+        let unmade = self.outlet.clone();
         tokio::task::spawn_local(async move {
             let permit = deriving.acquire_owned().await;
-            if tokio::task::spawn_blocking(work).await.is_err() {
-                answer_after_panic(&panicked, to);
+            if !is_wanted() || tokio::task::spawn_blocking(work).await.is_err() {
+                answer_unmade(&unmade, to);
             }
             drop((permit, place));
         });
@@ -96,18 +108,19 @@ impl KeyWriter {
             let _ = store.write(write, to);
             drop(permit);
         });
-        let panicked = self.outlet.clone();
+        let unmade = self.outlet.clone();
         tokio::task::spawn_local(async move {
             if made.await.is_err() {
-                answer_after_panic(&panicked, to);
+                answer_unmade(&unmade, to);
             }
         });
         Ok(())
     }
 }
 
-/// The panic has been printed, and the write was not given to the store: without an answer the request would wait for ever.
-fn answer_after_panic(outlet: &Outlet<InboxMessage>, to: Ticket) {
+/// The write was not given to the store, after a panic, which has been printed, or because it is not wanted: without an answer the request
+/// would wait for ever.
+fn answer_unmade(outlet: &Outlet<InboxMessage>, to: Ticket) {
     outlet.answer_all(&mut vec![LocalMessage::Written(vec![(to.id, Err(StoreError::Closed))]).into()]);
 }
 
@@ -141,6 +154,7 @@ pub(super) fn all_verifiers(account: &store::Address, password: &Secret) -> Veri
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use store::{Completions, Loaded, ServiceOptions, Sqlite, WriteDone};
 
@@ -160,7 +174,38 @@ mod tests {
     }
 
     #[test]
+    fn keys_that_are_not_wanted_any_more_are_not_made() {
+        for is_wanted in [true, false] {
+            let made = Arc::new(AtomicBool::new(false));
+            let note = Arc::clone(&made);
+            let make = move |_: &Secret| {
+                note.store(true, Ordering::Relaxed);
+                Err(StoreError::Closed)
+            };
+            let password = Secret("secret".into());
+            let answers =
+                answers_to(|writer, ticket| writer.write_if(move || is_wanted, ticket, password, make));
+            assert_unmade(&answers);
+            assert_eq!(made.load(Ordering::Relaxed), is_wanted);
+        }
+    }
+
+    #[test]
     fn a_write_whose_keys_cannot_be_made_is_answered_all_the_same() {
+        let make = |_: &Secret| panic!("a fault of the test");
+        let answers = answers_to(|writer, ticket| writer.write(ticket, Secret("secret".into()), make));
+        assert_unmade(&answers);
+    }
+
+    fn assert_unmade(answers: &[InboxMessage]) {
+        let [InboxMessage::Local(LocalMessage::Written(done))] = answers else {
+            panic!("{} answers", answers.len());
+        };
+        assert!(matches!(done[..], [(7, Err(StoreError::Closed))]), "{done:?}");
+    }
+
+    /// The answers that come to the shard for a write under the ticket 7.
+    fn answers_to(write: impl FnOnce(&KeyWriter, Ticket) -> Result<(), KeysBusy>) -> Vec<InboxMessage> {
         let folder = tempfile::tempdir().unwrap();
         let database = Sqlite::open(folder.path().join("belfry.db")).unwrap();
         let completions: Arc<dyn Completions> = Arc::new(Unasked);
@@ -170,14 +215,11 @@ mod tests {
         tokio::task::LocalSet::new().block_on(&runtime, async {
             let writer = KeyWriter::new(store, outlet);
             let ticket = Ticket { sink: 0, id: 7 };
-            writer.write(ticket, Secret("secret".into()), |_| panic!("a fault of the test")).unwrap();
+            write(&writer, ticket).unwrap();
             poll_fn(|context| inbox.poll_ready(context)).await;
         });
         let mut answers = Vec::new();
         inbox.take(&mut answers);
-        let [InboxMessage::Local(LocalMessage::Written(done))] = &answers[..] else {
-            panic!("{} answers", answers.len());
-        };
-        assert!(matches!(done[..], [(7, Err(StoreError::Closed))]), "{done:?}");
+        answers
     }
 }

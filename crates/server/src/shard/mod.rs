@@ -193,6 +193,7 @@ impl Shard {
             let ended = self.parts.clock.now();
             let intake = self.load.weigh(now, ended, messages);
             self.parts.endpoint.set_intake(intake);
+            xmpp::note_turn(&mut self.xmpp, now, ended);
             let tick = self.voice.as_ref().and_then(|voice| voice.calls.deadline());
             self.pace.rest(ended, messages, tick);
         }

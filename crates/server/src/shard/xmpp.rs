@@ -2,6 +2,7 @@
 //! cache, the router, threads that make keys, the farm and other shards. The result of an effect with an `id` comes back as an input
 //! with the same `id`; one that is refused comes back at once (`Xmpp::refused`).
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use ::xmpp::sasl::Secret;
@@ -17,6 +18,7 @@ use super::request_origin::of_xmpp;
 use crate::message::{Command, InboxMessage, LocalMessage, LocalXmppMessage, ShardMessage};
 use crate::xmpp::access::NewAccount;
 use crate::xmpp::operator::{Operator, nodes};
+use crate::xmpp::shedding;
 use crate::xmpp::{Xmpp, XmppEffect};
 
 /// The XMPP core of a shard and the resources that drive it.
@@ -75,9 +77,11 @@ impl XmppAdapter {
                 };
                 self.keys.write(self.ticket(id), password, make).map_err(refused(id))
             }
-            XmppEffect::Prove { id, account, password, learns } => {
+            XmppEffect::Prove { id, account, password, learns, stream } => {
                 let make = move |password: &Secret| learned(&account, password, learns);
-                self.keys.write(self.ticket(id), password, make).map_err(refused(id))
+                let stream = self.xmpp.streams.get(stream).map(|stream| Rc::downgrade(&stream));
+                let is_wanted = move || stream.as_ref().is_some_and(|stream| stream.strong_count() > 0);
+                self.keys.write_if(is_wanted, self.ticket(id), password, make).map_err(refused(id))
             }
             XmppEffect::Derive { id, account, password } => {
                 self.keys.derive(self.ticket(id), &account, password).map_err(refused(id))
@@ -109,6 +113,13 @@ fn make_account(
     account.verifiers = account.verifiers.with_scram(&keys::make(&password.0));
     let account = Box::new(account);
     Ok(Write::Access(AccessWrite::Register { account, invitation }))
+}
+
+/// The time that a turn took tells whether the shard keeps up with sign-ins.
+pub(super) fn note_turn(adapter: &mut Option<XmppAdapter>, began: Instant, ended: Instant) {
+    if let Some(adapter) = adapter {
+        shedding::handle_turn(&mut adapter.xmpp, ended, ended.since(began));
+    }
 }
 
 impl Shard {

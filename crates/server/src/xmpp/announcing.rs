@@ -10,12 +10,14 @@ use xmpp::c2s::{BindRequest, Bound};
 use xmpp::{ConnectionId, Element, ns, stanza};
 
 use super::farm::{self, MOVED};
+use super::shedding;
 use super::streams::C2sEvent;
 use super::{Xmpp, XmppEffect};
 use crate::message::{StreamCondition, XmppShardMessage};
 
 /// A client asks for a session: it is followed if its owner is at another node.
-pub(super) fn handle_bind(xmpp: &mut Xmpp, stream: u64, bucket: Bucket, request: &BindRequest) {
+pub(super) fn handle_bind(xmpp: &mut Xmpp, now: Instant, stream: u64, bucket: Bucket, request: &BindRequest) {
+    shedding::handle_bind(xmpp, now, stream, bucket);
     xmpp.followed.remove(stream);
     if xmpp.queues.shared().is_some() && is_remote(xmpp, bucket) {
         xmpp.followed.handle_bind(stream, bucket, request);
@@ -45,6 +47,7 @@ pub(super) fn handle_event(
         // The next owner ends the session, or keeps it for its client to resume.
         C2sEvent::Gone { stream, in_order, .. } => {
             xmpp.seen.remove(*stream);
+            shedding::handle_gone(xmpp, *stream);
             match xmpp.followed.handle_gone(*stream, *in_order) {
                 true => (*stream, ElementStep::Pass),
                 false => (*stream, ElementStep::Keep),
@@ -95,6 +98,7 @@ pub(super) fn handle_message(
         }
         XmppShardMessage::Close { edge, condition, detail } => {
             xmpp.followed.remove(edge.connection);
+            shedding::handle_close(xmpp, now, edge.connection, condition);
             match condition {
                 StreamCondition::IN_ORDER => xmpp.streams.end(edge.connection),
                 condition => {
@@ -156,6 +160,7 @@ pub(super) fn end_session(
 
 /// Handles the answer of an owner to a request for a session, or to an announcement.
 fn handle_bound(xmpp: &mut Xmpp, now: Instant, stream: u64, bound: Bound, outbox: &mut Vec<XmppEffect>) {
+    shedding::handle_bound(xmpp, now, stream, &bound);
     let edge = ConnectionId { shard: xmpp.queues.own(), connection: stream };
     let is_remote = match &bound {
         Bound::Session { jid, .. } => is_remote(xmpp, Bucket::of(jid.bare_str())),

@@ -19,6 +19,8 @@ pub struct XmppCounts {
     pub connections_total: u64,
     /// Connections of clients over a limit.
     pub refused: u64,
+    /// Sign-ins that were refused because this shard, or the owner of the account, does not keep up.
+    pub shed: u64,
     /// TLS and WebSocket handshakes of clients that failed.
     pub handshake_failures: u64,
     /// Clients that signed in.
@@ -142,6 +144,7 @@ impl Xmpp {
             sessions: self.host.get().accounts().session_count() as u64,
             connections_total: streams.accepted,
             refused: streams.refused,
+            shed: streams.shed + self.shedding.refused(),
             handshake_failures: streams.handshake_failures,
             sign_ins: clients.sign_ins,
             sign_in_failures: clients.sign_in_failures,

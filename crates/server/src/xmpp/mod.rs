@@ -20,6 +20,7 @@
 //! | [`UnhandledMessages`] | messages that other nodes have and that are not handled, to be sent again if these nodes die |
 //! | [`RemoteQueues`], [`RemoteRuns`] | stanzas for other servers, on their way to the owners of these servers' domains, and at these |
 //! | [`FollowedSessions`] | sessions whose hosts are at other nodes, to be announced to the next host if that node dies |
+//! | `shedding::Shedding` | sign-ins that are refused while shards do not keep up |
 //! | `rtbl::ShardRtbl` | real-time block lists: the first shard follows them, all hosts use them |
 //! | `chat::SeenOccupants` | occupants of rooms at other nodes that clients here see, for the next host if that node dies |
 //! | [`MovedStreams`] | clients' streams whose sessions are lost, until their turn to be announced or closed comes |
@@ -38,6 +39,7 @@ mod privileged;
 mod remote;
 pub(crate) mod rtbl;
 pub(crate) mod shard_requests;
+pub(crate) mod shedding;
 pub(crate) mod sign_in;
 mod stanza_router;
 pub(crate) mod webhooks;
@@ -74,6 +76,7 @@ use phones::Phones;
 pub(crate) use phones::{ChatAccounts, Offering, PendingWatch, PhoneEffect, kept_of};
 use rtbl::ShardRtbl;
 use shard_requests::ShardRequests;
+use shedding::Shedding;
 use stanza_router::StanzaRouter;
 use webhooks::ChatWebhooks;
 
@@ -151,6 +154,8 @@ pub(crate) enum XmppEffect {
         password: Secret,
         /// Its digests are made and kept then.
         learns: bool,
+        /// Nothing is checked once this stream is gone.
+        stream: u64,
     },
 }
 
@@ -175,6 +180,7 @@ pub(crate) struct Xmpp {
     component_news: Option<Instant>,
     moved: MovedStreams,
     followed: FollowedSessions,
+    shedding: Shedding,
     /// Occupants of rooms at other nodes, as clients here see them.
     seen: SeenOccupants,
     rtbl: ShardRtbl,
@@ -228,6 +234,7 @@ impl Xmpp {
             component_news: None,
             moved: MovedStreams::default(),
             followed: FollowedSessions::default(),
+            shedding: Shedding::new(shard),
             seen: SeenOccupants::default(),
             events: Vec::new(),
             counted: Counted::default(),

@@ -35,7 +35,7 @@ use super::phones::{self, ChatAccounts, OfferedMessage, Offering, PendingWatch, 
 use super::shard_requests::Requester;
 use super::stanza_router::AddressedMessage;
 use super::{Xmpp, XmppEffect};
-use super::{bytestreams, privileged, remote, rtbl};
+use super::{bytestreams, privileged, remote, rtbl, shedding};
 use crate::message::{Ended, LocalXmppMessage, StreamCondition, XmppShardMessage};
 use shard_message::ActAnswer;
 
@@ -50,7 +50,7 @@ impl Xmpp {
         let edge_of = |connection| ConnectionId { shard, connection };
         match event {
             C2sEvent::Find { stream, find, domain } => {
-                self.with_clients(now, outbox, |clients, cx| clients.find(cx, stream, find, domain));
+                shedding::find(self, now, stream, (find, domain), outbox);
             }
             C2sEvent::Tokens { stream, work } => {
                 self.with_clients(now, outbox, |clients, cx| clients.tokens(cx, stream, work));
@@ -67,7 +67,7 @@ impl Xmpp {
             C2sEvent::Bind { stream, request } => {
                 let edge = edge_of(stream);
                 let Some(bucket) = self.host_of(now, stream, &request.user, outbox) else { return };
-                announcing::handle_bind(self, stream, bucket, &request);
+                announcing::handle_bind(self, now, stream, bucket, &request);
                 self.send(now, bucket, XmppShardMessage::Bind { edge, request }, outbox);
             }
             C2sEvent::Resume { stream, user, id, seen } => {
@@ -175,9 +175,7 @@ impl Xmpp {
         outbox: &mut Vec<XmppEffect>,
     ) {
         match message {
-            XmppShardMessage::Bind { edge, request } => {
-                self.tell_host(now, outbox, |host, out| host.handle_bind(now, edge, &request, out));
-            }
+            XmppShardMessage::Bind { edge, request } => shedding::bind(self, now, edge, &request, outbox),
             XmppShardMessage::Resume { edge, user, id, seen } => {
                 self.tell_host(now, outbox, |host, out| {
                     host.handle_resume(now, edge, (&user, &id, seen), out);
@@ -292,6 +290,7 @@ impl Xmpp {
     fn perform(&mut self, now: Instant, effect: Effect, outbox: &mut Vec<XmppEffect>) {
         match effect {
             Effect::Bound { edge, bound } => {
+                shedding::handle_answered(self, now, edge, &bound);
                 if matches!(bound, c2s::Bound::Resumed { .. }) {
                     announcing::announce_resumed(self, now, edge, outbox);
                 }

@@ -4,6 +4,8 @@
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
+#[cfg(test)]
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,7 +88,7 @@ impl WebConnections {
     }
 
     #[cfg(test)]
-    pub(super) fn shared(&self) -> &C2sConnections {
+    pub(super) fn shared(&self) -> &Rc<C2sConnections> {
         &self.0.shared
     }
 

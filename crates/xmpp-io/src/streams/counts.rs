@@ -19,6 +19,8 @@ pub struct Counters {
     pub accepted: u64,
     /// Closed as soon as they came: too many.
     pub refused: u64,
+    /// Streams that were refused because the shard did not keep up.
+    pub shed: u64,
     /// TLS and WebSocket handshakes that failed.
     pub handshake_failures: u64,
     /// Stanzas received.

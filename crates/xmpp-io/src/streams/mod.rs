@@ -9,6 +9,8 @@ mod congestion;
 mod counts;
 pub mod http;
 mod pace;
+#[cfg(test)]
+mod refusal_tests;
 mod serve;
 mod shared;
 mod stream;
@@ -161,8 +163,12 @@ impl Streams {
     /// The host's answer to a request for a session.
     pub fn handle_bound(&mut self, number: u64, bound: c2s::Bound) {
         let is_managed = match &bound {
-            c2s::Bound::Session { inline, .. } => inline.iter().any(begins_management),
+            c2s::Bound::Session { inline, .. } => {
+                self.shared.handle_completed();
+                inline.iter().any(begins_management)
+            }
             c2s::Bound::Resumed { .. } => {
+                self.shared.handle_completed();
                 self.shared.counts.count(|counters| counters.resumed += 1);
                 true
             }
@@ -212,6 +218,21 @@ impl Streams {
             is_meant.then_some(SessionConnection { edge, remote, transport })
         };
         self.all().iter().filter_map(described).take(limits::XMPP_LISTED as usize).collect()
+    }
+
+    /// A turn of the shard took so long: with turns that are late, sign-ins are limited.
+    pub fn handle_turn(&self, length: Duration) {
+        self.shared.handle_turn(length);
+    }
+
+    /// The owner of an account took so long to answer a client that signs in.
+    pub fn handle_wait(&self, wait: Duration) {
+        self.shared.handle_wait(wait);
+    }
+
+    /// True while sign-ins are limited.
+    pub fn is_limiting(&self) -> bool {
+        self.shared.is_limiting()
     }
 
     /// Counters since the start of the shard.

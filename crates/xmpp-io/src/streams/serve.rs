@@ -22,7 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{Sleep, sleep};
 use xmpp::Jid;
-use xmpp::c2s::{Framing, Security};
+use xmpp::c2s::{Framing, Security, refusal};
 use xmpp::sasl::Bindings;
 
 use super::http;
@@ -49,7 +49,12 @@ pub(super) fn accept_all(
     })
 }
 
-fn accept(shared: &Rc<C2sConnections>, socket: TcpStream, remote: IpAddr, transport: Transport) {
+pub(super) fn accept(shared: &Rc<C2sConnections>, socket: TcpStream, remote: IpAddr, transport: Transport) {
+    // No stream error can be sent before the handshake, which is what a sign-in costs most: the client connects again, later each
+    // time (RFC 6120 §3.3).
+    if transport == Transport::Tls && !shared.admit_sign_in() {
+        return;
+    }
     let Some(place) = Place::enter(shared, remote, transport) else { return };
     tcp::tune(&socket);
     // One kind of task for each transport: a task is as large as the largest thing it may become.
@@ -100,10 +105,16 @@ impl Place {
         self.admitted.is_some()
     }
 
-    /// Begins the stream. Its place among the connections is the stream's from now on.
+    /// Begins the stream. Its place among the connections is the stream's from now on. While the shard does not keep up with sign-ins, the
+    /// stream is refused as soon as the client opens it.
     pub(super) fn open(&mut self, framing: Framing, security: Security) -> Rc<Stream> {
         let admitted = self.admitted.take();
+        // TLS from the start: `accept` has asked before the handshake.
+        let is_refused = self.transport != Transport::Tls && !self.shared.admit_sign_in();
         let stream = self.shared.add((self.remote, self.transport), (framing, security), admitted);
+        if is_refused {
+            refusal::refuse(&mut stream.c2s.borrow_mut());
+        }
         self.stream = Some(Rc::clone(&stream));
         stream
     }

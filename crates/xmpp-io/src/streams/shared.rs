@@ -5,12 +5,14 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cluster::{Bucket, ShardAddress};
 use std::task::{Context, Poll, Waker};
 
 use net::admission::Admitted;
 use sip::transport::Transport;
+use stdx::Instant;
 use tokio::sync::{Notify, Semaphore};
 use xmpp::c2s::{self, BindRequest, C2s, Framing, Outbox, Security};
 use xmpp::{Element, Jid, ns, sasl, stanza};
@@ -25,6 +27,7 @@ use super::trace::Tracing;
 use super::{C2sConnectionSettings, Stream};
 use crate::limits;
 use crate::mailbox::Mailbox;
+use crate::sign_in_limiter::SignInLimiter;
 
 /// A stream's request of the shard.
 #[derive(Debug)]
@@ -147,6 +150,12 @@ pub(super) struct C2sConnections {
     next: Cell<u64>,
     /// Handshakes of TLS at the same time.
     pub(super) handshakes: Arc<Semaphore>,
+    /// Sign-ins are limited while the shard does not keep up.
+    pub(super) limiter: RefCell<SignInLimiter>,
+    /// The time of the first event that the shard has not taken. `None`: it has taken all.
+    first_event: Cell<Option<Instant>>,
+    /// The longest wait of the events that the shard took last.
+    waited: Cell<Duration>,
     /// Questions about invitations that may be under way.
     pub(super) lookups: Arc<Semaphore>,
     pub(super) ticks: Ticks,
@@ -183,6 +192,9 @@ impl C2sConnections {
             streams: RefCell::default(),
             next: Cell::new(1),
             handshakes: Arc::new(Semaphore::new(net::limits::HANDSHAKES)),
+            limiter: RefCell::default(),
+            first_event: Cell::default(),
+            waited: Cell::default(),
             lookups: Arc::new(Semaphore::new(limits::INVITATION_LOOKUPS)),
             scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
             outbox: RefCell::default(),
@@ -288,6 +300,41 @@ impl C2sConnections {
 
     pub(super) fn take_events(&self, sink: &mut Vec<C2sEvent>) {
         self.mailbox.take(sink);
+        let waited = self.first_event.take().map(|first| self.clock().since(first));
+        self.waited.set(waited.unwrap_or_default());
+    }
+
+    /// The time of the limiter.
+    fn clock(&self) -> Instant {
+        Instant::from_micros(self.pauses.now() / 1_000)
+    }
+
+    /// One more sign-in begins, if the shard keeps up with those that have begun.
+    pub(super) fn admit_sign_in(&self) -> bool {
+        let is_admitted = self.limiter.borrow_mut().admit(self.clock());
+        self.counts.count(|counters| counters.shed += u64::from(!is_admitted));
+        is_admitted
+    }
+
+    /// A turn of the shard took so long. Its events waited for it as long as those before it and the tasks of connections took.
+    pub(super) fn handle_turn(&self, length: Duration) {
+        let lag = length.max(self.waited.take());
+        self.limiter.borrow_mut().handle_turn(self.clock(), lag);
+    }
+
+    /// The owner of an account took so long to answer a client that signs in.
+    pub(super) fn handle_wait(&self, wait: Duration) {
+        self.limiter.borrow_mut().handle_wait(self.clock(), wait);
+    }
+
+    /// A client has a session.
+    pub(super) fn handle_completed(&self) {
+        self.limiter.borrow_mut().handle_completed(self.clock());
+    }
+
+    /// True while sign-ins are limited.
+    pub(super) fn is_limiting(&self) -> bool {
+        self.limiter.borrow().is_limiting()
     }
 
     /// True if a stream may read on; if not, `waker` is woken when it may.
@@ -296,6 +343,9 @@ impl C2sConnections {
     }
 
     pub(super) fn event(&self, event: C2sEvent) {
+        if self.mailbox.is_empty() {
+            self.first_event.set(Some(self.clock()));
+        }
         self.mailbox.put(event);
     }
 
@@ -368,7 +418,8 @@ impl C2sConnections {
                 self.ticks.expect(Wait::SessionEnd, limits::XMPP_SESSION_END, number);
             }
             c2s::Effect::Close => {
-                self.counts.count(|counters| counters.faults += u64::from(!c2s.was_closed()));
+                let is_fault = !c2s.was_closed() && !c2s::refusal::is_refused(c2s);
+                self.counts.count(|counters| counters.faults += u64::from(is_fault));
                 self.counts.ended(c2s);
                 self.close(stream);
             }

@@ -517,3 +517,19 @@ fn sasl2_needs_tls_where_a_stream_can_have_it() {
         world.say("<open xmlns='urn:ietf:params:xml:ns:xmpp-framing' to='example.org' version='1.0'/>");
     assert!(answer.contains("urn:xmpp:sasl:2"), "a proxy may have TLS: {answer}");
 }
+
+#[test]
+fn a_refused_stream_ends_with_its_header_before_tls_and_sasl() {
+    let mut world = ClientStreamWorld::new(settings(), Security::default());
+    world.tell(|stream, _| refusal::refuse(stream));
+    let answer = world.say(HEADER);
+    // RFC 6120 §4.9.1.2: the header comes before the error.
+    assert!(answer.starts_with("<?xml version='1.0'?><stream:stream "), "{answer}");
+    assert!(
+        answer.contains("<resource-constraint xmlns='urn:ietf:params:xml:ns:xmpp-streams'/>"),
+        "{answer}"
+    );
+    assert!(!answer.contains("features") && answer.ends_with("</stream:stream>"), "{answer}");
+    assert_eq!(world.effects, [Effect::Close]);
+    assert!(refusal::is_refused(&world.stream) && !world.stream.was_closed());
+}

@@ -13,6 +13,7 @@ mod effect;
 mod external_tests;
 mod fast;
 mod features;
+pub mod refusal;
 mod register;
 mod sign_in;
 #[cfg(test)]
@@ -337,6 +338,9 @@ impl C2s {
                 Some(domain) => self.writer.domain = domain,
                 None => return self.fail("host-unknown", out),
             }
+        }
+        if refusal::is_refused(self) {
+            return self.fail_with(refusal::condition(), Some(refusal::text()), out);
         }
         let Some(sign_in) = &mut self.sign_in else { return };
         sign_in.forget_negotiation();

@@ -297,6 +297,10 @@ impl ClientAccess {
         domain: &str,
         found: Result<Option<&Account>, Unavailable>,
     ) {
+        // The client has not waited: to check its password, beside the shard or here, would only delay others.
+        if cx.streams.get(stream).is_none() {
+            return;
+        }
         let Ok(found) = found else {
             return cx.tell(stream, |c2s, out| c2s.handle_found(CredentialAnswer::Unavailable, out));
         };
@@ -322,7 +326,7 @@ impl ClientAccess {
                 let proving = Box::new(account.address());
                 let id = self.pending.insert(ClientRequest::Proving { stream, account: proving, is_there });
                 let (password, learns) = (password.clone(), self.access.digests);
-                return cx.outbox.push(XmppEffect::Prove { id, account, password, learns });
+                return cx.outbox.push(XmppEffect::Prove { id, account, password, learns, stream });
             }
             _ => {}
         }

@@ -71,6 +71,8 @@ pub(super) struct SignIn {
     /// The bare address in `from` of the client's header.
     pub(super) caller: Option<Box<str>>,
     pub(super) is_anonymous: bool,
+    /// The server has no resources for the stream, which ends when the client opens it.
+    pub(super) is_refused: bool,
     attempt: Option<Attempt>,
     registration: InBandRegistration,
     /// The account that the last `handle_found` was about, if the client used an alias of it.
