@@ -30,6 +30,12 @@ pub const PUTS: usize = 4;
 /// Files of one pass over the folder; the next pass finds the others.
 pub const PASS: usize = 1_000;
 
+/// The time after which a queue without files looks for old deletions.
+pub const DELETIONS: Duration = Duration::from_hours(1);
+
+/// The age of a deletion at which no PUT of the file can be under way: longer than that of [`OBJECT_SIZE`] at [`PUT_SPEED`].
+pub const DELETION_AGE: Duration = Duration::from_hours(24);
+
 /// Files that the store did not take, without one that it took, after which a pass ends.
 pub const PASS_FAILURES: usize = 8;
 

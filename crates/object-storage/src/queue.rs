@@ -34,6 +34,15 @@ pub trait PutSource: Send + Sync + 'static {
     /// # Errors
     /// The disk does not do it. The file is put again.
     fn finish(&self, file: &WaitingFile) -> io::Result<bool>;
+
+    /// Files that were deleted so long ago that no node puts them any more. Their objects are deleted once more, as the PUT of one may have
+    /// ended after its deletion, and then [`forget`](Self::forget) is called.
+    fn old_deletions(&self) -> Vec<WaitingFile> {
+        Vec::new()
+    }
+
+    /// The object of a file of [`old_deletions`](Self::old_deletions) is gone.
+    fn forget(&self, _file: &WaitingFile) {}
 }
 
 /// A handle that wakes a queue when there is a new file.
@@ -93,11 +102,12 @@ impl Worker {
         let _ = self.storage.check().await;
         let mut pause = limits::FIRST_PAUSE;
         loop {
+            self.delete_again().await;
             let source = Arc::clone(&self.source);
             let files = spawn_blocking(move || source.waiting(limits::PASS)).await.unwrap_or_default();
             self.storage.set_waiting(files.len());
             if files.is_empty() {
-                self.wake.notified().await;
+                let _ = timeout(limits::DELETIONS, self.wake.notified()).await;
                 continue;
             }
             let pass = self.put_all(files).await;
@@ -111,6 +121,19 @@ impl Worker {
                 // They are tried again with the next file, which waits for none of them.
                 let _ = timeout(limits::LONGEST_PAUSE, self.wake.notified()).await;
             }
+        }
+    }
+
+    /// Deletes the objects of files that were deleted long ago. The first that the store does not delete ends it; a later pass goes on.
+    async fn delete_again(&self) {
+        let source = Arc::clone(&self.source);
+        for file in spawn_blocking(move || source.old_deletions()).await.unwrap_or_default() {
+            if self.storage.delete(&file.key).await.is_err() {
+                return;
+            }
+            let source = Arc::clone(&self.source);
+            // It does not fail, or is done again.
+            let _ = spawn_blocking(move || source.forget(&file)).await;
         }
     }
 

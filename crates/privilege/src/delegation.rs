@@ -10,6 +10,7 @@ use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::Privileges;
+use super::limits;
 use super::pending::{Pending, head_of};
 
 /// The requests that a component gets.
@@ -51,6 +52,8 @@ pub fn account_of_answer(answer: &Element) -> Option<Bare> {
 struct DelegatedRequest {
     /// The component that answers.
     component: Box<str>,
+    /// The sender, as [`asker_of`] counts it.
+    asker: Box<str>,
     /// The request without its content.
     head: Element,
 }
@@ -63,7 +66,7 @@ impl PendingDelegations {
     /// Keeps a request to that address, and wraps it for the component.
     ///
     /// # Errors
-    /// Too many wait.
+    /// Too many wait, all together or of this sender, or the id is too long to be kept.
     pub fn begin(
         &mut self,
         now: Instant,
@@ -71,9 +74,19 @@ impl PendingDelegations {
         (component, asked): (&str, &Bare),
         iq: &Element,
     ) -> Result<Element, StanzaError> {
+        if iq.attr("id").is_some_and(|id| id.len() > limits::ID) {
+            let text = format!("an id has at most {} bytes", limits::ID);
+            return Err(StanzaError::new(Condition::BadRequest, &text));
+        }
         self.0.check_room()?;
+        let asker = asker_of(iq, asked);
+        if self.0.requests().filter(|known| known.asker == asker).count() >= limits::REQUESTS_OF_ONE {
+            let text = "too many of your requests wait for their answers";
+            return Err(StanzaError::new(Condition::ResourceConstraint, text));
+        }
         let id: Box<str> = format!("{ID}{}:{asked}", rng.token(24)).into();
-        self.0.insert(now, id.clone(), DelegatedRequest { component: component.into(), head: head_of(iq) });
+        let request = DelegatedRequest { component: component.into(), asker, head: head_of(iq) };
+        self.0.insert(now, id.clone(), request);
         let mut inner = iq.clone();
         xmpp::internal::remove_ack_token(&mut inner);
         let forwarded = Element::new("forwarded", ns::FORWARD).child(inner);
@@ -102,6 +115,17 @@ impl PendingDelegations {
     pub fn expire(&mut self, now: Instant) -> Vec<Element> {
         let expired = self.0.expire(now);
         expired.iter().map(|request| refusal(&request.head, Condition::RemoteServerTimeout)).collect()
+    }
+}
+
+/// The sender of a request, of which so many wait: an account of the domain that is asked, or another domain with all of its addresses, as
+/// another server can make any number of them.
+fn asker_of(iq: &Element, asked: &Bare) -> Box<str> {
+    match stanza::from(iq).ok().flatten() {
+        Some(from) if from.domain() == asked.domain() => from.bare_str().into(),
+        Some(from) => from.domain().into(),
+        // A request of this server itself.
+        None => asked.as_str().into(),
     }
 }
 
@@ -217,6 +241,29 @@ mod tests {
             assert_eq!(told.get("x", "urn:x").is_some(), is_good, "{inside}");
             assert_eq!(pending.handle_answer(&jid("gate.example.org"), &answer), None, "once");
         }
+    }
+
+    #[test]
+    fn one_sender_leaves_room_for_others_and_keeps_no_large_ids() {
+        let (mut pending, mut rng) = (PendingDelegations::default(), Rng::seeded(7));
+        let bob = Bare::parse("bob@example.org").unwrap();
+        let mut begin = |from: &str, id: &str| {
+            let mut iq = request();
+            iq.set("from", from.to_owned());
+            iq.set("id", id.to_owned());
+            let begun = pending.begin(NOW, &mut rng, ("gate.example.org", &bob), &iq);
+            begun.map(drop).map_err(|error| error.condition)
+        };
+        let full = Err(Condition::ResourceConstraint);
+        for number in 0..limits::REQUESTS_OF_ONE {
+            assert_eq!(begin(&format!("alice@example.org/{number}"), "q"), Ok(()));
+            assert_eq!(begin(&format!("eve{number}@other.example"), "q"), Ok(()));
+        }
+        assert_eq!(begin("alice@example.org/desk", "q"), full);
+        assert_eq!(begin("eve@other.example", "q"), full, "another server makes any number of addresses");
+        assert_eq!(begin("carol@example.org/desk", "q"), Ok(()));
+        let long = "i".repeat(limits::ID + 1);
+        assert_eq!(begin("carol@example.org/desk", &long), Err(Condition::BadRequest));
     }
 
     #[test]

@@ -5,6 +5,10 @@ use std::time::Duration;
 /// Requests of one host in the names of accounts that are not answered, and as many that components have to answer. Beyond: `resource-constraint`. Each holds its addresses and ids.
 pub const REQUESTS: usize = 1_000;
 
+/// Delegated requests of one account, or of one other domain, at one host that are not answered. Beyond: `resource-constraint`. Senders
+/// who ask a slow component again and again leave room for others.
+pub const REQUESTS_OF_ONE: usize = 50;
+
 /// The time for the answer to such a request. Beyond: `remote-server-timeout`. Components that are libraries' wait for half a minute
 /// or a minute themselves.
 pub const ANSWER: Duration = Duration::from_secs(60);

@@ -34,6 +34,10 @@ impl<T> Pending<T> {
     }
 
     pub(super) fn insert(&mut self, now: Instant, id: Box<str>, request: T) {
+        // Answered requests leave their entries, and a component may answer any number in a minute.
+        if self.deadlines.len() >= 2 * limits::REQUESTS {
+            self.deadlines.retain(|(_, id)| self.by_id.contains_key(id));
+        }
         self.by_id.insert(id.clone(), request);
         self.deadlines.push_back((now + limits::ANSWER, id));
     }
@@ -44,6 +48,11 @@ impl<T> Pending<T> {
             return None;
         }
         self.by_id.remove(id)
+    }
+
+    /// The requests that wait.
+    pub(super) fn requests(&self) -> impl Iterator<Item = &T> {
+        self.by_id.values()
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
@@ -66,4 +75,22 @@ pub(super) fn head_of(iq: &Element) -> Element {
         let value = iq.attr(name).map(Box::<str>::from);
         head.with_opt(name, value)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answered_requests_leave_a_bounded_rest() {
+        let (mut pending, now) = (Pending::default(), Instant::from_unix_seconds(1_800_000_000));
+        pending.insert(now, "first".into(), 0);
+        for number in 0..10 * limits::REQUESTS {
+            let id: Box<str> = number.to_string().into();
+            pending.insert(now, id.clone(), number);
+            assert_eq!(pending.take(&id, |_| true), Some(number));
+        }
+        assert!(pending.deadlines.len() <= 2 * limits::REQUESTS, "{}", pending.deadlines.len());
+        assert_eq!(pending.expire(now + limits::ANSWER), [0], "a request that waits keeps its deadline");
+    }
 }

@@ -177,7 +177,7 @@ impl Import {
         let is_of_file = |error: &StoreError| matches!(error, StoreError::Line { .. });
         let added = added_domains(&mut self.admin, &served)?;
         let concluded = conclude(result, is_of_file, &report, &self.stop);
-        say_added(&added);
+        say_added(&added)?;
         concluded
     }
 
@@ -211,7 +211,7 @@ impl Import {
         }
         let is_of_file = |error: &CliError| matches!(error, CliError::Other(_));
         let concluded = conclude(result, is_of_file, &report, &self.stop);
-        say_added(&added);
+        say_added(&added)?;
         concluded?;
         io::stdout().lock().write_all(users.told.notes().as_bytes())?;
         failure.map_or(Ok(()), |text| Err(CliError::Other(text)))
@@ -284,8 +284,8 @@ fn added_domains(admin: &mut Admin, served: &BTreeSet<Box<str>>) -> Result<Vec<B
 }
 
 /// The first of the domains that the import added, by name.
-fn say_added(added: &[Box<str>]) {
-    let Some((named, others)) = added.split_at_checked(limits::IMPORT_NAMED.min(added.len())) else { return };
+fn say_added(added: &[Box<str>]) -> Result<(), CliError> {
+    let (named, others) = added.split_at(limits::IMPORT_NAMED.min(added.len()));
     for name in named {
         say!(
             "domain added: {name}; if it is a slip: belfry account remove its accounts, belfry domain remove {name}"
@@ -294,6 +294,7 @@ fn say_added(added: &[Box<str>]) {
     if !others.is_empty() {
         say!("and {} domains more: belfry domain list", grouped(others.len() as u64));
     }
+    Ok(())
 }
 
 /// The end in words: an error says how many are in, and that the same command goes on from there. `is_of_file`: the input is at fault, and not the

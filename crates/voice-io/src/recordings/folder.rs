@@ -1,6 +1,6 @@
 //! The folder of recordings: names, repair after a crash, and reading of finished files.
 //!
-//! Names: `<sid>.wav` and `<sid>.mp3` are whole; `<sid>[.<node>].wav.part` grows, and `<sid>.<number>[.<node>].mp3.part` is a conversion under way.
+//! Names: `<sid>.deleted` marks a recording that was deleted while it waited for the store of objects. `<sid>.wav` and `<sid>.mp3` are whole; `<sid>[.<node>].wav.part` grows, and `<sid>.<number>[.<node>].mp3.part` is a conversion under way.
 //! Sids of other forms are never put into a path.
 
 use std::fs;
@@ -8,6 +8,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use media::record::HEADER_LEN;
 use object_storage::PutWaker;
@@ -34,6 +35,9 @@ pub struct Sound {
 const PART: &str = ".wav.part";
 /// The ending of an unfinished conversion.
 const MP3_PART: &str = ".mp3.part";
+
+/// The ending of the mark of a deleted recording.
+const DELETED: &str = "deleted";
 
 /// Characters of a recording's sid.
 const SID: usize = 34;
@@ -113,11 +117,43 @@ impl Folder {
     /// The recording first, then its MP3 file: a conversion that ends in between finds no recording
     /// (`encoder::complete`).
     pub(super) fn delete(&self, sid: &str) -> io::Result<()> {
+        self.mark_deleted(sid)?;
         [self.path(sid), self.mp3(sid)].into_iter().flatten().try_for_each(|path| {
             match fs::remove_file(path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
                 result => result,
             }
+        })
+    }
+
+    /// Marks a recording that may be on its way into the store as deleted. Without the mark, a node that puts the recording could not tell its
+    /// deletion from the end of the same PUT at another node of the folder, after which the object has to stay.
+    fn mark_deleted(&self, sid: &str) -> io::Result<()> {
+        let Some(path) = self.path(sid).filter(|path| self.queue.get().is_some() && path.exists()) else {
+            return Ok(());
+        };
+        fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(path.with_extension(DELETED))
+            .map(drop)
+    }
+
+    /// True if the recording at this path was deleted while it waited for the store.
+    pub(super) fn is_deleted(&self, path: &Path) -> bool {
+        path.with_extension(DELETED).exists()
+    }
+
+    /// The sids and paths of the marks of recordings that were deleted so long ago.
+    pub(super) fn old_marks(&self, age: Duration) -> impl Iterator<Item = (String, PathBuf)> {
+        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        entries.filter_map(move |entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let sid = name.strip_suffix(DELETED)?.strip_suffix('.').filter(|sid| is_sid(sid))?;
+            let changed = entry.metadata().ok()?.modified().ok()?;
+            changed.elapsed().is_ok_and(|since| since >= age).then(|| (sid.to_owned(), entry.path()))
         })
     }
 

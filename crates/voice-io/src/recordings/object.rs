@@ -114,11 +114,25 @@ impl PutSource for Folder {
     fn finish(&self, file: &WaitingFile) -> io::Result<bool> {
         match fs::remove_file(&file.path) {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            // Another node on the same folder has put it, too: the object is that of both. Or the recording was deleted.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(!self.is_deleted(&file.path));
+            }
             Err(error) => return Err(error),
         }
         // A conversion of it would outlive the recording when another node deletes it.
         let _ = fs::remove_file(file.path.with_extension("mp3"));
         Ok(true)
+    }
+
+    fn old_deletions(&self) -> Vec<WaitingFile> {
+        let marks = self.old_marks(object_storage::limits::DELETION_AGE);
+        let files = marks.filter_map(|(sid, path)| Some(WaitingFile { key: key_of(&sid)?, path }));
+        files.take(object_storage::limits::PASS).collect()
+    }
+
+    fn forget(&self, file: &WaitingFile) {
+        // One that stays is looked at again.
+        let _ = fs::remove_file(&file.path);
     }
 }

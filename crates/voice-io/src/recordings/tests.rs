@@ -230,9 +230,7 @@ fn a_writer_that_does_not_keep_up_is_told_of() {
     assert_eq!(names(place.path()), [""; 0]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_complete_recording_goes_into_the_store_and_is_read_converted_and_deleted_there() {
-    let (store, place) = (interop::MemoryStore::start(), tempfile::tempdir().unwrap());
+fn storage_of(store: &interop::MemoryStore) -> Arc<ObjectStorage> {
     let settings = object_storage::ObjectStorageSettings {
         endpoint: store.url().parse().unwrap(),
         region: "us-east-1".into(),
@@ -243,7 +241,53 @@ async fn a_complete_recording_goes_into_the_store_and_is_read_converted_and_dele
         path_style: true,
         authorities: None,
     };
-    let storage = ObjectStorage::start(settings).unwrap();
+    ObjectStorage::start(settings).unwrap()
+}
+
+#[test]
+fn a_recording_that_two_nodes_put_stays_and_one_that_was_deleted_goes() {
+    use object_storage::{PutSource as _, WaitingFile};
+
+    let (store, place) = (interop::MemoryStore::start(), tempfile::tempdir().unwrap());
+    store.set_away(true);
+    let node = |name: &str| {
+        let (sender, _) = sync_channel(16);
+        let deliver = Arc::new(Told(std::sync::Mutex::new(sender)));
+        let files = Files::start(place.path(), Some(name.into()), deliver).unwrap();
+        files.with_storage(Some(storage_of(&store)))
+    };
+    let (n1, n2) = (node("n1"), node("n2"));
+    let file = |number| {
+        let path = n1.folder.path(&sid(number)).unwrap();
+        std::fs::write(&path, b"RIFF").unwrap();
+        WaitingFile { key: format!("recordings/{}.wav", sid(number)), path }
+    };
+    // Both nodes of the folder have put it: the second one to end must not take the object away.
+    let both = file(1);
+    assert!(n1.folder.finish(&both).unwrap());
+    assert!(n2.folder.finish(&both).unwrap(), "false deletes the only copy");
+    // It is deleted at one node while the other one puts it.
+    let deleted = file(2);
+    n1.delete(&sid(2)).unwrap();
+    assert!(!n2.folder.finish(&deleted).unwrap());
+    // The mark outlives every PUT, and goes once the object has been deleted again.
+    let mark = deleted.path.with_extension("deleted");
+    assert_eq!(n1.folder.old_deletions(), []);
+    let old = std::time::SystemTime::now() - object_storage::limits::DELETION_AGE;
+    std::fs::File::options().write(true).open(&mark).unwrap().set_modified(old).unwrap();
+    assert_eq!(n1.folder.old_deletions(), [WaitingFile { path: mark.clone(), ..deleted }]);
+    store.set_away(false);
+    drop(n2);
+    let n3 = node("n3");
+    wait::within(Duration::from_secs(60), || (!mark.exists()).then_some(())).expect("the mark goes");
+    assert!(store.paths().iter().all(|path| !path.contains(&sid(2))), "{:?}", store.paths());
+    drop(n3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_complete_recording_goes_into_the_store_and_is_read_converted_and_deleted_there() {
+    let (store, place) = (interop::MemoryStore::start(), tempfile::tempdir().unwrap());
+    let storage = storage_of(&store);
     let (files, answers) = start(place.path());
     let encoder = ["sh", "-c", "printf ID3; cat"].map(Box::from);
     let files = files.with_mp3(&encoder).with_storage(Some(Arc::clone(&storage)));

@@ -9,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
 use stdx::Instant;
 
@@ -192,6 +193,11 @@ impl Stored {
             return Err(broken(&io::ErrorKind::InvalidData.into(), path));
         };
         Ok(Stored { file, owner, name, kind, size, start })
+    }
+
+    /// The time at which the file was complete.
+    pub(super) fn modified(&self) -> io::Result<SystemTime> {
+        self.file.metadata()?.modified()
     }
 
     /// The head alone.

@@ -139,7 +139,8 @@ impl PutSource for UploadFolder {
         let parts = (0..=u8::MAX).flat_map(|part| self.entries(part));
         let files = parts.filter_map(|(entry, _)| {
             let id = entry.file_name().into_string().ok().filter(|id| id.len() == ID)?;
-            Some(WaitingFile { key: key(&id, self.settings.node.as_deref()), path: entry.path() })
+            let file = WaitingFile { key: key(&id, self.settings.node.as_deref()), path: entry.path() };
+            (!self.is_of_another_node(&id, &file.key)).then_some(file)
         });
         files.take(most).collect()
     }
@@ -149,6 +150,8 @@ impl PutSource for UploadFolder {
         match self.keep_head(id, file) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            // Another node on the same folder has put it: its object stays, and it removes the file.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
             Err(error) => return Err(error),
         }
         let size = fs::metadata(&file.path).map_or(0, |metadata| metadata.len());
@@ -176,8 +179,19 @@ impl UploadFolder {
         self.path_of(id).exists() || self.path_of_head(id).exists()
     }
 
-    /// Writes the head of a file that is in the store, as old as the file. `NotFound`: the file was deleted.
-    fn keep_head(&self, id: &str, file: &WaitingFile) -> io::Result<()> {
+    /// The key in the head of this id. `None`: there is no head that can be read.
+    fn key_in_head(&self, id: &str) -> Option<Box<str>> {
+        Stored::open(&self.path_of_head(id)).ok()?.key().ok()
+    }
+
+    /// True for a file that another node on the same folder has put and is about to remove.
+    fn is_of_another_node(&self, id: &str, key: &str) -> bool {
+        self.is_of_farm() && self.key_in_head(id).is_some_and(|known| *known != *key)
+    }
+
+    /// Writes the head of a file that is in the store, as old as the file. `NotFound`: the file was deleted. `AlreadyExists`: another node
+    /// on the same folder has written the head.
+    pub(super) fn keep_head(&self, id: &str, file: &WaitingFile) -> io::Result<()> {
         let stored = Stored::open(&file.path).map_err(|refusal| match refusal {
             Refusal::Unknown => io::ErrorKind::NotFound,
             _ => io::ErrorKind::InvalidData,
@@ -189,9 +203,24 @@ impl UploadFolder {
         let mut head = File::options().write(true).create(true).truncate(true).mode(0o600).open(&coming)?;
         head.write_all(&stored.head()?)?;
         head.write_all(file.key.as_bytes())?;
-        head.set_modified(fs::metadata(&file.path)?.modified()?)?;
+        head.set_modified(stored.modified()?)?;
         head.sync_all()?;
-        fs::rename(&coming, &path)
+        if !self.is_of_farm() {
+            return fs::rename(&coming, &path);
+        }
+        // A link replaces nothing: of nodes that put the file at the same time, the first writes the head, and the others leave it.
+        let linked = fs::hard_link(&coming, &path);
+        let _ = fs::remove_file(&coming);
+        match linked {
+            // By this node, before a crash.
+            Err(error)
+                if error.kind() == io::ErrorKind::AlreadyExists
+                    && self.key_in_head(id).is_some_and(|known| *known == *file.key) =>
+            {
+                Ok(())
+            }
+            linked => linked,
+        }
     }
 
     /// Removes the object of a file, and then its head.
@@ -222,6 +251,10 @@ impl UploadFolder {
             }
             if let Err(error) = self.remove_stored(&entry.path()) {
                 tracing::warn!(%error, path = %entry.path().display(), "an upload cannot be removed from the store");
+                // A head that cannot be read is no fault of the store, and keeps no other object there.
+                if error.kind() == io::ErrorKind::InvalidData {
+                    continue;
+                }
                 return;
             }
         }
@@ -230,7 +263,7 @@ impl UploadFolder {
 
 impl Stored {
     /// The key that stands in place of the content in a head.
-    fn key(&mut self) -> Result<Box<str>, Refusal> {
+    pub(super) fn key(&mut self) -> Result<Box<str>, Refusal> {
         let bytes = self.read_at(0, limits::UPLOAD_KEY).map_err(|_| Refusal::Broken)?;
         let key = String::from_utf8(bytes).ok().filter(|key| key.starts_with(KEYS));
         key.map(Into::into).ok_or(Refusal::Broken)

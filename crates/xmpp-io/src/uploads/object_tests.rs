@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use interop::MemoryStore;
 use net::clock::Clock;
-use object_storage::{ObjectStorage, ObjectStorageSettings};
+use object_storage::{ObjectStorage, ObjectStorageSettings, PutSource as _};
 use tempfile::TempDir;
 
 use super::tests::{KIND, Rows, alice, settings};
@@ -209,6 +209,59 @@ async fn a_second_use_of_a_slot_leaves_the_first_ones_object() {
     let object = format!("files/belfry/uploads/{}.n2", grant.id);
     wait_until("the object is gone", || !store.paths().contains(&object));
     assert!(!node.uploads.shelf.has(&grant.id));
+}
+
+#[test]
+fn nodes_that_put_a_file_of_one_folder_at_the_same_time_leave_one_head_and_its_object() {
+    let store = MemoryStore::start();
+    store.set_away(true);
+    let folder = tempfile::tempdir().unwrap();
+    let shelf_of = |name: &str| {
+        let settings = UploadFolderSettings {
+            total: 1 << 20,
+            node: Some(name.into()),
+            storage: Some(storage(&store)),
+            ..settings(folder.path())
+        };
+        fs::create_dir_all(folder.path().join(COMING)).unwrap();
+        UploadFolder { settings, used: AtomicU64::new(0), sizes: Mutex::default() }
+    };
+    let (n1, n2) = (shelf_of("n1"), shelf_of("n2"));
+    let id = "ab".repeat(16);
+    let path = n1.path_of(&id);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, "belfry-upload 1\nalice@a.test\na.txt\ntext/plain\n5\n7\n\nhello").unwrap();
+    let [first, second] = [&n1, &n2].map(|node| node.waiting(10).pop().unwrap());
+    // n1 has written its head, and n2 ends its own PUT before n1 has removed the file.
+    n1.keep_head(&id, &first).unwrap();
+    assert!(!n2.finish(&second).unwrap(), "the object of n2 goes");
+    assert!(path.exists() && n2.waiting(10).is_empty(), "n1 removes the file");
+    assert_eq!(n1.waiting(10).as_slice(), std::slice::from_ref(&first), "also after a restart");
+    assert!(n1.finish(&first).unwrap(), "the object of n1 stays");
+    let key = Stored::open(&n1.path_of_head(&id)).unwrap().key().unwrap();
+    assert_eq!(*key, *first.key);
+    assert!(!path.exists() && fs::read_dir(folder.path().join(COMING)).unwrap().next().is_none());
+}
+
+#[test]
+fn heads_that_cannot_be_read_keep_no_object_in_the_store() {
+    let store = MemoryStore::start();
+    let node = StoringNode::start(&store, None);
+    let shelf = &node.uploads.shelf;
+    let id = "ab".repeat(16);
+    let path = shelf.path_of(&id);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, "belfry-upload 1\nalice@a.test\na.txt\ntext/plain\n5\n7\n\nhello").unwrap();
+    node.uploads.wake_queue();
+    node.wait_until_put(&id);
+    // The order of a folder is any: with so many the good one is hardly the first.
+    for number in 0..20 {
+        fs::write(shelf.path_of_head(&format!("ab{number:030x}")), "broken").unwrap();
+    }
+    let mut has_account: HasAccount = Box::new(|_| true);
+    shelf.sweep_stored(node.clock.now() + Duration::from_hours(25), 0xab, &mut has_account);
+    assert!(!shelf.path_of_head(&id).exists());
+    assert!(store.paths().iter().all(|path| !path.contains(&id)), "{:?}", store.paths());
 }
 
 #[test]
