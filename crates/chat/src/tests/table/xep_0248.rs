@@ -89,6 +89,11 @@ fn nested(section: &'static str, demand: &'static str) -> Row {
         .after("alice", create("musings", &[("pubsub#collection", &["royal"])]))
 }
 
+const BOB_MAY: &[(&str, &[&str])] = &[
+    ("pubsub#children_association_policy", &["whitelist"]),
+    ("pubsub#children_association_whitelist", &["bob@example.org"]),
+];
+
 const DONE: &[&str] = &["type='result'", "!<error"];
 const FORBIDDEN: &[&str] = &["type='error'", "<error type='auth'><forbidden"];
 const NOT_FOUND: &[&str] = &["type='error'", "<item-not-found"];
@@ -166,7 +171,7 @@ fn subscribing() {
 }
 
 #[test]
-fn notifications() {
+fn notifications_about_items() {
     play(&[
         filled("5.3.1", "an item of a node, with the node and the collection in a header")
             .after("alice", subscribe("alice", "blogs", ITEMS))
@@ -199,6 +204,12 @@ fn notifications() {
             .after("alice", subscribe("alice", "blogs", ALL_ITEMS))
             .when("alice", publish("musings", "1"))
             .told(&["<items node='musings'><item id='1'", HEADER]),
+    ]);
+}
+
+#[test]
+fn notifications_about_nodes() {
+    play(&[
         collected("5.3.1", "a node that is created in the collection")
             .after("alice", subscribe("alice", "blogs", &[]))
             .when("alice", create("musings", IN_BLOGS))
@@ -274,6 +285,33 @@ fn configuring() {
             )
             .when("bob", disco("items", " node='blogs'"))
             .told(&["node='musings'"]),
+    ]);
+}
+
+#[test]
+fn policies_of_collections() {
+    play(&[
+        collected("7.2.3.2", "others' collections are closed at first: forbidden")
+            .when("bob", create("musings", IN_BLOGS))
+            .told(FORBIDDEN),
+        collected("7.2.1", "and open by their policy")
+            .after("alice", configure("blogs", &[("pubsub#children_association_policy", &["all"])]))
+            .when("bob", create("musings", IN_BLOGS))
+            .told(DONE),
+        collected("7.2.1", "or by a list of accounts")
+            .after("alice", configure("blogs", BOB_MAY))
+            .when("bob", create("musings", IN_BLOGS))
+            .told(DONE),
+        collected("7.2.3.2", "a collection does not take nodes of others: forbidden")
+            .after("bob", create("musings", &[]))
+            .when("alice", configure("blogs", &[("pubsub#children", &["musings"])]))
+            .told(FORBIDDEN),
+    ]);
+}
+
+#[test]
+fn configurations_that_cannot_be() {
+    play(&[
         row("7.2.3.1", "a leaf has no children: not-allowed, invalid-options")
             .after("alice", create("musings", &[]))
             .after("alice", create("news", &[]))
@@ -286,30 +324,6 @@ fn configuring() {
         row("7.2.3", "a collection that is not there: item-not-found")
             .when("alice", create("musings", IN_BLOGS))
             .told(NOT_FOUND),
-        collected("7.2.3.2", "others' collections are closed at first: forbidden")
-            .when("bob", create("musings", IN_BLOGS))
-            .told(FORBIDDEN),
-        collected("7.2.1", "and open by their policy")
-            .after("alice", configure("blogs", &[("pubsub#children_association_policy", &["all"])]))
-            .when("bob", create("musings", IN_BLOGS))
-            .told(DONE),
-        collected("7.2.1", "or by a list of accounts")
-            .after(
-                "alice",
-                configure(
-                    "blogs",
-                    &[
-                        ("pubsub#children_association_policy", &["whitelist"]),
-                        ("pubsub#children_association_whitelist", &["bob@example.org"]),
-                    ],
-                ),
-            )
-            .when("bob", create("musings", IN_BLOGS))
-            .told(DONE),
-        collected("7.2.3.2", "a collection does not take nodes of others: forbidden")
-            .after("bob", create("musings", &[]))
-            .when("alice", configure("blogs", &[("pubsub#children", &["musings"])]))
-            .told(FORBIDDEN),
         filled("7.2.3.3", "more than `children_max`: not-allowed, max-nodes-exceeded")
             .after("alice", configure("blogs", &[("pubsub#children_max", &["1"])]))
             .when("alice", create("news", IN_BLOGS))
