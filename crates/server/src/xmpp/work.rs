@@ -212,7 +212,7 @@ impl Xmpp {
                 let reply = self.shard_requests.handle_result(id, *answer);
                 self.answer_host(now, reply, outbox);
             }
-            XmppShardMessage::Reply { token, answer } => self.handle_reply(now, &token, *answer, outbox),
+            XmppShardMessage::Reply { token, answer } => handle_reply(self, now, &token, *answer, outbox),
             XmppShardMessage::Invited { invited, inviter } => {
                 self.tell_host(now, outbox, |host, out| host.befriend_both(now, &invited, &inviter, out));
             }
@@ -222,13 +222,6 @@ impl Xmpp {
             XmppShardMessage::Servers(message) => self.router.handle_server_message(*message),
             message => announcing::handle_message(self, now, message, outbox),
         }
-    }
-
-    /// Handles the answer to a question of this shard: of an operator, for block lists, or for the features of delegated namespaces.
-    fn handle_reply(&mut self, now: Instant, token: &str, answer: Element, outbox: &mut Vec<XmppEffect>) {
-        rtbl::handle_reply(self, now, token, &answer, outbox);
-        privileged::handle_reply(self, now, token, &answer, outbox);
-        self.shard_requests.handle_reply(token, answer);
     }
 
     /// Handles a message of this process: of operators, links and tasks beside the shard.
@@ -574,4 +567,11 @@ impl Xmpp {
         let reply = self.phones.handle_texted(id, texted);
         self.answer_host(now, Some(reply), outbox);
     }
+}
+
+/// Handles the answer to a question of this shard: of an operator, for block lists, or for the features of delegated namespaces.
+fn handle_reply(xmpp: &mut Xmpp, now: Instant, token: &str, answer: Element, outbox: &mut Vec<XmppEffect>) {
+    rtbl::handle_reply(xmpp, now, token, &answer, outbox);
+    privileged::handle_reply(xmpp, now, token, &answer, outbox);
+    xmpp.shard_requests.handle_reply(token, answer);
 }
