@@ -50,8 +50,10 @@ pub struct CodeQuery {
     pub issuer: Option<Box<str>>,
 }
 
+type Receiver = Box<dyn FnOnce(Option<Box<str>>) + Send>;
+
 /// Receives the address that a browser is sent to; none: the provider is not known now. As [`crate::Answer`], it is called once.
-pub struct PageAnswer(Option<Box<dyn FnOnce(Option<Box<str>>) + Send>>);
+pub struct PageAnswer(Option<Receiver>);
 
 impl PageAnswer {
     /// `give` receives the answer.

@@ -48,6 +48,22 @@ pub struct ObjectStorageSettings {
     pub authorities: Option<PathBuf>,
 }
 
+impl ObjectStorageSettings {
+    /// A bucket of a service of S3 in the form that most services other than Amazon's have: in the path of URLs, with the usual region.
+    pub fn new(endpoint: Url, bucket: &str, (access_key, secret_key): (&str, &str)) -> ObjectStorageSettings {
+        ObjectStorageSettings {
+            endpoint,
+            region: "us-east-1".into(),
+            bucket: bucket.into(),
+            prefix: Box::default(),
+            access_key: access_key.into(),
+            secret_key: secret_key.into(),
+            path_style: true,
+            authorities: None,
+        }
+    }
+}
+
 /// The state of a store as operators see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StorageStatus {

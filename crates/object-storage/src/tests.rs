@@ -76,17 +76,8 @@ impl Stub {
 }
 
 fn storage(url: &str) -> Arc<ObjectStorage> {
-    let settings = ObjectStorageSettings {
-        endpoint: url.parse().unwrap(),
-        region: "us-east-1".into(),
-        bucket: "files".into(),
-        prefix: "belfry/".into(),
-        access_key: "AKEXAMPLE".into(),
-        secret_key: "hush-hush".into(),
-        path_style: true,
-        authorities: None,
-    };
-    ObjectStorage::start(settings).unwrap()
+    let settings = ObjectStorageSettings::new(url.parse().unwrap(), "files", ("AKEXAMPLE", "hush-hush"));
+    ObjectStorage::start(ObjectStorageSettings { prefix: "belfry/".into(), ..settings }).unwrap()
 }
 
 fn read(stream: &mut TcpStream) -> Option<Seen> {

@@ -14,17 +14,9 @@ use object_storage::{ObjectStorage, ObjectStorageSettings, PutQueue, PutSource, 
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn storage(moto: &Moto, bucket: &str) -> Arc<ObjectStorage> {
-    let settings = ObjectStorageSettings {
-        endpoint: moto.url().parse().unwrap(),
-        region: "us-east-1".into(),
-        bucket: bucket.into(),
-        prefix: "belfry/".into(),
-        access_key: "AKEXAMPLE".into(),
-        secret_key: "hush-hush".into(),
-        path_style: true,
-        authorities: None,
-    };
-    ObjectStorage::start(settings).unwrap()
+    let url = moto.url().parse().unwrap();
+    let settings = ObjectStorageSettings::new(url, bucket, ("AKEXAMPLE", "hush-hush"));
+    ObjectStorage::start(ObjectStorageSettings { prefix: "belfry/".into(), ..settings }).unwrap()
 }
 
 fn run<T>(future: impl Future<Output = T>) -> T {

@@ -124,7 +124,8 @@ fn the_page_of_the_provider_gets_the_hash_of_the_verifier_and_all_that_it_needs(
 fn a_code_of_another_request_is_refused() {
     let (provider, authenticator) = world();
     let other = request(99);
-    let changes: [(&str, fn(&mut CodeQuery, &AuthorizationQuery)); 6] = [
+    type Change = fn(&mut CodeQuery, &AuthorizationQuery);
+    let changes: [(&str, Change); 6] = [
         ("verifier", |query, other| query.request.verifier = other.verifier.clone()),
         ("nonce", |query, other| query.request.nonce = other.nonce.clone()),
         ("redirect", |query, _| query.request.redirect_uri = "https://evil.test/".into()),

@@ -231,16 +231,8 @@ fn a_writer_that_does_not_keep_up_is_told_of() {
 }
 
 fn storage_of(store: &interop::MemoryStore) -> Arc<ObjectStorage> {
-    let settings = object_storage::ObjectStorageSettings {
-        endpoint: store.url().parse().unwrap(),
-        region: "us-east-1".into(),
-        bucket: "files".into(),
-        prefix: "".into(),
-        access_key: "AKEXAMPLE".into(),
-        secret_key: "hush".into(),
-        path_style: true,
-        authorities: None,
-    };
+    let url = store.url().parse().unwrap();
+    let settings = object_storage::ObjectStorageSettings::new(url, "files", ("AKEXAMPLE", "hush"));
     ObjectStorage::start(settings).unwrap()
 }
 
@@ -273,7 +265,7 @@ fn a_recording_that_two_nodes_put_stays_and_one_that_was_deleted_goes() {
     // The mark outlives every PUT, and goes once the object has been deleted again.
     let mark = deleted.path.with_extension("deleted");
     assert_eq!(n1.folder.old_deletions(), []);
-    let old = std::time::SystemTime::now() - object_storage::limits::DELETION_AGE;
+    let old = std::time::SystemTime::UNIX_EPOCH;
     std::fs::File::options().write(true).open(&mark).unwrap().set_modified(old).unwrap();
     assert_eq!(n1.folder.old_deletions(), [WaitingFile { path: mark.clone(), ..deleted }]);
     store.set_away(false);

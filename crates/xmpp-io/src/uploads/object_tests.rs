@@ -24,17 +24,9 @@ struct StoringNode {
 }
 
 fn storage(store: &MemoryStore) -> Arc<ObjectStorage> {
-    let settings = ObjectStorageSettings {
-        endpoint: store.url().parse().unwrap(),
-        region: "us-east-1".into(),
-        bucket: "files".into(),
-        prefix: "belfry/".into(),
-        access_key: "AKEXAMPLE".into(),
-        secret_key: "hush".into(),
-        path_style: true,
-        authorities: None,
-    };
-    ObjectStorage::start(settings).unwrap()
+    let url = store.url().parse().unwrap();
+    let settings = ObjectStorageSettings::new(url, "files", ("AKEXAMPLE", "hush"));
+    ObjectStorage::start(ObjectStorageSettings { prefix: "belfry/".into(), ..settings }).unwrap()
 }
 
 impl StoringNode {
