@@ -17,9 +17,9 @@ class User(Client):
         super().__init__(jid, password, certificate)
         for plugin in ("xep_0004", "xep_0060", "xep_0131"):
             self.register_plugin(plugin)
-        self.events = asyncio.Queue()
+        self.arrived = asyncio.Queue()
         for event in ("pubsub_publish", "pubsub_delete"):
-            self.add_event_handler(event, self.events.put_nowait)
+            self.add_event_handler(event, self.arrived.put_nowait)
 
     @property
     def service(self):
@@ -40,9 +40,9 @@ class User(Client):
         options.add_field(var="FORM_TYPE", ftype="hidden", value=f"{PUBSUB}#subscribe_options")
         await self.plugin["xep_0060"].subscribe(self.service, node, options=options, timeout=PATIENCE)
 
-    async def event(self):
+    async def next_event(self):
         """The node of the next event, and the collection by which it comes."""
-        message = await asyncio.wait_for(self.events.get(), PATIENCE)
+        message = await asyncio.wait_for(self.arrived.get(), PATIENCE)
         (part,) = message["pubsub_event"].xml
         return part.get("node"), message["headers"]["Collection"]
 
@@ -71,7 +71,7 @@ async def main(port, certificate, one, two, password):
     await bob.subscribe("blogs", subscription_type="all", subscription_depth="all")
     payload = ET.Element("{urn:x}x")
     await alice.plugin["xep_0060"].publish(alice.service, "musings", id="1", payload=payload, timeout=PATIENCE)
-    assert await bob.event() == ("musings", "blogs")
+    assert await bob.next_event() == ("musings", "blogs")
 
     # What the node does not show, the collection does not show either.
     closed = alice.form(access_model="whitelist")
@@ -84,7 +84,7 @@ async def main(port, certificate, one, two, password):
     except IqError as error:
         assert error.condition == "not-allowed", error.condition
     await alice.plugin["xep_0060"].delete_node(alice.service, "royal", timeout=PATIENCE)
-    assert await bob.event() == ("royal", "blogs")
+    assert await bob.next_event() == ("royal", "blogs")
     assert await alice.items() == {"blogs", "musings"}
     for client in (alice, bob):
         await client.disconnect()

@@ -39,7 +39,7 @@ fn certificates_are_read_with_their_keys() {
     let place = Place::new();
     place.write("tls.toml", "[tls]\ncertificate = \"a.pem\"\nkey = \"a.key\"\n");
     let check = || place.belfry(&["check-config", "tls.toml"]);
-    check().failed(1, "[tls] a.pem: ");
+    check().failed(78, "tls.toml:2:15: `certificate` names a.pem, which cannot be read");
     for name in ["a", "b"] {
         let own = rcgen::generate_simple_self_signed(["belfry.test".to_owned()]).unwrap();
         place.write(&format!("{name}.pem"), &own.cert.pem());

@@ -88,6 +88,7 @@ fn an_import_prints_its_count_and_the_line_where_it_stopped() {
     let slip = place.belfry_with(&["account", "import", "-"], "zed@exmaple.test,pw\n").good();
     assert!(slip.contains("\ndomain added: exmaple.test; "), "{slip}");
     place.belfry(&["account", "remove", "zed@exmaple.test"]).good();
+    place.belfry(&["domain", "remove", "exmaple.test"]).good();
     place.belfry_with(&["account", "import", "-"], "zoe,pw\nyan\n").failed(
         1,
         "line 2: 1 field; expected account,password,name (name may be missing); accounts in before it: 1; ",
