@@ -58,7 +58,7 @@ pub struct State {
     pub(crate) keys: MakeKeys,
     /// Failed sign-ins by address and name, which slow further ones down.
     attempts: Mutex<Attempts>,
-    /// Those that have signed in last.
+    /// The tokens that have signed in last.
     identity_tokens: Mutex<IdentityTokens>,
     /// Hashes them.
     token_key: Keyed,

@@ -12,7 +12,7 @@ use cluster::ShardAddress;
 use stdx::Instant;
 use stdx::rng::Rng;
 
-/// After this time what an owner has answered counts half.
+/// The time after which the answers of an owner count half.
 const HALF_LIFE: Duration = Duration::from_secs(2);
 /// An owner that has answered nothing for so long is as one that was never asked.
 const OUTDATED: Duration = Duration::from_secs(20);
@@ -22,7 +22,7 @@ const ASKED_FOR_EACH: u64 = 2;
 /// The requests of one shard's clients.
 #[derive(Debug)]
 pub struct SessionRequests {
-    /// By the stream's number.
+    /// Requests that wait for their owner, by the number of the stream.
     pending: HashMap<u64, Pending>,
     owners: HashMap<ShardAddress, Outcomes>,
     rng: Rng,
@@ -40,7 +40,7 @@ struct Pending {
 #[derive(Clone, Copy, Debug, Default)]
 struct Outcomes {
     given: u64,
-    /// By the owner, and for it by this shard.
+    /// Refusals of the owner, and those of this shard in its place.
     refused: u64,
     halved: Instant,
 }

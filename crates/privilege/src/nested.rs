@@ -33,7 +33,7 @@ impl DiscoveryTarget {
     }
 }
 
-/// Before the ids of questions.
+/// The beginning of the ids of questions.
 const ID: &str = "delegation-info:";
 
 /// The name of the shard that has asked the question that this answers. `None`: it answers another one.

@@ -129,7 +129,7 @@ fn admits(asked: &PendingRequest, node: &Node, collection: &CollectionConfig) ->
 /// The node, associated with that collection.
 ///
 /// # Errors
-/// Those of §7.2.3: the requester may not, the collection is a leaf or full, or the nodes would be no tree.
+/// The errors of §7.2.3: the requester may not, the collection is a leaf or full, or the nodes would be no tree.
 fn associated(
     asked: &PendingRequest,
     nodes: &Nodes,
@@ -228,7 +228,7 @@ impl CollectionForm {
     /// The node with the values of the form, and the other nodes that change with it: its children, those that leave it first.
     ///
     /// # Errors
-    /// Those of §7.2.3.
+    /// The errors of §7.2.3.
     pub(crate) fn apply(
         self,
         asked: &PendingRequest,
@@ -368,7 +368,7 @@ impl<'a> AssociationChange<'a> {
     /// The name of the node, and the node as it is afterwards. `None`: it is so already.
     ///
     /// # Errors
-    /// Those of §7.4.3 and §7.5.3.
+    /// The errors of §7.4.3 and §7.5.3.
     pub(crate) fn apply(
         &self,
         asked: &PendingRequest,

@@ -87,7 +87,7 @@ impl NodesView {
         self.nodes.iter().filter(move |(_, node)| seen(node)).map(|(name, node)| (&**name, node))
     }
 
-    /// Those of [`NodesView::list`] that are in this collection; `None`: the root (XEP-0248 §5.2).
+    /// The nodes of [`NodesView::list`] that are in this collection; `None`: the root (XEP-0248 §5.2).
     fn list_in<'a>(&'a self, collection: Option<&'a str>) -> impl Iterator<Item = (&'a str, &'a str)> {
         let is_in = move |node: &Node| match collection {
             Some(name) => node.parent.as_deref() == Some(name),

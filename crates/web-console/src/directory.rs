@@ -64,7 +64,7 @@ pub trait Directory: Send + Sync {
     fn check_token(&self, now: Instant, domain: &str, token: &str) -> DirectoryAnswer<TokenVerdict>;
 }
 
-/// What a browser carries to a provider.
+/// The parameters that a browser carries to a provider.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AuthorizationRequest {
     /// The time of the request.

@@ -135,7 +135,7 @@ pub const INVITATION_LOOKUPS: usize = 32;
 pub const XMPP_LATE_TURN: Duration = Duration::from_millis(100);
 
 /// The wait of a client for its session from which the answer is late: the owner and the database take some milliseconds, and a database that is far away a few hundred.
-/// As `XMPP_LATE_TURN`.
+/// Sign-ins are limited as by `XMPP_LATE_TURN`.
 pub const XMPP_LATE_ANSWER: Duration = Duration::from_secs(1);
 
 /// The time for which all work must be late before sign-ins are limited: longer than a burst, as of `server::shard::load`.

@@ -51,7 +51,7 @@ pub struct SignInLimiter {
 struct Limit {
     /// The time between two sign-ins.
     interval: Duration,
-    /// As it was when work was late last: near it the rate grows slowly.
+    /// The interval at which work was late last: near it the rate grows slowly.
     late_interval: Duration,
     /// The time from which the next sign-in may begin.
     next: Instant,
@@ -136,7 +136,7 @@ fn slower(interval: Duration) -> Duration {
     (interval * 10 / 9).clamp(SHORTEST, limits::XMPP_LEAST_SIGN_INS)
 }
 
-/// Whether one kind of work is late.
+/// The judgement whether one kind of work is late.
 #[derive(Debug, Default)]
 struct Lateness {
     /// The time of the first of the last delays in a row that were too long. `None`: the last one was not.
@@ -174,7 +174,7 @@ impl Lateness {
 struct Completed {
     began: Instant,
     count: u32,
-    /// Of the window before. Zero: none was completed in it.
+    /// The time between two sign-ins of the window before. Zero: none was completed in it.
     last: Duration,
 }
 

@@ -16,10 +16,10 @@ use sha2::{Digest as _, Sha256};
 use url::Url;
 use url::form_urlencoded::parse;
 
-/// What the provider does wrong.
+/// A mistake of the provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OpenIdFault {
-    /// Nothing.
+    /// It makes none.
     #[default]
     None,
     /// ID tokens have another nonce.
@@ -67,7 +67,7 @@ struct State {
     issued: usize,
 }
 
-/// What a browser has carried here.
+/// The parameters that a browser has carried here.
 #[derive(Clone, Default)]
 struct Authorization {
     client: String,
@@ -88,7 +88,7 @@ struct Asked {
 }
 
 impl OpenIdProvider {
-    /// With a user whose ID tokens have these claims.
+    /// Starts a provider with a user whose ID tokens have these claims.
     pub fn start(claims: Value) -> OpenIdProvider {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback");
         let address = listener.local_addr().expect("it is bound");
@@ -122,12 +122,12 @@ impl OpenIdProvider {
         format!("http://{}/realm/keys", self.address)
     }
 
-    /// From now on it does this wrong.
+    /// Lets the provider make this mistake from now on.
     pub fn set_fault(&self, fault: OpenIdFault) {
         self.shared.state().fault = fault;
     }
 
-    /// From now on ID tokens have these claims.
+    /// Gives ID tokens these claims from now on.
     pub fn set_claims(&self, claims: Value) {
         self.shared.state().claims = claims;
     }
@@ -138,12 +138,12 @@ impl OpenIdProvider {
         (state.secret, state.takes_secret_in_form) = (Some(secret.to_owned()), in_form);
     }
 
-    /// From now on its user refuses to sign in.
+    /// Lets its user refuse to sign in from now on.
     pub fn refuse_users(&self) {
         self.shared.state().refuses_users = true;
     }
 
-    /// What a browser does with the provider's page: the address that it is sent back to.
+    /// Opens the provider's page as a browser does, and returns the address that it is sent back to.
     pub fn visit(&self, page: &str) -> String {
         let url = Url::parse(page).expect("an address");
         let query = url.query().unwrap_or_default();

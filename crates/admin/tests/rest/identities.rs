@@ -29,7 +29,7 @@ fn by_token(world: &World, token: &str, method: &str, path: &str, form: &str) ->
     world.send(request.unwrap())
 }
 
-/// As an API key does: the account that the token names, and neither accounts nor keys.
+/// A token reaches what an API key reaches: its account, and neither accounts nor keys.
 #[test]
 fn a_token_reaches_the_account_that_it_names_and_manages_neither_accounts_nor_keys() {
     let world = world_of(&[("a.b.c", "alice", FIRST)]);

@@ -71,7 +71,7 @@ fn exchange(authenticator: &Authenticator, query: CodeQuery) -> TokenVerdict {
     receiver.recv_timeout(Duration::from_secs(60)).expect("every question has an answer")
 }
 
-/// What a browser brings back from the provider.
+/// The query that a browser brings back from the provider.
 fn returned(provider: &OpenIdProvider, authenticator: &Authenticator, number: u8) -> CodeQuery {
     let request = request(number);
     let page = page(authenticator, &request).expect("the provider is there");

@@ -53,8 +53,8 @@ impl KeyWriter {
         self.write_if(|| true, to, password, make)
     }
 
-    /// As `write`, unless it is not wanted any more once its turn has come: its client may be gone. It is answered as one that the store has
-    /// not taken then.
+    /// Writes as `write` does, unless the key is not wanted any more once its turn has come: its client may be gone. Such a write is answered as
+    /// one that the store has not taken.
     pub(super) fn write_if(
         &self,
         is_wanted: impl Fn() -> bool + 'static,

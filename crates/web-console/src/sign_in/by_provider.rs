@@ -121,7 +121,7 @@ async fn begin(
     }
 }
 
-/// Takes what the provider has sent the browser back with. The page tells the user what was wrong.
+/// Takes the parameters with which the provider has sent the browser back. The page tells the user what was wrong.
 async fn end(
     state: &State,
     settings: &ActiveSettings,
@@ -202,7 +202,7 @@ struct Flow {
 }
 
 impl Flow {
-    /// What the browser carries to the provider. It is the same at each node of a farm.
+    /// The parameters that the browser carries to the provider. They are the same at each node of a farm.
     fn request(&self, state: &State, settings: &ActiveSettings, now: Instant) -> AuthorizationRequest {
         let of = |purpose| hex::encode(&self.derive(state.sign_in_key(), purpose));
         AuthorizationRequest {
@@ -262,7 +262,7 @@ fn cleared() -> String {
     format!("{COOKIE}=; Path=/sign-in; HttpOnly; SameSite=Lax; Max-Age=0")
 }
 
-/// To the page, which tells why the sign-in has ended.
+/// Sends the browser to the page, which tells why the sign-in has ended.
 fn sent_away(reason: Reason) -> Response {
     redirect(&format!("/?sign_in={reason}"), &[cleared()])
 }

@@ -34,7 +34,7 @@ fn fall_behind(shared: &C2sConnections) {
     assert!(limiter.is_limiting());
 }
 
-/// What the server says up to these words.
+/// Reads from the server up to these words.
 async fn hear(client: &mut TcpStream, until: &str) -> String {
     let mut heard = String::new();
     while !heard.contains(until) {

@@ -20,7 +20,7 @@ pub(super) fn condition() -> Element {
     Element::new("resource-constraint", ns::STREAM_ERRORS)
 }
 
-/// For people that read logs of clients (RFC 6120 §4.9.2).
+/// A text for people that read logs of clients (RFC 6120 §4.9.2).
 pub(super) fn text() -> Element {
     Element::new("text", ns::STREAM_ERRORS).text("the server is busy: try again later")
 }
