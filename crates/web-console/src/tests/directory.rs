@@ -3,9 +3,7 @@
 use std::sync::PoisonError;
 
 use super::*;
-use crate::directory::{
-    DirectoryAnswer, DirectoryTimes, PasswordVerdict, RoleVerdict, TokenVerdict, refresh,
-};
+use crate::directory::{DirectoryAnswer, DirectoryTimes, PasswordVerdict, RoleVerdict, refresh};
 
 /// The password of all users in the directory.
 const PASSWORD: &str = "of-the-directory";
@@ -47,18 +45,6 @@ impl Directory for Users {
             Some(users) => RoleVerdict::Known(users.get(&*account.user).copied().flatten()),
         };
         Box::pin(async move { verdict })
-    }
-
-    fn takes_tokens(&self, _: &str) -> bool {
-        false
-    }
-
-    fn domains_of_token(&self, _: &str) -> Vec<Box<str>> {
-        Vec::new()
-    }
-
-    fn check_token(&self, _: Instant, _: &str, _: &str) -> DirectoryAnswer<TokenVerdict> {
-        Box::pin(async { TokenVerdict::Refused })
     }
 }
 

@@ -28,18 +28,6 @@ impl Directory for Provider {
         Box::pin(async { RoleVerdict::Known(None) })
     }
 
-    fn takes_tokens(&self, _: &str) -> bool {
-        false
-    }
-
-    fn domains_of_token(&self, _: &str) -> Vec<Box<str>> {
-        Vec::new()
-    }
-
-    fn check_token(&self, _: Instant, _: &str, _: &str) -> DirectoryAnswer<TokenVerdict> {
-        Box::pin(async { TokenVerdict::Refused })
-    }
-
     fn providers(&self) -> Vec<(Box<str>, Box<str>)> {
         vec![("example.test".into(), "Example".into())]
     }
