@@ -11,10 +11,10 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
+use net::handshake::HandshakePermits;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use web::Web;
@@ -68,7 +68,7 @@ async fn serve_tls(listener: TcpListener, answers: Arc<Answers>) -> io::Result<I
     config.alpn_protocols = vec![ACME_TLS.to_vec()];
     let config = Arc::new(config);
     // One computes at a time: the thread pool is the whole node's.
-    let permits = Arc::new(Semaphore::new(1));
+    let permits = Arc::new(HandshakePermits::new(1));
     let mut handshakes = JoinSet::new();
     loop {
         let socket = match listener.accept().await {
@@ -149,7 +149,7 @@ mod tests {
             config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
             let socket = TcpStream::connect(address).await.unwrap();
             let name = ServerName::try_from("a.test").unwrap();
-            let permits = Arc::new(Semaphore::new(1));
+            let permits = Arc::new(HandshakePermits::new(1));
             let shaken = net::handshake::connect_as(&permits, Arc::new(config), name, socket).await;
             let error = shaken.expect_err("no authority has signed it").to_string();
             error.contains("certificate")

@@ -15,11 +15,11 @@ use std::task::Waker;
 use bytes::Bytes;
 use router::{FlowId, ShardAddress};
 use sip::transport::{Packet, Source, TlsNames, TransmitId, Transport};
-use tokio::sync::Semaphore;
 
 use super::admission::Admitted;
 use super::capture::{Capture, Way};
 use super::counters::NetCounters;
+use super::handshake::HandshakePermits;
 use super::settings::{Certified, CloseReason, NetEvent, NetSettings, SendFault};
 use crate::limits;
 
@@ -134,7 +134,7 @@ pub(super) struct Shared {
     peers: RefCell<HashMap<PeerKey, u64>>,
     next_flow: Cell<u64>,
     /// One permit for each TLS handshake that may compute now.
-    pub(super) handshakes: Arc<Semaphore>,
+    pub(super) handshakes: Arc<HandshakePermits>,
     /// Memory held by messages that have not come whole.
     partial: Cell<usize>,
     /// Counts sixteenths of `flow_idle`.
@@ -154,7 +154,7 @@ impl Shared {
         // A random start: flow numbers that peers or the record still hold from an earlier life of the
         // process do not name a connection of this one.
         let start = getrandom::u64().unwrap_or_default() >> 1;
-        let handshakes = Arc::new(Semaphore::new(settings.max_handshakes.max(1)));
+        let handshakes = Arc::new(HandshakePermits::new(settings.max_handshakes));
         Rc::new(Shared {
             edge,
             handshakes,

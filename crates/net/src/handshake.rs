@@ -8,14 +8,17 @@
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use rustls::{ClientConfig, ServerConfig};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use sip::transport::TlsNames;
 use tls_session::TlsSession;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 
 use super::admission::Handle;
 use super::certified;
@@ -23,6 +26,49 @@ use super::flow::{Flow, Shared};
 use super::peers::Peers;
 use super::settings::ClientCertificates;
 use super::tls_stream::TlsStream;
+
+/// Permits for steps of handshakes that compute at the same time, and the time that steps wait for them.
+#[derive(Debug)]
+pub struct HandshakePermits {
+    permits: Arc<Semaphore>,
+    /// Microseconds of the step that waited least since [`HandshakePermits::take_wait`]. The greatest number: there was none.
+    least_wait: AtomicU64,
+}
+
+impl HandshakePermits {
+    /// So many steps may compute at the same time; one at least.
+    pub fn new(count: usize) -> Self {
+        let permits = Arc::new(Semaphore::new(count.max(1)));
+        HandshakePermits { permits, least_wait: AtomicU64::new(u64::MAX) }
+    }
+
+    /// The time that the steps which have begun since the last call waited at least, for their permit and for a thread. `None`: none
+    /// has begun.
+    pub fn take_wait(&self) -> Option<Duration> {
+        let micros = self.least_wait.swap(u64::MAX, Ordering::Relaxed);
+        (micros != u64::MAX).then(|| Duration::from_micros(micros))
+    }
+
+    /// Computes on a helper thread, when it is this step's turn. The permit goes along: a handshake that is given up still computes
+    /// its step to the end.
+    async fn compute<T: Send + 'static>(
+        self: &Arc<Self>,
+        step: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let asked = Instant::now();
+        let permit = self.permits.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let permits = Arc::clone(self);
+        spawn_blocking(move || permits.run(asked, permit, step)).await.map_err(io::Error::other)
+    }
+
+    fn run<T>(&self, asked: Instant, permit: OwnedSemaphorePermit, step: impl FnOnce() -> T) -> T {
+        let micros = u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX - 1);
+        self.least_wait.fetch_min(micros, Ordering::Relaxed);
+        let result = step();
+        drop(permit);
+        result
+    }
+}
 
 /// As the server.
 pub(super) async fn accept(
@@ -73,24 +119,22 @@ pub(super) async fn accept_certified(
 /// The names of a chain that an authority vouches for now: also of one that was shown in an earlier session, which a
 /// resumed one shows no more. As costly as a step of a handshake.
 async fn verify(
-    permits: &Arc<Semaphore>,
+    permits: &Arc<HandshakePermits>,
     peers: Arc<Peers>,
     chain: Vec<CertificateDer<'static>>,
 ) -> io::Result<Option<TlsNames>> {
-    let permit = permits.clone().acquire_owned().await.map_err(io::Error::other)?;
     let step = move || {
         let now = stdx::Instant::from_unix_seconds(UnixTime::now().as_secs());
         let names = peers.is_trusted(&chain, now).then(|| certified::sip_identities(&chain[0]));
-        drop(permit);
         names.map(Into::into)
     };
-    spawn_blocking(step).await.map_err(io::Error::other)
+    permits.compute(step).await
 }
 
 /// As the server that `config` says. `permits`: one for each handshake that may compute at the same time; with the place
 /// of the connection, which is busy while one computes or waits for its turn.
 pub async fn accept_as(
-    permits: (&Arc<Semaphore>, Option<&Handle>),
+    permits: (&Arc<HandshakePermits>, Option<&Handle>),
     config: Arc<ServerConfig>,
     socket: TcpStream,
 ) -> io::Result<TlsStream<TcpStream>> {
@@ -118,7 +162,7 @@ pub(super) async fn connect(
 
 /// As the client that `config` says.
 pub async fn connect_as(
-    permits: &Arc<Semaphore>,
+    permits: &Arc<HandshakePermits>,
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
     socket: TcpStream,
@@ -130,7 +174,7 @@ pub async fn connect_as(
 
 /// Runs the handshake to its end. The caller bounds its time.
 async fn shake(
-    (permits, admitted): (&Arc<Semaphore>, Option<&Handle>),
+    (permits, admitted): (&Arc<HandshakePermits>, Option<&Handle>),
     socket: &TcpStream,
     mut session: Box<TlsSession>,
 ) -> io::Result<Box<TlsSession>> {
@@ -165,17 +209,14 @@ async fn shake(
 }
 
 async fn compute(
-    permits: &Arc<Semaphore>,
+    permits: &Arc<HandshakePermits>,
     mut session: Box<TlsSession>,
 ) -> io::Result<(Box<TlsSession>, Result<(), rustls::Error>)> {
-    // The permit goes along: a handshake that is given up still computes its step to the end.
-    let permit = permits.clone().acquire_owned().await.map_err(io::Error::other)?;
     let step = move || {
         let result = session.advance();
-        drop(permit);
         (session, result)
     };
-    spawn_blocking(step).await.map_err(io::Error::other)
+    permits.compute(step).await
 }
 
 /// `None` when the socket was not ready after all.

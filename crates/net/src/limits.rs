@@ -121,6 +121,9 @@ pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Names of a client's certificate that count; a carrier's has a handful. The others prove nothing.
 pub const CERTIFICATE_NAMES: usize = 32;
 
+/// Connections that a listener accepts before other tasks of its shard run: some ten milliseconds of work.
+pub const ACCEPT_BATCH: usize = 512;
+
 /// TLS handshakes of one shard that compute at the same time, on helper threads. More wait their turn.
 pub const HANDSHAKES: usize = 4;
 

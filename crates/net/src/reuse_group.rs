@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, spawn_local};
 
 use super::admission::{Admission, open_files};
-use super::stream::listen;
+use super::stream::{Acceptor, listen};
 use crate::limits;
 
 /// The numbers of one resource at which listeners leave and come back.
@@ -118,8 +118,9 @@ async fn accept_until_full(
     room: &Room,
     take: &impl Fn(TcpStream, SocketAddr),
 ) -> &'static str {
+    let mut acceptor = Acceptor::default();
     loop {
-        match listener.accept().await {
+        match acceptor.accept(listener).await {
             Ok((socket, remote)) => {
                 let descriptor = usize::try_from(socket.as_raw_fd()).unwrap_or(0);
                 take(socket, remote);

@@ -22,7 +22,7 @@ use sip::transport::Transport;
 use sip::wire::framing::{Frame, FrameFault};
 use socket2::{SockRef, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinHandle, spawn_local};
+use tokio::task::{JoinHandle, spawn_local, unconstrained, yield_now};
 use tokio::time::timeout;
 
 use super::admission::{Admission, within};
@@ -55,6 +55,24 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
+/// Accepts the connections that wait in the kernel in large batches. Tokio would let a task accept 128 and then wait for all others: on a busy shard
+/// peers would wait in the kernel's queue, where nobody counts, paces or refuses them.
+#[derive(Debug, Default)]
+pub(super) struct Acceptor {
+    accepted: usize,
+}
+
+impl Acceptor {
+    pub(super) async fn accept(&mut self, listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+        if self.accepted == limits::ACCEPT_BATCH {
+            self.accepted = 0;
+            yield_now().await;
+        }
+        self.accepted += 1;
+        unconstrained(listener.accept()).await
+    }
+}
+
 /// Accepts for as long as the handle is not aborted. Without file descriptors connections of `admission` make room.
 pub fn accept_each(
     listener: TcpListener,
@@ -62,8 +80,9 @@ pub fn accept_each(
     take: impl Fn(TcpStream, SocketAddr) + 'static,
 ) -> JoinHandle<()> {
     spawn_local(async move {
+        let mut acceptor = Acceptor::default();
         loop {
-            match listener.accept().await {
+            match acceptor.accept(&listener).await {
                 Ok((socket, remote)) => take(socket, remote),
                 // Usually the process has no descriptor left. Idle connections make room, and the pause keeps
                 // the loop from spinning, as the connection still waits in the kernel.
@@ -362,5 +381,38 @@ fn poll_discard<W: Wire>(cx: &mut Context<'_>, shared: &Shared, wire: &mut W) ->
             Poll::Ready(Ok(_)) => {}
             Poll::Ready(Err(_)) => return Poll::Ready(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use tokio::task::LocalSet;
+
+    use super::super::admission::Bounds;
+    use super::*;
+
+    /// More than tokio lets a task accept before others run.
+    const CONNECTIONS: usize = 200;
+
+    #[tokio::test]
+    async fn connections_that_wait_are_accepted_before_other_tasks_run() {
+        let accepting = async {
+            let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+            let address = listener.local_addr().unwrap();
+            let connect = || std::net::TcpStream::connect(address).unwrap();
+            let clients: Vec<_> = (0..CONNECTIONS).map(|_| connect()).collect();
+            let accepted = Rc::new(Cell::new(0));
+            let counter = Rc::clone(&accepted);
+            let count = move |_, _| counter.set(counter.get() + 1);
+            let task = accept_each(listener, Admission::new(Bounds::default()), count);
+            while accepted.get() == 0 {
+                yield_now().await;
+            }
+            assert_eq!(accepted.get(), clients.len());
+            task.abort();
+        };
+        timeout(Duration::from_secs(30), LocalSet::new().run_until(accepting)).await.unwrap();
     }
 }

@@ -130,9 +130,13 @@ pub const INVITATION_TOKEN: usize = 128;
 /// needs no sign-in. More: 503.
 pub const INVITATION_LOOKUPS: usize = 32;
 
-/// The delay of a shard's loop from which its work is late, as of `server::shard::load`. Late for `XMPP_LATE_FOR`: sign-ins are limited, and refused with
+/// The delay of a shard's loop and of its tasks from which its work is late, as of `server::shard::load`. Late for `XMPP_LATE_FOR`: sign-ins are limited, and refused with
 /// `resource-constraint`.
 pub const XMPP_LATE_TURN: Duration = Duration::from_millis(100);
+
+/// The wait of a step of a handshake for a helper thread from which handshakes are late: a step computes for a millisecond or less. Sign-ins are limited
+/// as by `XMPP_LATE_TURN`.
+pub const XMPP_LATE_HANDSHAKE: Duration = Duration::from_millis(250);
 
 /// The wait of a client for its session from which the answer is late: the owner and the database take some milliseconds, and a database that is far away a few hundred.
 /// Sign-ins are limited as by `XMPP_LATE_TURN`.

@@ -5,9 +5,8 @@
 //! begin, and finishes those that it has begun.
 //!
 //! The signal is delay, as in CoDel (RFC 8289): not how busy the shard is, but how long its work has waited, and only if all work of
-//! [`limits::XMPP_LATE_FOR`] was late; a burst passes. Two delays are judged apart: of the shard's own loop ([`SignInLimiter::handle_turn`]), and of
-//! the answers that signing in needs of owners and the database ([`SignInLimiter::handle_wait`]). The limit begins at the rate at which sign-ins were
-//! completed, shrinks while work is late, grows while it is not, and goes once it has refused nothing for a while.
+//! [`limits::XMPP_LATE_FOR`] was late; a burst passes. Delays of each [`DelayedWork`] are judged apart. The limit begins at the rate at which sign-ins
+//! were completed, shrinks while work is late, grows while it is not, and goes once it has refused nothing for a while.
 //!
 //! No clock: the time is an argument. In: delays, completed sign-ins, requests for one more. Out: whether it may begin.
 
@@ -35,11 +34,37 @@ const LEAST_BATCH: u32 = 8;
 /// No limit is above a sign-in in this time.
 const SHORTEST: Duration = Duration::from_micros(10);
 
+/// The kinds of work whose delays are judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DelayedWork {
+    /// A turn of the shard's loop: its length, or the wait of the events in it.
+    Turn,
+    /// The tasks of connections: the time from ready to run. With many of them the loop's turns stay short.
+    Task,
+    /// A step of a handshake of TLS, which waits for its turn on a helper thread.
+    Handshake,
+    /// The answer of an account's owner, which reads the database.
+    Answer,
+}
+
+impl DelayedWork {
+    const COUNT: usize = 4;
+
+    /// The delay from which this work is late.
+    fn most(self) -> Duration {
+        match self {
+            DelayedWork::Turn | DelayedWork::Task => limits::XMPP_LATE_TURN,
+            DelayedWork::Handshake => limits::XMPP_LATE_HANDSHAKE,
+            DelayedWork::Answer => limits::XMPP_LATE_ANSWER,
+        }
+    }
+}
+
 /// The limit of one shard.
 #[derive(Debug, Default)]
 pub struct SignInLimiter {
-    turns: Lateness,
-    waits: Lateness,
+    /// By kind of work.
+    work: [Lateness; DelayedWork::COUNT],
     completed: Completed,
     /// `None`: the shard keeps up, and all may sign in.
     limit: Option<Limit>,
@@ -60,15 +85,9 @@ struct Limit {
 }
 
 impl SignInLimiter {
-    /// A turn of the shard has ended; the work in it was delayed by `lag`.
-    pub fn handle_turn(&mut self, now: Instant, lag: Duration) {
-        self.turns.note(now, lag >= limits::XMPP_LATE_TURN);
-        self.adjust(now);
-    }
-
-    /// A client that signs in has waited so long for an answer of its account's owner.
-    pub fn handle_wait(&mut self, now: Instant, wait: Duration) {
-        self.waits.note(now, wait >= limits::XMPP_LATE_ANSWER);
+    /// Some work of this kind was done now, and had waited so long.
+    pub fn handle_delay(&mut self, now: Instant, work: DelayedWork, delay: Duration) {
+        self.work[work as usize].note(now, delay >= work.most());
         self.adjust(now);
     }
 
@@ -95,7 +114,7 @@ impl SignInLimiter {
     }
 
     fn adjust(&mut self, now: Instant) {
-        let is_behind = self.turns.is_behind(now) || self.waits.is_behind(now);
+        let is_behind = self.work.iter().any(|lateness| lateness.is_behind(now));
         let completed = self.completed.interval(now);
         let Some(limit) = &mut self.limit else {
             if is_behind {
@@ -115,7 +134,7 @@ impl SignInLimiter {
         }
         if now.since(limit.refused) >= UNUSED {
             self.limit = None;
-        } else if !self.turns.is_late(now) && !self.waits.is_late(now) {
+        } else if !self.work.iter().any(|lateness| lateness.is_late(now)) {
             let is_far = limit.interval * 9 / 10 > limit.late_interval;
             let faster = if is_far { limit.interval * 10 / 11 } else { limit.interval * 50 / 51 };
             limit.interval = faster.max(SHORTEST);
@@ -126,8 +145,7 @@ impl SignInLimiter {
     /// The limit has changed, and delays of before say nothing about it.
     fn begin_step(&mut self, now: Instant) {
         self.adjusted = now;
-        self.turns.begin_again(now);
-        self.waits.begin_again(now);
+        self.work.iter_mut().for_each(|lateness| lateness.begin_again(now));
     }
 }
 

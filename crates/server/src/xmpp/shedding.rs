@@ -17,7 +17,7 @@ use stdx::Instant;
 use xmpp::c2s::{BindRequest, Bound};
 use xmpp::sasl::{CredentialAnswer, CredentialQuery};
 use xmpp::{Bare, ConnectionId};
-use xmpp_io::sign_in_limiter::SignInLimiter;
+use xmpp_io::sign_in_limiter::{DelayedWork, SignInLimiter};
 
 use super::{Xmpp, XmppEffect};
 use crate::message::{StreamCondition, XmppShardMessage};
@@ -59,7 +59,7 @@ impl Shedding {
 pub(crate) fn handle_turn(xmpp: &mut Xmpp, now: Instant, length: Duration) {
     xmpp.streams.handle_turn(length);
     let shedding = &mut xmpp.shedding;
-    shedding.sessions.handle_turn(now, length);
+    shedding.sessions.handle_delay(now, DelayedWork::Turn, length);
     if now.since(shedding.noted) < NOTED_EVERY {
         return;
     }

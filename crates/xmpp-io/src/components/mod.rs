@@ -19,10 +19,11 @@ use std::time::Duration;
 use crate::mailbox::Mailbox;
 use crate::streams::{Allowance, nanos};
 use net::admission::Admission;
+use net::handshake::HandshakePermits;
 use net::source_limiter::SourceLimiter;
 use net::tls::Tls;
 use net::{Listener, NetError, stream as tcp};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use xmpp::Element;
 use xmpp::component::{self, Component, Effect, Outbox};
@@ -116,7 +117,7 @@ struct ComponentConnections {
     /// The number of the next connection.
     next: Cell<u64>,
     /// Handshakes of TLS at the same time.
-    handshakes: Arc<Semaphore>,
+    handshakes: Arc<HandshakePermits>,
     /// The zero of the time of `Buckets`.
     began: tokio::time::Instant,
 }
@@ -235,7 +236,7 @@ impl Components {
             open: Cell::new(0),
             ended: Notify::new(),
             next: Cell::new(1),
-            handshakes: Arc::new(Semaphore::new(net::limits::HANDSHAKES)),
+            handshakes: Arc::new(HandshakePermits::new(net::limits::HANDSHAKES)),
             began: tokio::time::Instant::now(),
         });
         let mut accepting = Vec::new();

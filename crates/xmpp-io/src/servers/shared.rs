@@ -14,9 +14,9 @@ use cluster::ShardAddress;
 use hickory_resolver::TokioResolver;
 use net::admission::{Admitted, Handle};
 use net::dns;
+use net::handshake::HandshakePermits;
 use stdx::Instant;
 use stdx::attempts::Cause;
-use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
 use xmpp::s2s::{self, Counts, Effect, Failure, LogEvent, Pair, Refusal, Security};
 
@@ -33,7 +33,7 @@ pub(super) struct S2sConnections {
     machine: RefCell<s2s::Servers>,
     connections: RefCell<HashMap<u64, Rc<S2sConnection>>>,
     mailbox: Mailbox<S2sEvent>,
-    pub(super) handshakes: Arc<Semaphore>,
+    pub(super) handshakes: Arc<HandshakePermits>,
     /// The zero of the time of `Buckets`.
     began: tokio::time::Instant,
     /// Stanzas of the bytes that are being handled: `heard` counts them against their connection.
@@ -72,7 +72,7 @@ impl S2sConnections {
             counters: Cell::default(),
             connections: RefCell::default(),
             mailbox: Mailbox::default(),
-            handshakes: Arc::new(Semaphore::new(net::limits::HANDSHAKES)),
+            handshakes: Arc::new(HandshakePermits::new(net::limits::HANDSHAKES)),
             began: tokio::time::Instant::now(),
             delivered: Cell::new(0),
             resolver: RefCell::default(),

@@ -15,7 +15,7 @@ fn turn(limiter: &mut SignInLimiter, now: &mut Instant, span: Duration, lag: Dur
     let end = *now + span;
     while *now < end {
         *now = *now + 10 * MS;
-        limiter.handle_turn(*now, lag);
+        limiter.handle_delay(*now, DelayedWork::Turn, lag);
     }
 }
 
@@ -56,15 +56,15 @@ fn late_answers_of_owners_limit_though_the_loop_is_not_late() {
     let (mut limiter, mut now) = (SignInLimiter::default(), START);
     for _ in 0..100 {
         now = now + 10 * MS;
-        limiter.handle_turn(now, MS);
-        limiter.handle_wait(now, 2_000 * MS);
+        limiter.handle_delay(now, DelayedWork::Turn, MS);
+        limiter.handle_delay(now, DelayedWork::Answer, 2_000 * MS);
     }
     assert!(limiter.is_limiting());
     let (mut limiter, mut now) = (SignInLimiter::default(), START);
     // One late answer in ten seconds each is no sign of a queue.
     for _ in 0..10 {
         now = now + 10_000 * MS;
-        limiter.handle_wait(now, 2_000 * MS);
+        limiter.handle_delay(now, DelayedWork::Answer, 2_000 * MS);
     }
     assert!(!limiter.is_limiting());
 }
@@ -93,9 +93,6 @@ const MESSAGE: Duration = Duration::from_micros(50);
 const REFUSAL: Duration = Duration::from_micros(80);
 /// A client gives up then, and comes again later.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The runtime lets a task accept so many connections at once.
-const ACCEPTED: usize = 128;
 
 /// One shard, a queue that is worked off in passes, and clients that sign in.
 struct Model {
@@ -140,7 +137,7 @@ impl Model {
             self.queue.push_back((at, Work::Message { at }));
             at = at + MS / 2;
         }
-        for _ in 0..ACCEPTED {
+        for _ in 0..net::limits::ACCEPT_BATCH {
             let Some(&Reverse((at, client, failures))) = self.arrivals.peek() else { break };
             if at > self.now {
                 break;
@@ -186,7 +183,7 @@ impl Model {
         let lag = self.now.since(began);
         self.now = self.now.max(began + MS);
         if let Some(limiter) = &mut self.limiter {
-            limiter.handle_turn(self.now, lag);
+            limiter.handle_delay(self.now, DelayedWork::Task, lag);
         }
         self.arrive(began);
     }

@@ -14,6 +14,7 @@ mod refusal_tests;
 mod serve;
 mod shared;
 mod stream;
+mod task_probe;
 mod ticks;
 mod trace;
 mod wire;
@@ -44,6 +45,7 @@ pub use shared::C2sEvent;
 pub use stream::Stream;
 
 use crate::limits;
+use crate::sign_in_limiter::DelayedWork;
 use crate::uploads::Uploads;
 use shared::C2sConnections;
 
@@ -99,6 +101,7 @@ pub struct Streams {
     accepting: Vec<JoinHandle<()>>,
     sweeper: JoinHandle<()>,
     pacer: JoinHandle<()>,
+    probe: JoinHandle<()>,
 }
 
 impl Streams {
@@ -107,7 +110,8 @@ impl Streams {
         let shared = C2sConnections::new(settings, shard);
         let sweeper = spawn_local(sweep(Rc::clone(&shared)));
         let pacer = spawn_local(pace::end_pauses(Rc::clone(&shared)));
-        Streams { shared, accepting: Vec::new(), sweeper, pacer }
+        let probe = spawn_local(task_probe::run(Rc::clone(&shared)));
+        Streams { shared, accepting: Vec::new(), sweeper, pacer, probe }
     }
 
     /// Listens at one address, beside the other shards.
@@ -227,7 +231,7 @@ impl Streams {
 
     /// The owner of an account took so long to answer a client that signs in.
     pub fn handle_wait(&self, wait: Duration) {
-        self.shared.handle_wait(wait);
+        self.shared.handle_delay(DelayedWork::Answer, wait);
     }
 
     /// True while sign-ins are limited.
@@ -349,6 +353,7 @@ impl Drop for Streams {
         self.stop_accepting();
         self.sweeper.abort();
         self.pacer.abort();
+        self.probe.abort();
     }
 }
 

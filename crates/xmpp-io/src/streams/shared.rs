@@ -11,6 +11,7 @@ use cluster::{Bucket, ShardAddress};
 use std::task::{Context, Poll, Waker};
 
 use net::admission::Admitted;
+use net::handshake::HandshakePermits;
 use sip::transport::Transport;
 use stdx::Instant;
 use tokio::sync::{Notify, Semaphore};
@@ -22,12 +23,13 @@ use super::counts::StreamCounts;
 use super::http::bosh;
 use super::http::invitation::InvitationQuery;
 use super::pace::Pauses;
+use super::task_probe::TaskProbe;
 use super::ticks::{Ticks, Wait};
 use super::trace::Tracing;
 use super::{C2sConnectionSettings, Stream};
 use crate::limits;
 use crate::mailbox::Mailbox;
-use crate::sign_in_limiter::SignInLimiter;
+use crate::sign_in_limiter::{DelayedWork, SignInLimiter};
 
 /// A stream's request of the shard.
 #[derive(Debug)]
@@ -149,9 +151,10 @@ pub(super) struct C2sConnections {
     /// The number of the next stream.
     next: Cell<u64>,
     /// Handshakes of TLS at the same time.
-    pub(super) handshakes: Arc<Semaphore>,
+    pub(super) handshakes: Arc<HandshakePermits>,
     /// Sign-ins are limited while the shard does not keep up.
     pub(super) limiter: RefCell<SignInLimiter>,
+    pub(super) probe: TaskProbe,
     /// The time of the first event that the shard has not taken. `None`: it has taken all.
     first_event: Cell<Option<Instant>>,
     /// The longest wait of the events that the shard took last.
@@ -191,8 +194,9 @@ impl C2sConnections {
             mailbox: Mailbox::default(),
             streams: RefCell::default(),
             next: Cell::new(1),
-            handshakes: Arc::new(Semaphore::new(net::limits::HANDSHAKES)),
+            handshakes: Arc::new(HandshakePermits::new(net::limits::HANDSHAKES)),
             limiter: RefCell::default(),
+            probe: TaskProbe::default(),
             first_event: Cell::default(),
             waited: Cell::default(),
             lookups: Arc::new(Semaphore::new(limits::INVITATION_LOOKUPS)),
@@ -305,7 +309,7 @@ impl C2sConnections {
     }
 
     /// The time of the limiter.
-    fn clock(&self) -> Instant {
+    pub(super) fn clock(&self) -> Instant {
         Instant::from_micros(self.pauses.now() / 1_000)
     }
 
@@ -318,13 +322,16 @@ impl C2sConnections {
 
     /// A turn of the shard took so long. Its events waited for it as long as those before it and the tasks of connections took.
     pub(super) fn handle_turn(&self, length: Duration) {
-        let lag = length.max(self.waited.take());
-        self.limiter.borrow_mut().handle_turn(self.clock(), lag);
+        self.handle_delay(DelayedWork::Turn, length.max(self.waited.take()));
+        if let Some(wait) = self.handshakes.take_wait() {
+            self.handle_delay(DelayedWork::Handshake, wait);
+        }
+        self.probe.begin(self.clock());
     }
 
-    /// The owner of an account took so long to answer a client that signs in.
-    pub(super) fn handle_wait(&self, wait: Duration) {
-        self.limiter.borrow_mut().handle_wait(self.clock(), wait);
+    /// Work that signing in needs was delayed so long.
+    pub(super) fn handle_delay(&self, work: DelayedWork, delay: Duration) {
+        self.limiter.borrow_mut().handle_delay(self.clock(), work, delay);
     }
 
     /// A client has a session.
