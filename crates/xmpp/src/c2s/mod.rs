@@ -397,6 +397,7 @@ impl C2s {
                 self.state = C2sState::Opening;
                 // The stream begins anew; bytes that the client sent ahead belong to it.
                 self.framer.restart();
+                self.writer.restart();
             }
             SignInOutcome::Authenticated2 { jid, last, request } => {
                 self.jid = Some(jid);
@@ -464,6 +465,7 @@ impl C2s {
         }
         // Input without TLS after `<starttls/>` may be an attacker's.
         self.framer = Framer::new();
+        self.writer.restart();
         if let Some(sign_in) = &mut self.sign_in {
             sign_in.security = security;
         }

@@ -81,6 +81,17 @@ impl ClientStreamWorld {
 }
 
 #[test]
+fn an_error_after_tls_has_a_header_of_the_new_stream_before_it() {
+    let mut world = ClientStreamWorld::new(settings(), Security::default());
+    world.say(HEADER);
+    world.say("<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>");
+    world.tell(|stream, out| stream.handle_secured(secure(), out));
+    let answer = world.tell(|stream, out| stream.fail("connection-timeout", out));
+    assert!(answer.starts_with("<?xml version='1.0'?><stream:stream "), "{answer}");
+    assert!(answer.ends_with("</stream:error></stream:stream>"), "{answer}");
+}
+
+#[test]
 fn a_client_secures_its_stream_signs_in_and_binds() {
     let mut world = ClientStreamWorld::new(settings(), Security::default());
     let answer = world.say(HEADER);

@@ -52,6 +52,11 @@ impl StreamWriter {
         self.end_document(out);
     }
 
+    /// A new stream begins on the same connection (RFC 6120 §4.3.3): what is sent next has a header before it.
+    pub(super) fn restart(&mut self) {
+        self.has_opened = false;
+    }
+
     /// One element for the client.
     pub(super) fn write(&self, element: &Element, out: &mut Outbox) {
         self.trace.record(Direction::Out, element, out);

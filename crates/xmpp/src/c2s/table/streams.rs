@@ -152,6 +152,13 @@ fn errors() {
             .sent(HEADER.replace("example.org", "nowhere.org"))
             .told(&["<?xml", "<stream:stream ", "><stream:error>", "</stream:stream>"])
             .fails("host-unknown"),
+        row("4.9.1.2", "so does one after SASL, when a new stream begins (§4.3.3)")
+            .at(Stage::Authenticated)
+            .sent(HEADER.replace("<stream:stream", "<stream:other"))
+            .told(&["<?xml", "<stream:stream ", "><stream:error>", "</stream:stream>"])
+            .fails("invalid-namespace"),
+        row("4.9.1.2", "so does one after TLS (§5.4.3.3)")
+            .test("xmpp/src/c2s/tests.rs::an_error_after_tls_has_a_header_of_the_new_stream_before_it"),
         row("4.9.1.3", "for a domain that is not served, `from` is a domain that is")
             .at(Stage::Encrypted)
             .sent(HEADER.replace("example.org", "nowhere.org"))
