@@ -10,8 +10,9 @@ from .postgres import Postgres
 from .procs import Failure, free_port, memory_bytes, say, tail
 from .ringer import LOST, binary, faults_of_load, prepared, read_report, wait
 from .servers import DOMAIN, ROOT, target_folder
+from .storm import Storm
 
-PARTS = {"r6": "cgp-r6", "r7": "cgp-r7", "kills": "cgp-r7"}
+PARTS = {"r6": "cgp-r6", "r7": "cgp-r7", "kills": "cgp-r7", "storm": "cgp-r7"}
 # R6: several front ends and one back end. R7: 13 front ends and 7 back ends, 25 million accounts, 5 million registered.
 PUBLISHED = {
     "calls a second": ("394.0", "1,049.6"), "calls": ("-", "-"), "failed": ("-", "-"), "answer, mean": ("-", "-"),
@@ -43,9 +44,10 @@ def measure(part, options):
         wait_for_bindings(farm, registered - options.accounts)
         say(f"\n{part}: {plan} through {options.fronts} + {backs} nodes\n{farm.nodes['front1'].run('farm', 'status')}")
         path = f"{folder}/report.json"
+        seconds = storm_seconds(options) if part == "storm" else options.seconds
         values = {
             "accounts": options.accounts, "register_rate": options.registers, "refresh_rate": options.refreshes,
-            "rate": options.rate, "seconds": options.seconds, "length": 1000 * options.length, "uas_port": callee,
+            "rate": options.rate, "seconds": seconds, "length": 1000 * options.length, "uas_port": callee,
         }  # fmt: skip
         command = [binary(), "run", prepared(plan, folder), "--target", f"127.0.0.1:{farm.port}", "--json", path]
         for name, value in values.items():
@@ -53,8 +55,14 @@ def measure(part, options):
         before = farm.cpu(), database.cpu()
         ringer = processes.start(command, folder, f"{folder}/ringer.log")
         registering = options.accounts / options.registers
-        kills = kill_both(farm, ringer, registering, options) if part == "kills" else 0
-        wait(ringer, registering + options.seconds + options.length + 2 * GRACE)
+        deaths = {}
+        if part == "kills":
+            deaths = kill_both(farm, ringer, registering, options)
+        elif part == "storm":
+            wait(ringer, registering)
+            deaths = Storm(farm, options).run(ringer)
+            say("".join(f"{count:5} {what}\n" for what, count in deaths.items()))
+        wait(ringer, registering + seconds + options.length + 2 * GRACE)
         reports = {report["title"]: report for report in read_report(ringer, path)}
         # The plan's own page, with the published row.
         say(tail(ringer.log, 30))
@@ -63,7 +71,26 @@ def measure(part, options):
         say("".join(f"{name}: {size / (1024 * 1024):,.0f} MiB\n" for name, size in memory.items()))
         say(f"{database.size() / imported:,.0f} bytes of database an account\n")
         sizes = {"accounts": imported, "registered": registered, "memory": sum(memory.values())}
-        return figures(reports, used, kills) | sizes
+        run = figures(reports, used, sum(deaths.values())) | sizes | {"deaths": deaths}
+        if part == "storm":
+            # REGISTER is refused while PostgreSQL is away (503); the phone asks again, and what was acknowledged has to be there.
+            run["faults"] = [fault for fault in run["faults"] if not fault.startswith("refresh: ")]
+            run["faults"] += missing_bindings(database, options)
+        return run
+
+
+def storm_seconds(options):
+    """The time for all deaths, and then for a call to each account."""
+    between = sum(options.between) / 2
+    # Two of one role do not die within the time that a node takes to get its name back.
+    return int(options.kills * (between + 4) + 60 + options.accounts / options.rate)
+
+
+def missing_bindings(database, options):
+    """Each account was told that it is registered, and its registration lasts longer than the run."""
+    found = int(database.query("SELECT count(*) FROM binding")[0])
+    wanted = max(options.bound, options.accounts)
+    return [f"{wanted - found:,} of {wanted:,} bindings are not in the database"] if found < wanted else []
 
 
 def callee_port(database):
@@ -110,7 +137,7 @@ def wait_for_bindings(farm, count, patience=300):
 
 def kill_both(farm, ringer, registered, options):
     """Kills a back end and a front end, each in its third of the time in which calls are placed."""
-    began, count = time.monotonic(), 0
+    began, killed_nodes = time.monotonic(), {}
     for share, name in ((1 / 3, "back1"), (2 / 3, "front1")):
         wait(ringer, began + registered + share * options.seconds - time.monotonic())
         if ringer.poll() is not None:
@@ -121,9 +148,9 @@ def kill_both(farm, ringer, registered, options):
         victim.start()
         # It gets its name back when the council has forgotten the life before.
         victim.wait_until_healthy()
-        count += 1
+        killed_nodes[name] = 1
         say(f"{killed - began:6.1f} s  {name} is killed; serves again after {time.monotonic() - killed:.1f} s\n")
-    return count
+    return killed_nodes
 
 
 def figures(reports, used, kills):

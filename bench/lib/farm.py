@@ -170,7 +170,7 @@ class Farm:
         listen = "0.0.0.0" if self.is_apart else "127.0.0.1"
         with open(config, "w") as file:
             file.write(f'listen: "{listen}:{self.nats}"\njetstream {{ store_dir: "{self.folder}/nats" }}\n')
-        self.processes.start(["nats-server", "-c", config], self.folder, f"{self.folder}/nats.log")
+        self.nats_process = self.processes.start(["nats-server", "-c", config], self.folder, f"{self.folder}/nats.log")
 
     def addresses(self, node):
         """Of the node's links, and of NATS as this node reaches it. Apart: addresses that packet filters tell by."""
