@@ -24,7 +24,7 @@ pub(super) fn begin(
 ) {
     let Some(session) = host.accounts.sessions.get_mut(key) else { return };
     session.agent = agent.map(Box::from);
-    session.waits = Some(Vec::new());
+    session.begin_wait();
     let (user, is_anonymous) = (session.jid.bare(), session.is_anonymous);
     if is_anonymous {
         // No stanza has come since `waits` was set above.
@@ -58,7 +58,7 @@ fn finish(
 ) -> Vec<Element> {
     // It may have gone meanwhile.
     let Some(session) = accounts.sessions.get_mut(key) else { return Vec::new() };
-    let waiting = session.waits.take().unwrap_or_default();
+    let waiting = session.end_wait();
     let Some(edge) = session.edge else { return Vec::new() };
     inline.extend(metadata);
     let bound = Bound::Session { jid: session.jid.clone(), inline };

@@ -338,9 +338,11 @@ fn end_directed(
     for key in accounts.keys_of(user, |session: &Session| !session.directed.is_empty()) {
         let Some(session) = accounts.sessions.get_mut(key) else { continue };
         let gone = super::presence::gone(&session.jid);
-        for to in session.directed.extract_if(.., |to| is_hidden(to)) {
-            let gone = gone.clone().with("to", to.as_str());
-            out.push(super::Effect::Route(Box::new(gone)));
-        }
+        session.directed.change(|directed| {
+            out.extend(directed.extract_if(.., |to| is_hidden(to)).map(|to| {
+                let gone = gone.clone().with("to", to.as_str());
+                super::Effect::Route(Box::new(gone))
+            }));
+        });
     }
 }

@@ -11,6 +11,7 @@ use xmpp::{Element, Level, Specification, ns};
 use super::feature::Feature;
 use super::hints;
 use super::sm::weight;
+use super::sparse::SparseVec;
 use crate::limits;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -97,7 +98,7 @@ fn is_about_itself(presence: &Element) -> bool {
 #[derive(Default)]
 pub(super) struct ClientState {
     is_inactive: bool,
-    held: Vec<Element>,
+    held: SparseVec<Element>,
 }
 
 impl ClientState {
@@ -114,7 +115,7 @@ impl ClientState {
     /// Returns the stanzas that were held back, in their order.
     pub(super) fn handle_active(&mut self) -> Vec<Element> {
         self.is_inactive = false;
-        std::mem::take(&mut self.held)
+        self.held.take()
     }
 
     /// Returns the stanzas to send now. An urgent one goes after the stanzas that were held back, so that none
@@ -129,7 +130,7 @@ impl ClientState {
         let is_large = weight(&stanza) > limits::CSI_HELD_EACH;
         self.held.push(stanza);
         if urgency == Urgency::Now || self.held.len() > limits::CSI_HELD || is_large {
-            return std::mem::take(&mut self.held);
+            return self.held.take();
         }
         Vec::new()
     }

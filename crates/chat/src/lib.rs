@@ -99,6 +99,7 @@ mod rosters;
 pub mod rtbl;
 mod seen_occupants;
 mod sm;
+mod sparse;
 mod store_requests;
 mod subaddress;
 pub mod upload;

@@ -96,7 +96,7 @@ pub(super) fn enter_rooms(
 ) {
     let Some(session) = accounts.sessions.get(key) else { return };
     let presence = session.presence().unwrap_or_else(|| Element::new("presence", ns::CLIENT));
-    for to in &session.directed {
+    for to in session.directed.iter() {
         let is_room = to.resource().is_some() && settings.rooms_of(to.domain()).is_some();
         if is_room && is_meant(to.bare_str()) && !session.left_rooms.contains(to) {
             let mut presence = presence.copy_to(to.as_str()).with("from", session.jid.as_str());
@@ -141,7 +141,8 @@ fn leave_rooms(host: &mut Host, now: Instant, key: Key, has_moved: impl Fn(&str)
     let settings = &host.settings;
     let Some(session) = host.accounts.sessions.get_mut(key) else { return };
     let is_left = |to: &Jid| settings.rooms_of(to.domain()).is_some() && has_moved(to.bare_str());
-    let left: Vec<Jid> = session.directed.extract_if(.., |to| is_left(to)).collect();
+    let left: Vec<Jid> =
+        session.directed.change(|directed| directed.extract_if(.., |to| is_left(to)).collect());
     session.left_rooms.retain(|room| !left.contains(room));
     let to = session.jid.clone();
     for occupant in left {

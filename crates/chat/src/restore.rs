@@ -49,7 +49,7 @@ pub fn handle_restore(
     let bare = jid.bare();
     let mut session = Session::restore(now, edge, announced);
     // The connection takes nothing before the answer.
-    session.waits = Some(Vec::new());
+    session.begin_wait();
     let key = host.accounts.sessions.insert(session);
     host.accounts.by_edge.insert(edge, key);
     let user = host.user(now, &bare, out);
@@ -76,7 +76,7 @@ fn begin(
     out: &mut Outbox,
 ) {
     let Some(session) = host.accounts.sessions.get_mut(key) else { return };
-    let (jid, waiting) = (session.jid.clone(), session.waits.take().unwrap_or_default());
+    let (jid, waiting) = (session.jid.clone(), session.end_wait());
     if !host.accounts.users.get(&jid.bare()).is_some_and(|user| user.is_stored) {
         // It was removed since its client signed in.
         return close_session(host, now, key, "not-authorized", out);

@@ -8,11 +8,14 @@
 //! A change that one place causes in the other must not come back: a vCard that a node has caused is written
 //! without a request (`iq` is `None`) and is not published, and metadata whose hash is known cause nothing.
 
+use std::hash::{BuildHasher, RandomState};
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use sha1::{Digest, Sha1};
 use stdx::Instant;
 use stdx::cache::Cache;
+use stdx::hash::HashedKeys;
 use stdx::hex;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Level, Specification, ns};
@@ -208,9 +211,11 @@ fn update(hash: Option<&str>) -> Element {
 
 /// The feature: the hashes of accounts' avatars. It is told of writes and publications and returns effects.
 pub(super) struct Avatars {
-    /// The hash of each account's avatar; `None` inside: the account has none. An account that is not in the
-    /// cache is read again when it signs in.
-    hashes: Cache<Bare, Option<Box<str>>>,
+    /// The hash of each account's avatar, by the hash of the account's address; `None` inside: the account has none. An account that is
+    /// not in the cache is read again when it signs in.
+    hashes: Cache<u64, Option<Box<str>>, HashedKeys>,
+    /// Hashes addresses, under a secret of its own.
+    addresses: RandomState,
 }
 
 /// A vCard that is being written, and apart from it the hash of its photo, which is read at every sign-in.
@@ -248,11 +253,20 @@ pub(super) struct PublishedAvatar {
 
 impl Default for Avatars {
     fn default() -> Avatars {
-        Avatars { hashes: Cache::new(limits::AVATARS) }
+        Avatars { hashes: Cache::of_hashes(limits::AVATARS), addresses: RandomState::new() }
     }
 }
 
 impl Avatars {
+    /// The hash of an account's avatar, if it is known; `None` inside: the account has none.
+    fn hash_of(&self, user: &Bare) -> Option<&Option<Box<str>>> {
+        self.hashes.get(&self.addresses.hash_one(user))
+    }
+
+    fn remember(&mut self, user: &Bare, hash: Option<Box<str>>) {
+        self.hashes.insert(self.addresses.hash_one(user), hash);
+    }
+
     /// Forgets the avatars of all accounts: they are read again.
     pub(super) fn forget_all(&mut self) {
         *self = Avatars::default();
@@ -261,20 +275,20 @@ impl Avatars {
     /// The account's data was read, and the avatar hash of its presence with it. True: it has one, which is
     /// news.
     pub(super) fn handle_loaded(&mut self, user: &Bare, update: Option<&Element>) -> bool {
-        if self.hashes.get(user).is_some() {
+        if self.hash_of(user).is_some() {
             return false;
         }
         let hash = update.and_then(|update| update.content_of("photo", ns::VCARD_UPDATE));
         let hash: Option<Box<str>> = hash.filter(|hash| !hash.is_empty()).map(Box::from);
         let is_there = hash.is_some();
-        self.hashes.insert(user.clone(), hash);
+        self.remember(user, hash);
         is_there
     }
 
     /// XEP-0398 §4: clients that look for avatars in presence find them, whatever the sending client
     /// supports.
     pub(super) fn stamp(&self, user: &Bare, presence: &mut Element) {
-        let Some(hash) = self.hashes.get(user) else { return };
+        let Some(hash) = self.hash_of(user) else { return };
         let is_update = |child: &Element| child.is("x", ns::VCARD_UPDATE);
         if hash.is_none() && !presence.elements().any(is_update) {
             return;
@@ -302,7 +316,7 @@ impl Avatars {
             let is_removal = info.is_none() && metadata.elements().next().is_none();
             return if is_removal { self.set_photo(user, None) } else { None };
         };
-        let is_known = self.hashes.get(user).is_some_and(|hash| hash.as_deref() == Some(id));
+        let is_known = self.hash_of(user).is_some_and(|hash| hash.as_deref() == Some(id));
         let avatar = PublishedAvatar { id: id.into(), kind: kind.unwrap_or_default().into() };
         (!is_known).then(|| AvatarEffect::ReadData(user.clone(), avatar))
     }
@@ -316,7 +330,7 @@ impl Avatars {
 
     /// Begins to put a photo into the vCard, or to take it out, unless it is known that there is none.
     fn set_photo(&self, user: &Bare, photo: Option<Photo>) -> Option<AvatarEffect> {
-        let is_known = photo.is_none() && self.hashes.get(user) == Some(&None);
+        let is_known = photo.is_none() && self.hash_of(user) == Some(&None);
         (!is_known).then(|| AvatarEffect::ReadVcard(user.clone(), photo))
     }
 
@@ -335,9 +349,9 @@ impl Avatars {
         let VcardWrite { user, photo, iq, .. } = *write;
         let hash = photo.as_ref().map(|photo| photo.hash.clone());
         let mut effects = Vec::new();
-        let is_new = result.is_ok() && self.hashes.get(&user) != Some(&hash);
+        let is_new = result.is_ok() && self.hash_of(&user) != Some(&hash);
         if is_new {
-            self.hashes.insert(user.clone(), hash);
+            self.remember(&user, hash);
             effects.push(AvatarEffect::Show(user.clone()));
         }
         if let Some(iq) = iq {
@@ -401,7 +415,7 @@ pub(super) fn load_avatar(
     user: &Bare,
     out: &mut Outbox,
 ) {
-    if avatars.hashes.get(user).is_some() || accounts.is_anonymous(user) {
+    if avatars.hash_of(user).is_some() || accounts.is_anonymous(user) {
         return;
     }
     let user = user.clone();

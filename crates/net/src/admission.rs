@@ -105,6 +105,8 @@ struct Entry {
     is_busy: AtomicBool,
     has_left: AtomicBool,
     is_evicted: AtomicBool,
+    /// The connection is open without this entry (`Admitted::into_open`).
+    is_released: AtomicBool,
     waker: AtomicWaker,
 }
 
@@ -218,7 +220,12 @@ impl Table {
 
     fn leave(&mut self, entry: &Entry) {
         self.leave_progress(entry);
-        let Some(prefix) = entry.source else { return };
+        if let Some(prefix) = entry.source {
+            self.leave_source(prefix);
+        }
+    }
+
+    fn leave_source(&mut self, prefix: SourcePrefix) {
         if let Some(source) = self.sources.get_mut(&prefix) {
             source.open -= 1;
             if source.open == 0 {
@@ -289,6 +296,7 @@ impl Admission {
             is_busy: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
             is_evicted: AtomicBool::new(false),
+            is_released: AtomicBool::new(false),
             waker: AtomicWaker::new(),
         });
         let mut table = self.table();
@@ -309,6 +317,11 @@ impl Admission {
             self.evicted.fetch_add(1, Ordering::Relaxed);
             entry.waker.wake();
         }
+    }
+
+    /// A connection of this source has ended that was counted by [`Admitted::into_open`].
+    pub fn leave_open(&self, source: SourcePrefix) {
+        self.table().leave_source(source);
     }
 
     /// The process has no file descriptor left: the connection in progress that is idle longest ends.
@@ -430,10 +443,28 @@ impl Drop for Busy<'_> {
     }
 }
 
+impl Admitted {
+    /// Establishes the connection and releases the entry, which an open connection has no use for. True: its source counts it, and its
+    /// owner calls [`Admission::leave_open`] once it has ended.
+    ///
+    /// # Errors
+    /// The connection has to make room for another one.
+    pub fn into_open(self) -> Result<bool, Admitted> {
+        self.establish();
+        if self.is_evicted() {
+            return Err(self);
+        }
+        self.0.0.is_released.store(true, Ordering::Relaxed);
+        Ok(self.0.0.source.is_some())
+    }
+}
+
 impl Drop for Admitted {
     fn drop(&mut self) {
         let Handle(entry) = &self.0;
-        entry.admission.table().leave(entry);
+        if !entry.is_released.load(Ordering::Relaxed) {
+            entry.admission.table().leave(entry);
+        }
     }
 }
 
@@ -498,6 +529,28 @@ mod tests {
         drop(held);
         assert!(admission.enter_at(9_999, source(1), 5).is_some());
         assert!(admission.table().sources.is_empty(), "nothing is remembered of sources without connections");
+    }
+
+    #[test]
+    fn an_open_connection_keeps_its_place_without_its_entry() {
+        let admission = table(2, 2);
+        let first = admission.enter_at(0, source(1), 2).unwrap();
+        let entry = Arc::downgrade(&first.0.0);
+        assert!(first.into_open().unwrap() && entry.upgrade().is_none(), "no memory is kept for it");
+        let _second = admission.enter_at(0, source(1), 2).unwrap();
+        assert!(!admission.has_place(source(1).unwrap(), 2) && admission.in_progress() == 1);
+        admission.leave_open(source(1).unwrap());
+        assert!(admission.has_place(source(1).unwrap(), 2));
+        assert!(!admission.enter_at(0, None, 2).unwrap().into_open().unwrap(), "no source counts it");
+    }
+
+    #[test]
+    fn a_connection_that_has_to_make_room_is_not_opened() {
+        let admission = table(1, 1);
+        let first = admission.enter_at(0, source(1), 10).unwrap();
+        let _second = admission.enter_at(GRACE, source(1), 10).unwrap();
+        assert!(first.into_open().is_err_and(|evicted| evicted.is_evicted()));
+        assert_eq!(admission.table().sources[&source(1).unwrap()].open, 1);
     }
 
     #[test]

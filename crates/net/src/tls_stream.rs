@@ -1,5 +1,6 @@
 //! A connection with TLS whose buffers are there only while bytes are under way (`tls_session`).
 
+use std::borrow::BorrowMut;
 use std::io::{self, IoSlice, Read, Write};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -7,17 +8,26 @@ use std::task::{Context, Poll};
 use tls_session::TlsSession;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// TLS over a socket, past its handshake.
+/// TLS over a socket, past its handshake. Its session is in a box, so that a future that has it stays small; but see
+/// [`InlineTlsStream`].
 #[derive(Debug)]
-pub struct TlsStream<S> {
-    session: Box<TlsSession>,
+pub struct TlsStream<S, T = Box<TlsSession>> {
+    session: T,
     socket: S,
 }
+
+/// The session is in the stream itself.
+pub type InlineTlsStream<S> = TlsStream<S, TlsSession>;
 
 impl<S> TlsStream<S> {
     /// Goes on with a session that has shaken hands over this socket.
     pub fn new(session: Box<TlsSession>, socket: S) -> Self {
         TlsStream { session, socket }
+    }
+
+    /// The same without a box of the session's own, for an owner that is in a box itself.
+    pub fn unboxed(self) -> InlineTlsStream<S> {
+        TlsStream { session: *self.session, socket: self.socket }
     }
 
     /// The session: its version and suite, and the peer's certificates.
@@ -69,22 +79,22 @@ fn polled<T>(result: io::Result<T>) -> Poll<io::Result<T>> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsStream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin, T: BorrowMut<TlsSession> + Unpin> AsyncRead for TlsStream<S, T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let TlsStream { session, socket } = &mut *self;
-        let read = session.read(&mut Polled { socket, cx }, buffer.initialize_unfilled());
+        let read = session.borrow_mut().read(&mut Polled { socket, cx }, buffer.initialize_unfilled());
         polled(read.map(|count| buffer.advance(count)))
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin, T: BorrowMut<TlsSession> + Unpin> AsyncWrite for TlsStream<S, T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let TlsStream { session, socket } = &mut *self;
-        polled(session.write(&mut Polled { socket, cx }, bytes))
+        polled(session.borrow_mut().write(&mut Polled { socket, cx }, bytes))
     }
 
     fn poll_write_vectored(
@@ -93,7 +103,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let TlsStream { session, socket } = &mut *self;
-        polled(session.write_vectored(&mut Polled { socket, cx }, slices))
+        polled(session.borrow_mut().write_vectored(&mut Polled { socket, cx }, slices))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -102,11 +112,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let TlsStream { session, socket } = &mut *self;
-        polled(session.flush(&mut Polled { socket, cx }))
+        polled(session.borrow_mut().flush(&mut Polled { socket, cx }))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let TlsStream { session, socket } = &mut *self;
+        let session = session.borrow_mut();
         session.close();
         match session.flush(&mut Polled { socket, cx }) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,

@@ -1,7 +1,7 @@
 //! The binary `belfry`.
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Mimalloc = allocator::Mimalloc;
 
 fn main() -> std::process::ExitCode {
     cli::main(server::node::run)

@@ -41,38 +41,44 @@ fn lend<T>(
     })
 }
 
-/// Bytes that are taken from the front. Empty, it holds no memory.
+/// Bytes that are taken from the front. Empty, it holds no memory, and is one pointer.
 #[derive(Default)]
-pub(crate) struct Pending {
+pub(crate) struct Pending(Option<Box<PendingBytes>>);
+
+/// Some bytes, of which not all are taken.
+#[derive(Default)]
+struct PendingBytes {
     bytes: Vec<u8>,
     taken: usize,
 }
 
 impl Pending {
     pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.0.is_none()
     }
 
     pub(crate) fn rest(&self) -> &[u8] {
-        &self.bytes[self.taken..]
+        self.0.as_ref().map_or(&[], |pending| &pending.bytes[pending.taken..])
     }
 
     pub(crate) fn rest_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.taken..]
+        self.0.as_mut().map_or(&mut [], |pending| &mut pending.bytes[pending.taken..])
     }
 
     pub(crate) fn put(&mut self, bytes: &[u8]) {
         if !bytes.is_empty() {
+            let pending = self.0.get_or_insert_default();
             // Bytes that are taken are not kept for as long as others follow them.
-            self.bytes.drain(..std::mem::take(&mut self.taken));
-            self.bytes.extend_from_slice(bytes);
+            pending.bytes.drain(..std::mem::take(&mut pending.taken));
+            pending.bytes.extend_from_slice(bytes);
         }
     }
 
     pub(crate) fn take(&mut self, count: usize) {
-        self.taken += count;
-        if self.taken >= self.bytes.len() {
-            *self = Pending::default();
+        let Some(pending) = &mut self.0 else { return };
+        pending.taken += count;
+        if pending.taken >= pending.bytes.len() {
+            self.0 = None;
         }
     }
 }

@@ -566,3 +566,11 @@ proptest! {
         prop_assert!(session.held() <= limits::HANDSHAKE);
     }
 }
+
+/// 1,160 bytes: with the rest of a chat client's connection it fills a box of the allocator's class of 1,280 (`net::tls_stream`).
+#[test]
+fn a_session_is_rustlss_connection_and_little_more() {
+    let (session, connection) =
+        (size_of::<TlsSession>(), size_of::<rustls::server::UnbufferedServerConnection>());
+    assert!(session <= connection + 72, "{session}, {connection}");
+}

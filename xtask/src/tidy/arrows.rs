@@ -44,6 +44,7 @@ const AT_MOST: [(&str, &[&str]); 11] = [
     (
         "lab",
         &[
+            "allocator",
             "stdx",
             "sip",
             "xmpp",

@@ -295,8 +295,8 @@ pub(super) fn unavailable_from(host: &mut Host, now: Instant, key: Key, presence
     let Some(session) = host.accounts.sessions.get_mut(key) else { return };
     let was_available = session.presence.take().is_some();
     session.priority = 0;
-    let (jid, directed) = (session.jid.clone(), std::mem::take(&mut session.directed));
-    session.left_rooms.clear();
+    let (jid, directed) = (session.jid.clone(), session.directed.take());
+    session.left_rooms.take();
     let user = jid.bare();
     // First those that are in no roster: the session may have been available to them alone.
     out.extend(directed.iter().map(|to| addressed(&presence, to.as_str())));
@@ -359,7 +359,7 @@ fn direct(accounts: &mut AccountMemory, key: Key, to: Jid, presence: &Element) -
     session.left_rooms.retain(|left| *left != to);
     if presence.attr("type").is_some() {
         if let Some(at) = known {
-            session.directed.swap_remove(at);
+            session.directed.change(|directed| directed.swap_remove(at));
         }
     } else if known.is_none() && !is_told_anyway && to.bare() != session.jid.bare() {
         if session.directed.len() >= limits::DIRECTED {

@@ -19,6 +19,7 @@ use super::announce::AnnouncedSession;
 use super::csi::ClientState;
 use super::effect::{Effect, StreamFault};
 use super::sm::{Sm, TooManyUnhandled};
+use super::sparse::SparseVec;
 use super::{Outbox, ack, sm};
 use crate::limits;
 
@@ -48,9 +49,9 @@ pub struct Session {
     /// The state that its client has said (XEP-0352), and the stanzas that are held back meanwhile.
     pub(super) client_state: ClientState,
     /// Addresses that got directed presence (RFC 6121 §4.6).
-    pub(super) directed: Vec<Jid>,
+    pub(super) directed: SparseVec<Jid>,
     /// Rooms among them whose last answer said that the session is not there: the session does not enter them again by itself.
-    pub(super) left_rooms: Vec<Jid>,
+    pub(super) left_rooms: SparseVec<Jid>,
     /// Stream management (XEP-0198). None: the client has not enabled it.
     pub(super) sm: Option<Box<Sm>>,
     /// Stanzas that are ahead of the client, and those that wait for it.
@@ -61,11 +62,15 @@ pub struct Session {
     pub(super) push: Option<Box<str>>,
     /// The client's own id (XEP-0388 §2.3.1).
     pub(super) agent: Option<Box<str>>,
-    /// Stanzas that came before the client knows its address (XEP-0386).
-    pub(super) waits: Option<Vec<Element>>,
+    /// Stanzas that came before the client knows its address (XEP-0386). `None`: it knows it.
+    waits: Option<Box<WaitingStanzas>>,
     /// It chooses among the messages that waited (XEP-0013).
     pub(super) takes_offline: bool,
 }
+
+/// Stanzas for a client that does not know its address yet.
+#[derive(Default)]
+struct WaitingStanzas(Vec<Element>);
 
 impl Session {
     pub(super) fn new(now: Instant, jid: Jid, edge: ConnectionId, is_anonymous: bool) -> Session {
@@ -81,8 +86,8 @@ impl Session {
             wants_blocklist: false,
             has_carbons: false,
             client_state: ClientState::default(),
-            directed: Vec::new(),
-            left_rooms: Vec::new(),
+            directed: SparseVec::default(),
+            left_rooms: SparseVec::default(),
             sm: None,
             flow: Flow::default(),
             is_anonymous,
@@ -98,8 +103,8 @@ impl Session {
     pub(super) fn restore(now: Instant, edge: ConnectionId, mut announced: AnnouncedSession) -> Session {
         let mut session = Session::new(now, announced.jid.clone(), edge, false);
         session.sm = (!announced.is_ending()).then(|| Box::new(Sm::restore(now, &mut announced)));
-        session.directed = announced.directed;
-        session.left_rooms = announced.left_rooms;
+        session.directed = announced.directed.into();
+        session.left_rooms = announced.left_rooms.into();
         session.is_interested = announced.is_interested;
         session.wants_blocklist = announced.wants_blocklist;
         session.has_carbons = announced.has_carbons;
@@ -119,8 +124,8 @@ impl Session {
         }
         Some(AnnouncedSession {
             presence: self.presence(),
-            directed: self.directed.clone(),
-            left_rooms: self.left_rooms.clone(),
+            directed: self.directed.to_vec(),
+            left_rooms: self.left_rooms.to_vec(),
             is_interested: self.is_interested,
             wants_blocklist: self.wants_blocklist,
             has_carbons: self.has_carbons,
@@ -141,11 +146,21 @@ impl Session {
         self.presence.is_some()
     }
 
+    /// The client does not know its address yet: stanzas for it wait until [`end_wait`](Self::end_wait).
+    pub(super) fn begin_wait(&mut self) {
+        self.waits = Some(Box::default());
+    }
+
+    /// The client learns its address. Returns the stanzas that have waited for this, in their order.
+    pub(super) fn end_wait(&mut self) -> Vec<Element> {
+        self.waits.take().map(|waits| waits.0).unwrap_or_default()
+    }
+
     /// Sends a stanza to the client, or queues it. The effects are for the caller, which has the other machines.
     pub(super) fn deliver(&mut self, now: Instant, stanza: Element, out: &mut Outbox) -> Vec<DeliveryEffect> {
         let mut effects = Vec::new();
         match &mut self.waits {
-            Some(waits) if waits.len() < limits::SM_QUEUE => waits.push(stanza),
+            Some(waits) if waits.0.len() < limits::SM_QUEUE => waits.0.push(stanza),
             Some(_) => effects.push(DeliveryEffect::Overflow(stanza)),
             None if self.client_state.is_inactive() => {
                 for stanza in self.client_state.handle_stanza(stanza) {

@@ -1,7 +1,7 @@
 //! `ringer`: the load lab's program.
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Mimalloc = allocator::Mimalloc;
 
 fn main() -> std::process::ExitCode {
     let arguments: Vec<String> =

@@ -1,7 +1,7 @@
 //! `sipp-ringer`: `ringer sip` under a name that can take the place of `sipp`.
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Mimalloc = allocator::Mimalloc;
 
 fn main() -> std::process::ExitCode {
     let arguments: Vec<String> =

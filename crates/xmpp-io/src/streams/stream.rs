@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::task::{Context, Poll, Waker};
 
 use cluster::Bucket;
-use net::admission::{Admitted, Handle};
+use net::admission::{Admission, Admitted, Handle};
 use sip::transport::Transport;
 use xmpp::Jid;
 use xmpp::c2s::{C2s, Framing, Outbox};
@@ -14,7 +14,7 @@ use xmpp::c2s::{C2s, Framing, Outbox};
 use super::pace::Buckets;
 use crate::kinds::name_of;
 
-/// The bucket of a stream's account once it is known, in two bytes: a stream has to fit the allocator's class of 384
+/// The bucket of a stream's account once it is known, in two bytes: a stream has to fit the allocator's class of 320
 /// bytes. The bucket's owner has the host of the account.
 pub struct AccountBucket(Cell<u16>);
 
@@ -51,8 +51,8 @@ pub struct Stream {
     /// TLS from STARTTLS on.
     pub transport: Cell<Transport>,
     pub(super) c2s: RefCell<C2s>,
-    /// Bytes to be written; each entry a message of its own where messages are.
-    queue: RefCell<VecDeque<Box<[u8]>>>,
+    /// Bytes to be written; each entry a message of its own where messages are. Taken out for as long as it is used.
+    queue: Cell<WriteQueue>,
     /// Bytes of `queue`.
     queued: Cell<u32>,
     /// Once all is written the connection is closed.
@@ -77,8 +77,10 @@ pub struct Stream {
     pub(super) wrote: Cell<bool>,
     waker: Cell<Option<Waker>>,
     pub(super) buckets: Buckets,
-    /// Its place among the connections.
-    admitted: Option<Admitted>,
+    /// Its place among the connections in progress, until it has signed in.
+    admitted: Cell<Option<Admitted>>,
+    /// It has signed in, and its source counts it as an open connection.
+    is_counted: Cell<bool>,
     /// It has sent too much, and is not read from.
     pub(super) paused: Cell<bool>,
 }
@@ -106,7 +108,7 @@ impl Stream {
             remote,
             transport: Cell::new(transport),
             c2s: RefCell::new(c2s),
-            queue: RefCell::default(),
+            queue: Cell::default(),
             queued: Cell::new(0),
             closing: Cell::new(false),
             given_up: Cell::new(false),
@@ -120,7 +122,8 @@ impl Stream {
             wrote: Cell::new(false),
             waker: Cell::default(),
             buckets: Buckets::default(),
-            admitted,
+            admitted: Cell::new(admitted),
+            is_counted: Cell::new(false),
             paused: Cell::new(false),
         }
     }
@@ -133,24 +136,38 @@ impl Stream {
 
     /// It has signed in, and makes room for no other connection any more.
     pub fn establish(&self) {
-        if let Some(admitted) = &self.admitted {
-            admitted.establish();
+        match self.admitted.take().map(Admitted::into_open) {
+            Some(Ok(is_counted)) => self.is_counted.set(is_counted),
+            Some(Err(evicted)) => self.admitted.set(Some(evicted)),
+            None => {}
+        }
+    }
+
+    /// The connection has ended.
+    pub(super) fn leave(&self, admission: &Admission) {
+        drop(self.admitted.take());
+        if self.is_counted.take() {
+            admission.leave_open(self.remote.into());
         }
     }
 
     /// The server has answered it.
     pub(super) fn step(&self) {
-        if let Some(admitted) = self.admitted().filter(|admitted| admitted.is_in_progress()) {
-            admitted.step();
+        if let Some(handle) = self.handle() {
+            handle.step();
         }
     }
 
-    pub(super) fn admitted(&self) -> Option<&Handle> {
-        self.admitted.as_deref()
+    /// Its place, while it is in progress.
+    pub(super) fn handle(&self) -> Option<Handle> {
+        let admitted = self.admitted.take()?;
+        let handle = Handle::clone(&admitted);
+        self.admitted.set(Some(admitted));
+        Some(handle)
     }
 
     pub(super) fn poll_evicted(&self, cx: &Context<'_>) -> Poll<()> {
-        self.admitted.as_ref().map_or(Poll::Pending, |admitted| admitted.poll_evicted(cx))
+        self.handle().map_or(Poll::Pending, |handle| handle.poll_evicted(cx))
     }
 
     /// The task that is woken from now on.
@@ -180,46 +197,96 @@ impl Stream {
 
     /// Puts what a stream wrote behind what waits.
     pub(super) fn put(&self, framing: Framing, out: &Outbox) {
-        let mut queue = self.queue.borrow_mut();
-        match framing {
-            Framing::Stream if !out.bytes.is_empty() => queue.push_back(out.bytes[..].into()),
+        self.with_queue(|queue| match framing {
+            Framing::Stream if !out.bytes.is_empty() => queue.push(out.bytes[..].into()),
             Framing::Stream => {}
             Framing::Messages | Framing::Bodies => {
                 let mut start = 0;
                 for &end in &out.ends {
-                    queue.push_back(out.bytes[start..end].into());
+                    queue.push(out.bytes[start..end].into());
                     start = end;
                 }
             }
-        }
+        });
         self.set_queued(self.queued() + out.bytes.len());
+    }
+
+    fn with_queue<T>(&self, work: impl FnOnce(&mut WriteQueue) -> T) -> T {
+        let mut queue = self.queue.take();
+        let done = work(&mut queue);
+        self.queue.set(queue);
+        done
     }
 
     /// Drops queued bytes except the first part, which may be half written.
     pub(super) fn forget_queue(&self) {
-        let mut queue = self.queue.borrow_mut();
-        queue.truncate(1);
-        self.set_queued(queue.front().map_or(0, |first| first.len()));
+        let left = self.with_queue(|queue| {
+            queue.rest = None;
+            queue.first.as_ref().map_or(0, |first| first.len())
+        });
+        self.set_queued(left);
     }
 
     pub(super) fn has_queued(&self) -> bool {
-        !self.queue.borrow().is_empty()
+        self.with_queue(|queue| queue.first.is_some())
     }
 
     /// The first part, as long as it is looked at.
     pub(super) fn with_first<T>(&self, look: impl FnOnce(&[u8]) -> T) -> Option<T> {
-        self.queue.borrow().front().map(|first| look(first))
+        self.with_queue(|queue| queue.first.as_deref().map(look))
     }
 
     pub(super) fn pop(&self) -> Option<Box<[u8]>> {
-        let mut queue = self.queue.borrow_mut();
-        let first = queue.pop_front()?;
+        let first = self.with_queue(WriteQueue::pop)?;
         self.wrote.set(true);
         self.set_queued(self.queued().saturating_sub(first.len()));
-        if queue.is_empty() {
-            // An idle connection keeps no queue.
-            queue.shrink_to_fit();
-        }
         Some(first)
+    }
+}
+
+/// Parts in the order in which they are written. Mostly there is none, or one; empty, it holds no memory.
+#[derive(Default)]
+struct WriteQueue {
+    first: Option<Box<[u8]>>,
+    /// The parts behind the first; never empty.
+    rest: Option<Box<LaterParts>>,
+}
+
+#[derive(Default)]
+struct LaterParts(VecDeque<Box<[u8]>>);
+
+impl WriteQueue {
+    fn push(&mut self, part: Box<[u8]>) {
+        match &mut self.first {
+            Some(_) => self.rest.get_or_insert_default().0.push_back(part),
+            first => *first = Some(part),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Box<[u8]>> {
+        let next = self.rest.as_mut().and_then(|rest| rest.0.pop_front());
+        if self.rest.as_ref().is_some_and(|rest| rest.0.is_empty()) {
+            self.rest = None;
+        }
+        std::mem::replace(&mut self.first, next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_leave_in_their_order_and_an_empty_queue_holds_no_memory() {
+        let mut queue = WriteQueue::default();
+        for part in [1, 2, 3] {
+            queue.push([part].into());
+        }
+        assert_eq!(queue.pop().as_deref(), Some(&[1][..]));
+        queue.push([4].into());
+        for part in [2, 3, 4] {
+            assert_eq!(queue.pop().as_deref(), Some(&[part][..]));
+        }
+        assert!(queue.pop().is_none() && queue.first.is_none() && queue.rest.is_none());
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn mechanisms(writer: &StreamWriter, sign_in: &SignIn) -> Vec<Mechani
         Mechanism::Plain => security.encrypted && external != Some(ExternalCredential::Token),
         // RFC 7628 §2: over TLS only.
         Mechanism::OAuthBearer => security.encrypted && external == Some(ExternalCredential::Token),
-        Mechanism::External => security.certified.as_ref().is_some_and(|jid| *jid.domain() == *writer.domain),
+        Mechanism::External => security.certified.as_ref().is_some_and(|jid| jid.domain() == writer.domain()),
         Mechanism::Anonymous => settings.anonymous,
         Mechanism::HashedToken(_) => false,
     };
@@ -40,7 +40,7 @@ pub(super) fn sasl2_mechanisms(writer: &StreamWriter, sign_in: &SignIn) -> Vec<M
 
 /// The credential that the source of the stream's domain takes. `None`: the database knows them.
 pub(super) fn external(writer: &StreamWriter) -> Option<ExternalCredential> {
-    writer.settings.external.get(&writer.domain).copied()
+    writer.settings.external.get(writer.domain()).copied()
 }
 
 /// The bindings of tokens on this connection. Without TLS an eavesdropper could use them (XEP-0484 §6).

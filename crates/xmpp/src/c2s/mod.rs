@@ -105,20 +105,23 @@ enum C2sState {
     /// TLS is being set up.
     Securing,
     /// `Bind`, `Resume` or `Tokens` is to be answered.
-    Binding(Binding),
+    Binding(Box<Binding>),
     /// The client has a resource (RFC 6120 §7).
     Bound,
     /// The client has closed its stream; the stanzas that its session was sent before that are still written (RFC 6120 §4.4).
     Ending,
     /// Nothing is read or written any more.
-    Closed,
+    Closed {
+        /// The client has closed its stream.
+        by_client: bool,
+    },
 }
 
 impl C2sState {
     /// The request whose answer is here. `None`: the stream has ended, and the answer is late.
     fn take_binding(&mut self) -> Option<Binding> {
         match std::mem::replace(self, C2sState::Negotiating) {
-            C2sState::Binding(binding) => Some(binding),
+            C2sState::Binding(binding) => Some(*binding),
             other => {
                 *self = other;
                 None
@@ -139,8 +142,6 @@ pub struct C2s {
     sign_in: Option<Box<SignIn>>,
     /// Bare from signing in, full from binding.
     jid: Option<Jid>,
-    /// The client has closed its stream.
-    was_closed: bool,
 }
 
 impl C2s {
@@ -159,7 +160,6 @@ impl C2s {
             state: C2sState::Opening,
             sign_in: Some(Box::new(SignIn::new(security, nonce))),
             jid: None,
-            was_closed: false,
         }
     }
 
@@ -175,12 +175,12 @@ impl C2s {
 
     /// True once the stream is over.
     pub fn is_closed(&self) -> bool {
-        matches!(self.state, C2sState::Closed)
+        matches!(self.state, C2sState::Closed { .. })
     }
 
     /// The client ended the stream in order.
     pub fn was_closed(&self) -> bool {
-        self.was_closed
+        matches!(self.state, C2sState::Ending | C2sState::Closed { by_client: true })
     }
 
     /// Bytes of a stanza wait for its rest.
@@ -195,7 +195,7 @@ impl C2s {
 
     /// One of ours.
     pub fn domain(&self) -> &str {
-        &self.writer.domain
+        self.writer.domain()
     }
 
     /// Bytes that came. Reads on only while nothing is awaited from elsewhere: stanzas keep their order.
@@ -224,7 +224,7 @@ impl C2s {
     /// (`Framing::Messages`) would be lost.
     pub fn is_waiting(&self) -> bool {
         match &self.state {
-            C2sState::Securing | C2sState::Binding(_) | C2sState::Ending | C2sState::Closed => true,
+            C2sState::Securing | C2sState::Binding(_) | C2sState::Ending | C2sState::Closed { .. } => true,
             C2sState::Negotiating => self.sign_in.as_ref().is_some_and(|sign_in| sign_in.is_waiting()),
             C2sState::Opening | C2sState::Bound => false,
         }
@@ -253,14 +253,17 @@ impl C2s {
     /// The client ended the stream. One with a session stays open for the stanzas that are on their way to it, until
     /// [`close`](Self::close).
     pub fn handle_close(&mut self, out: &mut Outbox) {
-        self.was_closed = true;
-        match self.state {
+        match &mut self.state {
             C2sState::Bound => {
                 self.state = C2sState::Ending;
                 out.effects.push(Effect::End);
             }
             C2sState::Ending => {}
-            _ => self.close(out),
+            C2sState::Closed { by_client } => *by_client = true,
+            _ => {
+                self.state = C2sState::Ending;
+                self.close(out);
+            }
         }
     }
 
@@ -329,15 +332,14 @@ impl C2s {
             sign_in.caller = caller.map(|jid| jid.bare_str().into());
         }
         if let Some(to) = header.attr("to") {
-            let domain = Jid::parse(to).ok().map(|jid| Box::<str>::from(jid.domain()));
-            match domain.filter(|domain| self.writer.settings.domains.contains(domain)) {
-                // RFC 6120 §4.9.3.12: signed in at a domain is signed in there only.
-                Some(domain) if self.jid.as_ref().is_some_and(|jid| *jid.domain() != *domain) => {
-                    return self.fail("not-authorized", out);
-                }
-                Some(domain) => self.writer.domain = domain,
-                None => return self.fail("host-unknown", out),
+            let Some(to) = Jid::parse(to).ok().filter(|to| self.writer.serves(to.domain())) else {
+                return self.fail("host-unknown", out);
+            };
+            // RFC 6120 §4.9.3.12: signed in at a domain is signed in there only.
+            if self.jid.as_ref().is_some_and(|jid| jid.domain() != to.domain()) {
+                return self.fail("not-authorized", out);
             }
+            self.writer.set_domain(to.domain());
         }
         if refusal::is_refused(self) {
             return self.fail_with(refusal::condition(), Some(refusal::text()), out);
@@ -380,7 +382,7 @@ impl C2s {
                     Err(condition) => self.fail(condition, out),
                 }
             }
-            (C2sState::Securing | C2sState::Binding(_) | C2sState::Ending | C2sState::Closed, _) => {}
+            (C2sState::Securing | C2sState::Binding(_) | C2sState::Ending | C2sState::Closed { .. }, _) => {}
         }
     }
 
@@ -413,7 +415,7 @@ impl C2s {
     /// The consequences of an input of the binding.
     fn perform_binding(&mut self, outcome: BindingOutcome, out: &mut Outbox) {
         match outcome {
-            BindingOutcome::Waiting(binding) => self.state = C2sState::Binding(binding),
+            BindingOutcome::Waiting(binding) => self.state = C2sState::Binding(Box::new(binding)),
             BindingOutcome::Negotiating => self.state = C2sState::Negotiating,
             BindingOutcome::Established(jid) => {
                 self.jid = Some(jid);
@@ -521,7 +523,7 @@ impl C2s {
 
     /// The condition of the stream error that ended the stream (RFC 6120 §4.9.3).
     pub fn error(&self) -> Option<&str> {
-        self.writer.trace.error.as_deref()
+        self.writer.trace.error.as_ref().map(|condition| &***condition)
     }
 
     /// True if elements are copied to `Outbox::traced`.
@@ -538,7 +540,7 @@ impl C2s {
 
     /// The connection is gone. A client that has had a challenge and did not answer it has tried, and failed.
     pub fn handle_gone(&mut self) {
-        self.state = C2sState::Closed;
+        self.state = C2sState::Closed { by_client: self.was_closed() };
         if let Some(sign_in) = &mut self.sign_in {
             sign_in.handle_end();
         }

@@ -102,7 +102,7 @@ impl InBandRegistration {
             Some("get") => false,
             _ => return Err(Condition::BadRequest.into()),
         };
-        if stanza::to(iq).is_ok_and(|to| to.is_some_and(|to| *to.domain() != *writer.domain)) {
+        if stanza::to(iq).is_ok_and(|to| to.is_some_and(|to| to.domain() != writer.domain())) {
             return Err(Condition::ItemNotFound.into());
         }
         if features::external(writer).is_some() {
@@ -138,7 +138,7 @@ impl InBandRegistration {
             return refused("username and password are needed");
         };
         // One with capital letters would be another account on the phone.
-        let jid = Jid::new(Some(&user), &writer.domain, None).ok();
+        let jid = Jid::new(Some(&user), writer.domain(), None).ok();
         let Some(user) =
             jid.filter(|jid| jid.local() == Some(&*user)).and_then(|jid| jid.local().map(Box::from))
         else {
@@ -151,7 +151,7 @@ impl InBandRegistration {
         }
         Ok(Effect::Register(Box::new(Registration {
             user,
-            domain: writer.domain.clone(),
+            domain: writer.domain().into(),
             password: Secret(password),
             invitation: invitation.map(|invitation| invitation.token.clone()),
         })))
@@ -231,7 +231,7 @@ fn ask_invited(preauth: &Element, is_set: bool, writer: &StreamWriter) -> Result
     }
     let token = preauth.attr("token").filter(|token| is_set && !token.is_empty());
     let token = token.ok_or_else(|| StanzaError::from(Condition::BadRequest))?.into();
-    Ok(Effect::Invited { token, domain: writer.domain.clone() })
+    Ok(Effect::Invited { token, domain: writer.domain().into() })
 }
 
 /// The value of a field in a submitted form, else of the old fields.

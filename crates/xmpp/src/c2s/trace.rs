@@ -20,8 +20,9 @@ pub enum Direction {
 pub(super) struct TraceState {
     /// The mechanism by which the client signed in, or tries to.
     pub(super) mechanism: Option<Mechanism>,
-    /// The condition of the stream error that ended the stream (RFC 6120 §4.9.3).
-    pub(super) error: Option<Box<str>>,
+    /// The condition of the stream error that ended the stream (RFC 6120 §4.9.3). Boxed twice: nearly all streams have none, and one
+    /// pointer is half of a string's.
+    pub(super) error: Option<Box<Box<str>>>,
     /// True if elements are copied to `Outbox::traced`.
     pub(super) is_traced: bool,
 }

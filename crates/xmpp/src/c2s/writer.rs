@@ -11,8 +11,8 @@ use crate::{Element, ns};
 pub(super) struct StreamWriter {
     pub(super) settings: Arc<C2sSettings>,
     pub(super) framing: Framing,
-    /// The domain of the stream, one of ours.
-    pub(super) domain: Box<str>,
+    /// The place of the stream's domain among `C2sSettings::domains`.
+    domain: u32,
     /// The language of the client's header (RFC 6120 §4.7.4).
     pub(super) lang: Option<Box<str>>,
     pub(super) trace: TraceState,
@@ -23,9 +23,28 @@ pub(super) struct StreamWriter {
 
 impl StreamWriter {
     pub(super) fn new(settings: Arc<C2sSettings>, framing: Framing, id: u64) -> StreamWriter {
-        let domain = settings.domains.first().cloned().unwrap_or_default();
         let trace = TraceState::default();
-        StreamWriter { settings, framing, domain, lang: None, trace, id, has_opened: false }
+        StreamWriter { settings, framing, domain: 0, lang: None, trace, id, has_opened: false }
+    }
+
+    /// The domain of the stream, one of ours; the first until the client names one.
+    pub(super) fn domain(&self) -> &str {
+        self.settings.domains.get(self.domain as usize).map_or("", |domain| domain)
+    }
+
+    /// True if the domain is one of ours.
+    pub(super) fn serves(&self, domain: &str) -> bool {
+        self.place(domain).is_some()
+    }
+
+    /// The client names the domain of its stream.
+    pub(super) fn set_domain(&mut self, domain: &str) {
+        self.domain = self.place(domain).unwrap_or(self.domain);
+    }
+
+    fn place(&self, domain: &str) -> Option<u32> {
+        let place = self.settings.domains.iter().position(|own| **own == *domain)?;
+        u32::try_from(place).ok()
     }
 
     /// The header that answers the client's (RFC 6120 §4.7, RFC 7395 §3.3). `caller`: the bare address in `from` of the
@@ -37,7 +56,7 @@ impl StreamWriter {
         }
         let id = format!("{:016x}", self.next_id());
         let lang = crate::xml::escape(self.lang.as_deref().unwrap_or("en"));
-        let domain = &self.domain;
+        let domain = self.domain();
         // RFC 6120 §4.7.2: there if the client's header has a `from`.
         let to = caller.map(|jid| format!(" to='{}'", crate::xml::escape(jid))).unwrap_or_default();
         let attributes = format!("id='{id}' from='{domain}'{to} version='1.0' xml:lang='{lang}'");
@@ -83,7 +102,7 @@ impl StreamWriter {
         if !self.has_opened {
             self.write_header(caller, out);
         }
-        self.trace.error = Some(condition.name().into());
+        self.trace.error = Some(Box::new(condition.name().into()));
         let error = Element::new("error", ns::STREAM).child(condition).children(more);
         self.write(&error, out);
     }

@@ -19,13 +19,17 @@ enum Declared {
     Nothing,
     /// The declarations of nearly all clients; they take no memory in a waiting stream.
     Usual,
-    Own(Box<[(Box<str>, Name)]>),
+    /// Boxed twice, as a stream that has them is rare.
+    Own(Box<Declarations>),
 }
+
+/// Prefixes and their namespaces.
+type Declarations = Box<[(Box<str>, Name)]>;
 
 impl Prefixes {
     /// Nothing but a default namespace.
     pub fn of_default(ns: &'static str) -> Prefixes {
-        Prefixes(Declared::Own([("".into(), Name::Static(ns))].into()))
+        Prefixes(Declared::Own(Box::new([("".into(), Name::Static(ns))].into())))
     }
 
     /// Reads one declared namespace as another.
@@ -56,7 +60,9 @@ impl Prefixes {
         Prefixes(match declared.len() {
             0 => Declared::Nothing,
             2 if is("", ns::CLIENT) && is("stream", ns::STREAM) => Declared::Usual,
-            _ => Declared::Own(declared.iter().map(|(prefix, ns)| ((*prefix).into(), ns.clone())).collect()),
+            _ => Declared::Own(Box::new(
+                declared.iter().map(|(prefix, ns)| ((*prefix).into(), ns.clone())).collect(),
+            )),
         })
     }
 

@@ -80,7 +80,7 @@ pub(super) async fn documents<S>(place: &Place, io: S, is_secure: bool) -> Optio
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let (shared, remote, handle) = (place.shared(), place.remote(), place.handle().cloned());
+    let (shared, remote, handle) = (place.shared(), place.remote(), place.handle());
     let (is_upgraded, has_asked) = (Cell::new(false), Cell::new(false));
     let source = Cell::new(remote);
     let front = Rc::new(Front {

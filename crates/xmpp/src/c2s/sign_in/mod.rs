@@ -253,7 +253,7 @@ impl SignIn {
             certified: self.security.certified.as_ref().and_then(Jid::local).map(Box::from),
             // A proof of one exchange is none in the next (RFC 5802 §7).
             nonce: format!("{}{id:x}", self.nonce).into(),
-            domain: writer.domain.clone(),
+            domain: writer.domain().into(),
             secret: writer.settings.secret,
             looks: writer.settings.looks.clone(),
             agent: sasl2.agent,
@@ -267,7 +267,7 @@ impl SignIn {
     /// Asks the driver for the credentials of the account.
     fn find(&mut self, find: CredentialQuery, writer: &StreamWriter, out: &mut Outbox) -> SignInOutcome {
         self.claimed = Some(find.user().into());
-        out.effects.push(Effect::Find { find, domain: writer.domain.clone() });
+        out.effects.push(Effect::Find { find, domain: writer.domain().into() });
         SignInOutcome::Pending
     }
 
@@ -281,7 +281,7 @@ impl SignIn {
                 format!("{:016x}{}", writer.id(), self.nonce.to_ascii_lowercase()).into()
             }
         };
-        Jid::new(Some(&local), &writer.domain, None).ok()
+        Jid::new(Some(&local), writer.domain(), None).ok()
     }
 
     /// The exchange failed; the refusal is written. Some tries are free (RFC 6120 §6.4.5); then the stream ends, and with
