@@ -79,6 +79,7 @@ mod message_writes;
 mod muc;
 mod no_account;
 mod offline;
+mod outgoing;
 pub mod ownership;
 pub mod page;
 pub mod phones;
@@ -124,7 +125,7 @@ pub use effect::{Access, Change, Effect, Load, StoreFailure, StoreReply, Ticket}
 pub use feature::specifications;
 pub use page::{ItemPage, ItemQuery, ItemRow, RowPage, StanzaPage};
 pub use privilege::{Delegation, PresenceAccess, Privileges, RequestAccess};
-pub use privileged::{handle_component_attached, handle_nested_answer, retain_components};
+pub use privileged::ComponentInputs;
 pub use register::SessionEndReason;
 pub use restore::{RestoreManner, announced_session, handle_restore};
 pub use rosters::RosterMemory;
@@ -270,10 +271,7 @@ pub struct Host {
     upload: upload::Upload,
     phones: phones::Phones,
     privileged: privileged::PrivilegedComponents,
-    /// The content of real-time block lists.
-    rtbl: Arc<rtbl::RtblLists>,
-    /// Stanzas that were refused because a list has their sender.
-    rtbl_refused: u64,
+    rtbl: rtbl::RtblFilter,
 }
 
 impl Host {
@@ -302,8 +300,7 @@ impl Host {
             upload: upload::Upload::default(),
             phones: phones::Phones::default(),
             privileged: privileged::PrivilegedComponents::new(address),
-            rtbl: Arc::default(),
-            rtbl_refused: 0,
+            rtbl: rtbl::RtblFilter::default(),
         }
     }
 
@@ -341,7 +338,7 @@ impl Host {
         let Some((requester, then, ending)) = self.store.take(ticket) else { return };
         read_queues::with_requester(self, requester, |host| then(host, now, result, out));
         self.store.end(ending, out);
-        resume::answer_waiting(self, now, out);
+        self.answer_resumes(now, out);
         let is_held = |user: &Bare| self.store.awaits(user) || self.offline.is_keeping(user);
         self.accounts.evict_rosters(self.settings.rosters.0, is_held);
     }
@@ -358,7 +355,7 @@ impl Host {
 
     /// Handles the timers that are due at `now`.
     pub fn expire(&mut self, now: Instant, out: &mut Outbox) {
-        resume::answer_waiting(self, now, out);
+        self.answer_resumes(now, out);
         while let Some((until, key)) = self.sleeping.front().copied().filter(|(until, _)| *until <= now) {
             self.sleeping.pop_front();
             // A session that was resumed has left its entry here: its own deadline is another one by now, or none.
@@ -369,11 +366,22 @@ impl Host {
             }
         }
         self.rooms.expire(now);
-        self.expire_restored_rooms(now, out);
-        privileged::expire(self, now, out);
+        // Occupants of rooms whose last host has died learn of those that have not come back.
+        for (address, effect) in self.rooms.expire_restored(now) {
+            self.perform_rooms(now, &address, effect, out);
+            self.perform_rooms(now, &address, muc::RoomsEffect::HandleWaiting, out);
+        }
+        self.privileged.expire(now, (&self.settings, &self.accounts, &mut self.rng), out);
         groups::expire(self, now, out);
         for user in self.phones.due_texts(now) {
             phones::texts_due(self, now, &user, out);
+        }
+    }
+
+    /// Answers clients that come back and whose messages are handled.
+    fn answer_resumes(&mut self, now: Instant, out: &mut Outbox) {
+        for request in self.resumes.take_due(now, &self.accounts) {
+            resume::resume(self, now, &request, out);
         }
     }
 

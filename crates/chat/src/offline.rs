@@ -16,12 +16,12 @@ use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::effect::{Change, Load, StoreFailure, StoreReply};
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
 use super::session::Session;
 use super::{Host, Outbox, StanzaPage, change_queue, hints, push, sm};
 use crate::account_memory::AccountMemory;
-use crate::{connection, expiry, limits, phones};
+use crate::{connection, expiry, limits, outgoing, phones};
 use retrieval::{count, describe, headers, read_for_view, read_senders, view};
 
 const FILE: &str = "crates/chat/src/offline.rs";
@@ -55,12 +55,7 @@ pub(super) const FEATURE: Feature = Feature {
     ],
     account: &[ns::OFFLINE],
     server: &["msgoffline", ns::OFFLINE],
-    handles: &[IqHandler {
-        at: IqTarget::Own,
-        name: "offline",
-        ns: ns::OFFLINE,
-        run: IqHandlerFn::View(flexible),
-    }],
+    handles: &[IqHandler { at: IqTarget::Own, name: "offline", ns: ns::OFFLINE, run: flexible }],
 };
 
 /// The feature: the messages that wait for accounts. It is told of messages, of sessions that take messages and of requests for
@@ -443,7 +438,7 @@ pub(super) fn keep_message_of(
 ) {
     if push::is_pushed(user, &message) {
         let effects = host.push.handle_message(now, &host.accounts, user, true);
-        push::perform(host, effects, out);
+        host.push.perform((&mut host.accounts, &mut host.store, &mut host.rng), effects, out);
     }
     let effect = host.offline.keep(&host.accounts, now, user, (message, origin));
     perform(host, now, user, effect, out);
@@ -527,9 +522,9 @@ pub(super) fn perform(host: &mut Host, now: Instant, user: &Bare, effect: Offlin
         }
         OfflineEffect::View(key, messages, iq) => {
             messages.into_iter().for_each(|message| host.deliver(now, key, message, out));
-            host.answer(&iq, Ok(None), out);
+            outgoing::answer(&iq, Ok(None), out);
         }
-        OfflineEffect::Answer(iq, result) => host.answer(&iq, result, out),
+        OfflineEffect::Answer(iq, result) => outgoing::answer(&iq, result, out),
     }
 }
 

@@ -16,13 +16,13 @@ use xmpp::{Bare, Element, Level, Specification, ns};
 
 use super::change_queue::not_written;
 use super::effect::{Change, Load};
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
 use super::pubsub::{Publication, change_of, items_of, whole};
 use super::store_requests::StoreRequests;
 use super::write_group::{WriteContinuation, WriteGroup};
 use super::{Host, ItemPage, ItemQuery, Outbox, imported};
-use crate::limits;
+use crate::{limits, outgoing};
 
 const FILE: &str = "crates/chat/src/private.rs";
 
@@ -55,12 +55,7 @@ pub(super) const FEATURE: Feature = Feature {
     ],
     account: &[ns::PRIVATE, ns::BOOKMARKS_COMPAT, ns::BOOKMARKS_COMPAT_PEP],
     server: &[ns::PRIVATE],
-    handles: &[IqHandler {
-        at: IqTarget::Own,
-        name: "query",
-        ns: ns::PRIVATE,
-        run: IqHandlerFn::View(private),
-    }],
+    handles: &[IqHandler { at: IqTarget::Own, name: "query", ns: ns::PRIVATE, run: private }],
 };
 
 /// XEP-0402 §3: as clients make the node.
@@ -325,7 +320,7 @@ pub(super) fn perform(host: &mut Host, now: Instant, effect: PrivateEffect, out:
                 }
             });
         }
-        PrivateEffect::Answer(request, result) => host.answer(&request.iq, result, out),
+        PrivateEffect::Answer(request, result) => outgoing::answer(&request.iq, result, out),
     }
 }
 
@@ -342,8 +337,8 @@ fn write_bookmarks(
     // That node first: a publication that creates it would make all others wait.
     host.publish_for(now, &user.clone(), old_item(data), out, move |host, now, published, out| {
         // Items are what clients read: they are written even where the old node is not.
-        let both: WriteContinuation = Box::new(move |host, _, done, out| {
-            host.answer(&iq, published.and(done).map(|()| None), out);
+        let both: WriteContinuation = Box::new(move |_, _, done, out| {
+            outgoing::answer(&iq, published.and(done).map(|()| None), out);
         });
         sync_bookmarks(host, now, &user, bookmarks, out, both);
     });
@@ -387,22 +382,26 @@ fn sync_bookmarks(
 ///
 /// # Errors
 /// `done`, which has not run: there is nothing to write.
-pub(super) fn mirror_publication(
+pub(super) fn mirror_publication<D>(
     store: &mut StoreRequests,
     user: &Bare,
     node: &str,
     (payload, is_new): (Option<&Element>, bool),
     out: &mut Outbox,
-    done: WriteContinuation,
-) -> Result<(), WriteContinuation> {
+    done: D,
+) -> Result<(), D>
+where
+    D: FnOnce(&mut Outbox) + 'static,
+{
+    let written = |done: D| Box::new(move |_: &mut Host, _, _, out: &mut Outbox| done(out));
     match payload {
         // Also when an item was retracted: the old node has what is left.
-        _ if node == ns::BOOKMARKS => mirror_bookmarks(store, user, out, done),
+        _ if node == ns::BOOKMARKS => mirror_bookmarks(store, user, out, written(done)),
         Some(storage) if node == ns::OLD_BOOKMARKS && storage.is("storage", ns::OLD_BOOKMARKS) => {
             // The item itself is on disk; bookmarks that are none stay in it.
             let Ok(rooms) = old_rooms(storage) else { return Err(done) };
             let published = PublishedBookmarks { storage: storage.clone(), rooms, is_new };
-            old_bookmarks_published(store, user, published, out, done);
+            old_bookmarks_published(store, user, published, out, written(done));
         }
         _ => return Err(done),
     }

@@ -11,6 +11,8 @@ use std::time::Duration;
 use stdx::Instant;
 use xmpp::Bare;
 
+use super::super::account_memory::AccountMemory;
+use super::super::effect::Subscription;
 use super::super::{Host, Outbox};
 use super::{SharedGroups, changed};
 use crate::{limits, roster};
@@ -58,27 +60,29 @@ pub(in super::super) fn expire(host: &mut Host, now: Instant, out: &mut Outbox) 
         let Some((user, before)) = host.group_changes.waiting.pop_front() else { return };
         if host.accounts.is_signed_in(&user) {
             host.with_account_data(now, &user.clone(), out, move |host, now, out| {
-                tell(host, now, &user, &before, out);
+                let changed = changes_of(&mut host.accounts, &user, &before);
+                let last = changed.len().saturating_sub(1);
+                for (index, (contact, was)) in changed.into_iter().enumerate() {
+                    host.roster.handle_group_change(&host.accounts, (&user, &contact), (was, index == last));
+                    roster::perform(host, now, (&user, &contact), out);
+                }
             });
         }
     }
     host.group_changes.at = now + PAUSE;
 }
 
-/// Tells the clients of one account, and the contacts whose view of it changes.
-fn tell(host: &mut Host, now: Instant, user: &Bare, before: &SharedGroups, out: &mut Outbox) {
-    let after = Arc::clone(&host.accounts.groups);
-    let Some(changed) = changed((before, &after), user, limits::GROUP_CHANGES) else {
-        // The next roster get has all of it, as the version that the client has is none of ours.
-        for key in host.accounts.keys_of(user, |session| session.is_interested) {
-            if let Some(session) = host.accounts.sessions.get_mut(key) {
-                session.has_old_groups = true;
-            }
-        }
-        return;
-    };
-    let last = changed.len().saturating_sub(1);
-    for (index, (contact, was)) in changed.into_iter().enumerate() {
-        roster::handle_group_change(host, now, (user, &contact), (was, index == last), out);
+/// The contacts of one account by groups that have changed, each with its subscription before: its clients and these contacts are told. Of too
+/// many none is: its clients have to ask for the roster.
+fn changes_of(accounts: &mut AccountMemory, user: &Bare, before: &SharedGroups) -> Vec<(Bare, Subscription)> {
+    if let Some(changed) = changed((before, &accounts.groups), user, limits::GROUP_CHANGES) {
+        return changed;
     }
+    // The next roster get has all of it, as the version that the client has is none of ours.
+    for key in accounts.keys_of(user, |session| session.is_interested) {
+        if let Some(session) = accounts.sessions.get_mut(key) {
+            session.has_old_groups = true;
+        }
+    }
+    Vec::new()
 }

@@ -18,7 +18,7 @@ use super::super::offline::MessageOrigin;
 use super::super::user::{AccountState, is_waiting_full};
 use super::super::{Host, Outbox, ack};
 use super::body::MessageBody;
-use crate::{blocking, carbons, connection, expiry, limits, offline, route, token, webhooks};
+use crate::{blocking, carbons, expiry, limits, offline, route, token, webhooks};
 
 /// A MESSAGE for an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ pub(super) fn hear(host: &mut Host, now: Instant, heard: PhoneMessage, out: &mut
     }
     let mut message = message_of(&mut host.rng, &from, &to, &words);
     if is_stranger {
-        webhooks::report_message(host, now, &message, None, out);
+        webhooks::report_message(&host.settings, now, &message, None, out);
     }
     ack::put_ack_token(&mut message, Some(format!("{MARK}{id}").into()));
     let hold = host.pending_acks.begin(&mut message);
@@ -217,9 +217,6 @@ pub(super) fn handle_sent(
             return;
         }
         let message = message_of(&mut host.rng, from.as_jid(), &to, &words);
-        let id = ArchiveWriter::of(host).record_sent(now, &from, &message, None, out);
-        webhooks::report_message(host, now, &message, id.as_deref(), out);
-        carbons::copy_without_session(&mut host.accounts, now, &from, &message, id, out);
-        connection::perform_deliveries(host, now, out);
+        route::record_sent(host, now, &from, &message, out);
     });
 }

@@ -18,12 +18,13 @@ use super::effect::{Change, Effect};
 use super::feature::Feature;
 use super::phones::{Phones, RESOURCE};
 use super::pubsub::PubSubEvent;
+use super::roster::SubscriptionRequest;
 use super::session::Session;
 use super::store_requests::StoreRequests;
 use super::vcard::Avatars;
 use super::{Host, Outbox, ownership, phones};
 use crate::account_memory::AccountMemory;
-use crate::{blocking, change_queue, commands, connection, limits, privileged, roster, user, webhooks};
+use crate::{blocking, change_queue, commands, connection, limits, roster, user, webhooks};
 use subscription::SubscriptionAction;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -75,7 +76,8 @@ pub(super) fn handle_outbound(
         return connection::perform_deliveries(host, now, out);
     }
     if let Some(act) = SubscriptionAction::of(&presence) {
-        return roster::subscription_from(host, now, (key, &to), act, presence, out);
+        let request = SubscriptionRequest::of_session(&host.accounts, (key, &to), act, presence, out);
+        return request.into_iter().for_each(|request| roster::change_subscription(host, now, request, out));
     }
     match kind {
         None | Some("unavailable") => match direct(&mut host.accounts, key, to, &presence) {
@@ -99,7 +101,9 @@ pub(super) fn handle_inbound(
 ) {
     let (user, contact) = (to.bare(), from.bare());
     if let Some(act) = SubscriptionAction::of(&presence) {
-        return roster::subscription_to(host, now, (&user, contact), act, presence, out);
+        let parts = (&host.accounts, &mut host.store);
+        let request = SubscriptionRequest::of_contact(parts, (&user, contact), act, presence, out);
+        return request.into_iter().for_each(|request| roster::change_subscription(host, now, request, out));
     }
     match presence.attr("type") {
         None | Some("unavailable") => {}
@@ -132,7 +136,7 @@ fn arrived(host: &mut Host, now: Instant, from: &Jid, to: &Jid, presence: Elemen
     }
     let event = PubSubEvent::Presence { user: &user, from, presence: &presence };
     host.tell_pubsub(now, event, out);
-    privileged::show_contact(host, &user, from, &presence, out);
+    host.privileged.show_contact((&host.settings, &host.accounts), &user, from, &presence, out);
     if !to.is_bare() {
         if let Some(key) = host.accounts.session_of(to) {
             let presence =
@@ -164,8 +168,8 @@ pub(super) fn available_from(
         Err(error) => return refuse(&presence, &error, out),
     };
     let user = jid.bare();
-    webhooks::report_presence(host, now, &jid, &presence, out);
-    privileged::show_presence(host, &jid, &presence, out);
+    webhooks::report_presence(&host.settings, now, &jid, &presence, out);
+    host.privileged.show_presence(&host.settings, &jid, &presence, out);
     let question = host.caps.handle_presence(now, &host.accounts, (&jid, &user), &presence, &mut host.rng);
     if let Some(iq) = question {
         host.route(iq, out);
@@ -198,7 +202,7 @@ pub(super) fn available_from(
 pub(super) fn restore(host: &mut Host, now: Instant, key: Key, mut presence: Element, out: &mut Outbox) {
     let Ok(Some((jid, _))) = begin(&mut host.accounts, &host.avatars, key, &mut presence) else { return };
     let user = jid.bare();
-    privileged::note_presence(host, &jid, &presence);
+    host.privileged.note_presence(&host.settings, &jid, &presence);
     let question = host.caps.handle_presence(now, &host.accounts, (&jid, &user), &presence, &mut host.rng);
     if let Some(iq) = question {
         host.route(iq, out);
@@ -303,8 +307,8 @@ pub(super) fn unavailable_from(host: &mut Host, now: Instant, key: Key, presence
     if !was_available {
         return;
     }
-    webhooks::report_presence(host, now, &jid, &presence, out);
-    privileged::show_presence(host, &jid, &presence, out);
+    webhooks::report_presence(&host.settings, now, &jid, &presence, out);
+    host.privileged.show_presence(&host.settings, &jid, &presence, out);
     host.caps.forget(&jid);
     phones::show_to_phones(&host.accounts, &user, out);
     let event = PubSubEvent::Presence { user: &user, from: &jid, presence: &presence };
