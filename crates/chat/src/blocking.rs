@@ -275,7 +275,7 @@ pub(super) fn change_blocked(
     out: &mut Outbox,
 ) -> Result<(), StanzaError> {
     let (user, iq) = (iq.from.bare(), iq.iq.clone());
-    let has_turn = change_queue::queue(host, now, &user.clone(), out, move |host, now, out| {
+    let turn = host.accounts.changes.queue(&user.clone(), move |host: &mut Host, now, out: &mut Outbox| {
         let Some(data) = host.accounts.data(&user) else { return };
         let change = match BlockingChange::new(command, &data.blocked) {
             Ok(change) => change,
@@ -302,7 +302,10 @@ pub(super) fn change_blocked(
             reports::forward((&host.settings, &mut host.rng), &user, &iq, out);
         });
     });
-    has_turn.map_err(|_| too_many())
+    if let Some(job) = turn.map_err(|_| too_many())? {
+        job(host, now, out);
+    }
+    Ok(())
 }
 
 /// Performs an effect of a written change.

@@ -269,8 +269,10 @@ pub(super) fn send_backlog(host: &mut Host, now: Instant, key: Key, out: &mut Ou
     if let Some((owner, iq)) = question {
         archive::handle_query((&mut host.accounts, &mut host.store), &owner, &iq, out);
     }
-    if host.accounts.sessions.get_mut(key).is_some_and(Session::end_backlog) {
-        offline::deliver(host, now, key, out);
+    if host.accounts.sessions.get_mut(key).is_some_and(Session::end_backlog)
+        && let Some((user, effect)) = host.offline.handle_session(&host.accounts, key)
+    {
+        offline::perform(host, now, &user, effect, out);
     }
 }
 
@@ -284,35 +286,50 @@ pub(super) fn deliver_to_all(host: &mut Host, now: Instant, keys: &[Key], stanza
 /// before the message under way may count as handled.
 pub(super) fn perform_deliveries(host: &mut Host, now: Instant, out: &mut Outbox) {
     for (key, effect) in host.accounts.take_deliveries() {
-        perform_delivery(host, now, key, effect, out);
+        let stanza = match effect {
+            DeliveryEffect::Close(condition) => {
+                close_session(host, now, key, condition, out);
+                continue;
+            }
+            DeliveryEffect::Overflow(stanza) => stanza,
+        };
+        match UndeliveredStanza::of(&host.accounts, key, stanza) {
+            Some(UndeliveredStanza::Keep(user, effect)) => offline::perform(host, now, &user, effect, out),
+            Some(UndeliveredStanza::Refuse(stanza, condition)) => {
+                host.refuse(&stanza, &condition.into(), out)
+            }
+            None => {}
+        }
     }
 }
 
-/// Performs an effect of a session. Stanzas that it has no room for are stored, answered or dropped by their
-/// kind: none is lost in silence that its sender counts on.
-fn perform_delivery(host: &mut Host, now: Instant, key: Key, effect: DeliveryEffect, out: &mut Outbox) {
-    let stanza = match effect {
-        DeliveryEffect::Close(condition) => return close_session(host, now, key, condition, out),
-        DeliveryEffect::Overflow(stanza) => stanza,
-    };
-    let user = match host.accounts.sessions.get(key) {
-        Some(session) => session.jid.bare(),
-        None => match stanza::to(&stanza) {
-            Ok(Some(to)) => to.bare(),
-            _ => return,
-        },
-    };
-    let is_told = |child: &Element| matches!(child.ns(), ns::CARBONS | ns::MAM | ns::OFFLINE);
-    match stanza::kind_of(&stanza) {
-        // XEP-0045: a room that hears that removes the occupant (333).
-        Some(StanzaKind::Message) if stanza.attr("type") == Some("groupchat") => {
-            host.refuse(&stanza, &Condition::RecipientUnavailable.into(), out);
+/// A stanza that a session has no room for, and that its sender counts on: none of these is lost in silence.
+enum UndeliveredStanza {
+    /// The account keeps the message.
+    Keep(Bare, OfflineEffect),
+    Refuse(Element, Condition),
+}
+
+impl UndeliveredStanza {
+    fn of(accounts: &AccountMemory, key: Key, stanza: Element) -> Option<UndeliveredStanza> {
+        let is_told = |child: &Element| matches!(child.ns(), ns::CARBONS | ns::MAM | ns::OFFLINE);
+        match stanza::kind_of(&stanza)? {
+            // XEP-0045: a room that hears that removes the occupant (333).
+            StanzaKind::Message if stanza.attr("type") == Some("groupchat") => {
+                Some(UndeliveredStanza::Refuse(stanza, Condition::RecipientUnavailable))
+            }
+            // These are in an archive, or are still stored.
+            StanzaKind::Message if stanza.elements().any(is_told) => None,
+            StanzaKind::Message => {
+                let user = match accounts.sessions.get(key) {
+                    Some(session) => session.jid.bare(),
+                    None => stanza::to(&stanza).ok()??.bare(),
+                };
+                Some(UndeliveredStanza::Keep(user, OfflineEffect::keep(stanza)?))
+            }
+            StanzaKind::Iq => Some(UndeliveredStanza::Refuse(stanza, Condition::ResourceConstraint)),
+            StanzaKind::Presence => None,
         }
-        // These are in an archive, or are still stored.
-        Some(StanzaKind::Message) if stanza.elements().any(is_told) => {}
-        Some(StanzaKind::Message) => offline::keep_message(host, now, &user, stanza, out),
-        Some(StanzaKind::Iq) => outgoing::refuse(&stanza, &Condition::ResourceConstraint.into(), out),
-        Some(StanzaKind::Presence) | None => {}
     }
 }
 
@@ -336,10 +353,11 @@ pub(super) fn end_session(host: &mut Host, now: Instant, key: Key, out: &mut Out
     if !unacknowledged.is_empty() {
         // Stanzas that were never acknowledged go to the other sessions, or are stored.
         user::when_loaded(host, now, &bare, out, move |host, now, out| {
+            let user = session.jid.bare();
             for (at, stanza) in unacknowledged {
                 let parts = (&mut host.offline, &host.accounts);
-                if let Some(effect) = undelivered(parts, (at, &session.jid), stanza, out) {
-                    offline::perform(host, now, &session.jid.bare(), effect, out);
+                if let Some(effect) = undelivered(parts, at, (&session.jid, &user), stanza, out) {
+                    offline::perform(host, now, &user, effect, out);
                 }
             }
         });
@@ -348,15 +366,16 @@ pub(super) fn end_session(host: &mut Host, now: Instant, key: Key, out: &mut Out
 }
 
 /// A stanza that the client of an ended session has not acknowledged. `at`: when it came, for the delay of a stored
-/// message; `of`: the session's address. A message finds its way by the effect.
+/// message. A message finds its way by the effect.
 fn undelivered(
     (offline, accounts): (&mut OfflineMessages, &AccountMemory),
-    (at, of): (Instant, &Jid),
+    at: Instant,
+    (session, user): (&Jid, &Bare),
     stanza: Element,
     out: &mut Outbox,
 ) -> Option<OfflineEffect> {
     match stanza::kind_of(&stanza)? {
-        StanzaKind::Message => offline.handle_undelivered(accounts, at, (of, &of.bare()), stanza),
+        StanzaKind::Message => offline.handle_undelivered(accounts, at, (session, user), stanza),
         StanzaKind::Iq => {
             outgoing::refuse(&stanza, &Condition::ServiceUnavailable.into(), out);
             None

@@ -15,10 +15,11 @@
 //! (`connection::perform_deliveries`).
 //!
 //! A handler of requests reads accounts and settings (`IqView`) and replies, or names in an [`IqEffect`](iq_effect::IqEffect) the
-//! feature that goes on. Beside its machine a feature's file has functions: one that needs a machine takes that machine; one over a
-//! host joins several, most often by performing effects (`offline::perform`). A feature that needs another one calls such a function
-//! by the name of its module (`offline::keep_message`). The methods of [`Host`] are the inputs from the driver and the few actions that all features
-//! share: `route`, `deliver`, `answer`, `refuse`, `user` and `with_account_data`.
+//! feature that goes on; `iq_effect` gives that feature the machines that it needs. Beside its machine a feature's file has functions: one
+//! that needs machines takes these, and says by its result what the router has to do. Answers and other stanzas that are made here need no
+//! machine at all (`outgoing`). A function over a host joins features: the routers (`route`, `connection`, `presence`, `iq_effect`), and where
+//! the effects of a machine reach other features (`offline::perform`); `cargo xtask house` counts them. The methods of [`Host`] are the
+//! inputs from the driver and the few actions that these functions share: `route`, `deliver`, `refuse`, `user` and `with_account_data`.
 //!
 //! A client is told of a change once it is on disk: a roster's push, a subscription, a room's configuration. A message
 //! counts as handled once it is delivered or stored (`ack`). The data of an account are in memory once, for all its sessions;
@@ -372,7 +373,20 @@ impl Host {
             self.perform_rooms(now, &address, muc::RoomsEffect::HandleWaiting, out);
         }
         self.privileged.expire(now, (&self.settings, &self.accounts, &mut self.rng), out);
-        groups::expire(self, now, out);
+        let first = out.len();
+        while let Some((user, before)) = self.group_changes.take_due(now, out.len() - first) {
+            if self.accounts.is_signed_in(&user) {
+                self.with_account_data(now, &user.clone(), out, move |host, now, out| {
+                    let changed = groups::changes_of(&mut host.accounts, &user, &before);
+                    let last = changed.len().saturating_sub(1);
+                    for (index, (contact, was)) in changed.into_iter().enumerate() {
+                        let change = (was, index == last);
+                        host.roster.handle_group_change(&host.accounts, (&user, &contact), change);
+                        roster::perform(host, now, (&user, &contact), out);
+                    }
+                });
+            }
+        }
         for user in self.phones.due_texts(now) {
             phones::texts_due(self, now, &user, out);
         }

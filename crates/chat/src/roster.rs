@@ -494,11 +494,14 @@ pub(super) fn change_contact(
     out: &mut Outbox,
 ) -> Result<(), StanzaError> {
     let owner = user.clone();
-    let has_turn = change_queue::queue(host, now, user, out, move |host, now, out| {
+    let turn = host.accounts.changes.queue(user, move |host: &mut Host, now, out: &mut Outbox| {
         host.roster.begin(&host.accounts, (&owner, &contact), action);
         perform(host, now, (&owner, &contact), out);
     });
-    has_turn.map_err(|_| too_many())
+    if let Some(job) = turn.map_err(|_| too_many())? {
+        job(host, now, out);
+    }
+    Ok(())
 }
 
 /// Changes a contact by a subscription stanza, as [`change_contact`] does. The stanza is refused if too much waits already.

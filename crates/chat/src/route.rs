@@ -22,6 +22,7 @@ use super::ack::{self, AckGuard};
 use super::archive::ArchiveWriter;
 use super::caps::CapsEffect;
 use super::feature::{IqReply, IqRequest, IqTarget, IqView, find};
+use super::offline::OfflineEffect;
 use super::privileged::ComponentMessage;
 use super::pubsub::{Approval, PubSubEvent};
 use super::user::{AccountState, QueuedWork, refuse_waiting, too_much_waits, wait_for_account_data};
@@ -44,14 +45,9 @@ impl Host {
         read_queues::with_requester(self, requester, |host| routed(host, now, element, &to, out));
     }
 
-    /// Ends the way of a stanza here: its message counts as handled, and its sender gets the error. Presence gets none;
-    /// `presence::refuse` is for presence that must have one.
+    /// Ends the way of a stanza here (`Acks::refuse`).
     pub(super) fn refuse(&mut self, stanza: &Element, error: &StanzaError, out: &mut Outbox) {
-        self.acks().handle_refusal(stanza, out);
-        let is_presence = stanza.name() == "presence";
-        if stanza::may_be_refused(stanza) && !is_presence && stanza.attr("from").is_some() {
-            self.route(stanza::refusal(stanza, error), out);
-        }
+        self.acks().refuse(stanza, error, out);
     }
 }
 
@@ -76,8 +72,11 @@ pub(super) fn handle_element_of_session(
     // The effect on contacts depends on the roster and the blocking list.
     if let AccountState::Loading(_) = host.user(now, &bare, out).state {
         let work = QueuedWork::FromSession(key, Box::new(element));
-        let queued = wait_for_account_data(&mut host.accounts, &bare, work);
-        return queued.unwrap_or_else(|work| refuse_waiting(host, now, work, &too_much_waits(), out));
+        if let Err(work) = wait_for_account_data(&mut host.accounts, &bare, work) {
+            refuse_waiting(&mut host.acks(), now, work, &too_much_waits(), out);
+            connection::perform_deliveries(host, now, out);
+        }
+        return;
     }
     let Ok(to) = stanza::to(&element) else {
         // RFC 6120 §8.3.3.8: the answer goes to the sender, without the address that cannot be one.
@@ -102,9 +101,9 @@ pub(super) fn handle_element_of_session(
         Some(StanzaKind::Presence) => {
             let is_broadcast = to.is_none();
             presence::handle_outbound(host, now, key, to, element, out);
-            // XEP-0160 §2: offline messages come with presence that has no negative priority, as `deliver` checks.
-            if is_broadcast {
-                offline::deliver(host, now, key, out);
+            // XEP-0160 §2: offline messages come with presence that has no negative priority, as the feature checks.
+            if is_broadcast && let Some((user, effect)) = host.offline.handle_session(&host.accounts, key) {
+                offline::perform(host, now, &user, effect, out);
             }
         }
         Some(StanzaKind::Message) => message_from(host, now, key, element, out),
@@ -121,8 +120,7 @@ fn message_from(host: &mut Host, now: Instant, key: Key, mut element: Element, o
         element.set("to", jid.bare_str());
     }
     if let Some(error) = blocking::blocks_outgoing(&host.accounts, key, &element) {
-        host.acks().handle_refusal(&element, out);
-        blocking::refuse_blocked(&mut host.accounts, now, key, &element, &error, out);
+        host.acks().refuse_to_session(now, key, (&element, &error), out);
         return connection::perform_deliveries(host, now, out);
     }
     if host.store.message_writes.is_refused(now, &element) {
@@ -184,7 +182,8 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
     let bare = to.bare();
     if let AccountState::Loading(_) = host.user(now, &bare, out).state {
         let queued = wait_for_account_data(&mut host.accounts, &bare, QueuedWork::Routed(Box::new(element)));
-        return queued.unwrap_or_else(|work| refuse_waiting(host, now, work, &too_much_waits(), out));
+        return queued
+            .unwrap_or_else(|work| refuse_waiting(&mut host.acks(), now, work, &too_much_waits(), out));
     }
     to_account(host, now, element, out);
 }
@@ -405,7 +404,7 @@ pub(super) fn return_to_account(
     }
     let work = QueuedWork::Returned(Box::new(message), guard);
     if let Err(work) = wait_for_account_data(&mut host.accounts, bare, work) {
-        refuse_waiting(host, now, work, &too_much_waits(), out);
+        refuse_waiting(&mut host.acks(), now, work, &too_much_waits(), out);
     }
 }
 
@@ -438,7 +437,9 @@ pub(super) fn message_to_account(
         return match kind {
             // RFC 6121 §8.5.2.2.1: neither is stored, and an error is never answered.
             "error" | "headline" => {}
-            _ => offline::keep_message(host, now, bare, element, out),
+            _ => OfflineEffect::keep(element)
+                .into_iter()
+                .for_each(|effect| offline::perform(host, now, bare, effect, out)),
         };
     }
     // RFC 6121 §8.5.2.1.1: an error for the account is for none of its sessions.

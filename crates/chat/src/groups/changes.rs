@@ -13,9 +13,8 @@ use xmpp::Bare;
 
 use super::super::account_memory::AccountMemory;
 use super::super::effect::Subscription;
-use super::super::{Host, Outbox};
 use super::{SharedGroups, changed};
-use crate::{limits, roster};
+use crate::limits;
 
 /// The time between two parts of a change.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -30,7 +29,7 @@ pub(in super::super) struct GroupChanges {
 }
 
 impl GroupChanges {
-    /// The time at which to call [`expire`].
+    /// The time at which to call [`Self::take_due`].
     pub(in super::super) fn deadline(&self) -> Option<Instant> {
         self.waiting.front().map(|_| self.at)
     }
@@ -48,33 +47,32 @@ impl GroupChanges {
             .map(|user| (user.clone(), Arc::clone(before)));
         self.waiting.extend(concerned);
     }
-}
 
-/// Tells the clients of the next accounts, if it is time.
-pub(in super::super) fn expire(host: &mut Host, now: Instant, out: &mut Outbox) {
-    if host.group_changes.deadline().is_none_or(|at| at > now) {
-        return;
-    }
-    let first = out.len();
-    while out.len() - first < limits::GROUP_CHANGE_EFFECTS {
-        let Some((user, before)) = host.group_changes.waiting.pop_front() else { return };
-        if host.accounts.is_signed_in(&user) {
-            host.with_account_data(now, &user.clone(), out, move |host, now, out| {
-                let changed = changes_of(&mut host.accounts, &user, &before);
-                let last = changed.len().saturating_sub(1);
-                for (index, (contact, was)) in changed.into_iter().enumerate() {
-                    host.roster.handle_group_change(&host.accounts, (&user, &contact), (was, index == last));
-                    roster::perform(host, now, (&user, &contact), out);
-                }
-            });
+    /// The next account whose clients are to be told, with the groups that they know. `effects`: those of the accounts of this part so far, by
+    /// which it ends.
+    pub(in super::super) fn take_due(
+        &mut self,
+        now: Instant,
+        effects: usize,
+    ) -> Option<(Bare, Arc<SharedGroups>)> {
+        if self.at > now {
+            return None;
         }
+        if effects >= limits::GROUP_CHANGE_EFFECTS {
+            self.at = now + PAUSE;
+            return None;
+        }
+        self.waiting.pop_front()
     }
-    host.group_changes.at = now + PAUSE;
 }
 
 /// The contacts of one account by groups that have changed, each with its subscription before: its clients and these contacts are told. Of too
 /// many none is: its clients have to ask for the roster.
-fn changes_of(accounts: &mut AccountMemory, user: &Bare, before: &SharedGroups) -> Vec<(Bare, Subscription)> {
+pub(in super::super) fn changes_of(
+    accounts: &mut AccountMemory,
+    user: &Bare,
+    before: &SharedGroups,
+) -> Vec<(Bare, Subscription)> {
     if let Some(changed) = changed((before, &accounts.groups), user, limits::GROUP_CHANGES) {
         return changed;
     }

@@ -24,7 +24,7 @@ use super::store_requests::StoreRequests;
 use super::vcard::Avatars;
 use super::{Host, Outbox, ownership, phones};
 use crate::account_memory::AccountMemory;
-use crate::{blocking, change_queue, commands, connection, limits, roster, user, webhooks};
+use crate::{blocking, commands, connection, limits, roster, user, webhooks};
 use subscription::SubscriptionAction;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -115,13 +115,13 @@ pub(super) fn handle_inbound(
     // `subscribed` and the presence after it come in this order to clients too.
     if to.is_bare() && host.accounts.is_changing(&user) {
         let (from, to) = (from.clone(), to.clone());
-        let has_turn = change_queue::queue(host, now, &user, out, move |host, now, out| {
+        let turn = host.accounts.changes.queue(&user, move |host: &mut Host, now, out: &mut Outbox| {
             if !blocking::blocks_incoming(&host.accounts, &to.bare(), &from) {
                 arrived(host, now, &from, &to, presence, out);
             }
         });
         // Rather out of order than never.
-        return has_turn.unwrap_or_else(|job| job(host, now, out));
+        return turn.unwrap_or_else(Some).into_iter().for_each(|job| job(host, now, out));
     }
     arrived(host, now, from, to, presence, out);
 }
