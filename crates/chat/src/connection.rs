@@ -142,9 +142,9 @@ impl Host {
         send_backlog(self, now, key, out);
     }
 
-    /// Delivers a stanza to one session, whatever its priority and the account's block list are.
-    pub(super) fn deliver(&mut self, now: Instant, key: Key, stanza: Element, out: &mut Outbox) {
-        self.accounts.deliver(now, key, stanza, out);
+    /// Delivers a stanza to sessions, whatever their priorities and the account's block list are.
+    pub(super) fn deliver(&mut self, now: Instant, keys: &[Key], stanza: Element, out: &mut Outbox) {
+        self.accounts.deliver_to_all(now, keys, stanza, out);
         perform_deliveries(self, now, out);
     }
 
@@ -274,12 +274,6 @@ pub(super) fn send_backlog(host: &mut Host, now: Instant, key: Key, out: &mut Ou
     {
         offline::perform(host, now, &user, effect, out);
     }
-}
-
-/// Delivers a stanza to these sessions.
-pub(super) fn deliver_to_all(host: &mut Host, now: Instant, keys: &[Key], stanza: Element, out: &mut Outbox) {
-    host.accounts.deliver_to_all(now, keys, stanza, out);
-    perform_deliveries(host, now, out);
 }
 
 /// Performs the effects of sessions to which a feature has delivered stanzas. Each caller of a feature that delivers calls this

@@ -341,37 +341,30 @@ fn handle_preauthenticated(
     });
 }
 
-/// Makes two accounts see each other, on the side of `user`; `after` follows once that is on disk. Each side
-/// is written by its own host.
-fn make_contact(
-    host: &mut Host,
-    now: Instant,
-    user: &Bare,
-    contact: &Bare,
-    after: Option<Effect>,
-    out: &mut Outbox,
-) {
-    let (user, contact) = (user.clone(), contact.clone());
-    let owner = user.clone();
-    host.with_account_data(now, &owner, out, move |host, now, out| {
-        if host.accounts.data(&user).is_none() {
-            return;
-        }
-        // With so much on its way that this does not fit, they ask each other as all do.
-        let _ = roster::change_contact(host, now, &user, (contact, RosterAction::Befriend(after)), out);
-    });
-}
-
 impl Host {
     /// Makes the inviter a contact of the invited account, then the reverse. In the other order a presence
     /// probe that came before would be answered by `unsubscribed` (XEP-0401 §5.4).
     pub fn befriend_both(&mut self, now: Instant, invited: &Bare, inviter: &Bare, out: &mut Outbox) {
         let next = Effect::Befriend { user: inviter.clone(), contact: invited.clone() };
-        make_contact(self, now, invited, inviter, Some(next), out);
+        self.befriend(now, (invited, inviter), Some(next), out);
     }
 
-    /// Makes the invited account a contact that sees the user's presence.
-    pub fn befriend(&mut self, now: Instant, user: &Bare, contact: &Bare, out: &mut Outbox) {
-        make_contact(self, now, user, contact, None, out);
+    /// Makes an account and its contact see each other, on the side of the account; `after` follows once that is on disk. Each side is written
+    /// by its own host.
+    pub fn befriend(
+        &mut self,
+        now: Instant,
+        (user, contact): (&Bare, &Bare),
+        after: Option<Effect>,
+        out: &mut Outbox,
+    ) {
+        let (user, contact) = (user.clone(), contact.clone());
+        self.with_account_data(now, &user.clone(), out, move |host, now, out| {
+            if host.accounts.data(&user).is_none() {
+                return;
+            }
+            // With so much on its way that this does not fit, they ask each other as all do.
+            let _ = roster::change_contact(host, now, &user, (contact, RosterAction::Befriend(after)), out);
+        });
     }
 }

@@ -65,7 +65,7 @@ pub(super) type EffectReply = Result<Option<Element>, StanzaError>;
 /// Performs the effect of a request.
 pub(super) fn perform(host: &mut Host, now: Instant, iq: &IqRequest<'_>, effect: IqEffect, out: &mut Outbox) {
     let reply = match effect {
-        IqEffect::Deliver(key, reply) => return host.deliver(now, key, reply, out),
+        IqEffect::Deliver(key, reply) => return host.deliver(now, &[key], reply, out),
         IqEffect::AskAccount(inner) => {
             let account = iq.to.bare().into_jid();
             return route::ask(host, now, &inner, &account, &account, None, out);

@@ -23,7 +23,7 @@ use super::session::Session;
 use super::store_requests::StoreRequests;
 use super::{Host, Outbox, StanzaPage, change_queue, hints, push, sm};
 use crate::account_memory::AccountMemory;
-use crate::{connection, expiry, limits, outgoing, phones};
+use crate::{expiry, limits, outgoing, phones};
 use retrieval::{count, describe, headers, read_for_view, read_senders, view};
 
 const FILE: &str = "crates/chat/src/offline.rs";
@@ -478,7 +478,7 @@ pub(super) fn perform(host: &mut Host, now: Instant, user: &Bare, effect: Offlin
         OfflineEffect::Refuse(MessageOrigin::Stanza(message), error) => host.refuse(&message, &error, out),
         // Its outcome says already that it was not kept.
         OfflineEffect::Refuse(MessageOrigin::Phone(_), _) => {}
-        OfflineEffect::Deliver(keys, message) => connection::deliver_to_all(host, now, &keys, message, out),
+        OfflineEffect::Deliver(keys, message) => host.deliver(now, &keys, message, out),
         OfflineEffect::SendToPhones => phones::texts_due(host, now, user, out),
         OfflineEffect::Read(load, read) => {
             let user = user.clone();
@@ -488,7 +488,7 @@ pub(super) fn perform(host: &mut Host, now: Instant, user: &Bare, effect: Offlin
             });
         }
         OfflineEffect::DeliverPage(key, messages, change, removal) => {
-            messages.into_iter().for_each(|message| host.deliver(now, key, message, out));
+            messages.into_iter().for_each(|message| host.deliver(now, &[key], message, out));
             perform(host, now, user, OfflineEffect::Remove(change, removal), out);
         }
         OfflineEffect::EndReading => host.forget_user(now, user),
@@ -506,7 +506,7 @@ pub(super) fn perform(host: &mut Host, now: Instant, user: &Bare, effect: Offlin
             phones::perform_text(host, now, user, effect, out);
         }
         OfflineEffect::View(key, messages, iq) => {
-            messages.into_iter().for_each(|message| host.deliver(now, key, message, out));
+            messages.into_iter().for_each(|message| host.deliver(now, &[key], message, out));
             outgoing::answer(&iq, Ok(None), out);
         }
         OfflineEffect::Answer(iq, result) => outgoing::answer(&iq, result, out),

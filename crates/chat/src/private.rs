@@ -15,7 +15,7 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Level, Specification, ns};
 
 use super::change_queue::not_written;
-use super::effect::{Change, Load};
+use super::effect::{Change, Load, StoreFailure};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
 use super::pubsub::{Publication, change_of, items_of, whole};
@@ -133,8 +133,11 @@ pub(super) enum PrivateEffect {
     ReadRooms(PrivateRequest, Element),
     /// Read the native bookmarks for a client that sets its old ones; the write follows.
     ReadKnown(PrivateRequest, LegacyBookmarks),
-    /// Write the data. With a change of bookmarks that follows it.
+    /// Write the data; answered by `handle_written`. With a change of bookmarks that follows it.
     Write(PrivateRequest, Change, Option<BookmarksChange>),
+    /// Write both public forms of bookmarks after the private data. The answer comes when all of it is on disk: a client that has it reads its
+    /// bookmarks as it set them.
+    Publish(PrivateRequest, BookmarksChange),
     /// Answer the request.
     Answer(PrivateRequest, Result<Option<Element>, StanzaError>),
 }
@@ -191,6 +194,18 @@ impl PrivateRequest {
                 PrivateEffect::Write(self, change, Some(BookmarksChange::new(wanted, &known)))
             }
             Err(error) => PrivateEffect::Answer(self, Err(error)),
+        }
+    }
+
+    /// The data were written, or not.
+    fn handle_written(
+        self,
+        bookmarks: Option<BookmarksChange>,
+        result: Result<(), StoreFailure>,
+    ) -> PrivateEffect {
+        match (result, bookmarks) {
+            (Ok(()), Some(bookmarks)) => PrivateEffect::Publish(self, bookmarks),
+            (result, _) => PrivateEffect::Answer(self, result.map(|()| None).map_err(not_written)),
         }
     }
 }
@@ -312,36 +327,22 @@ pub(super) fn perform(host: &mut Host, now: Instant, effect: PrivateEffect, out:
             });
         }
         PrivateEffect::Write(request, change, bookmarks) => {
-            host.store.change(change, out, move |host, now, result, out| match (result, bookmarks) {
-                (Ok(()), Some(bookmarks)) => write_bookmarks(host, now, request, bookmarks, out),
-                (result, _) => {
-                    let answer = result.map(|()| None).map_err(not_written);
-                    perform(host, now, PrivateEffect::Answer(request, answer), out);
-                }
+            host.store.change(change, out, move |host, now, result, out| {
+                perform(host, now, request.handle_written(bookmarks, result), out);
+            });
+        }
+        PrivateEffect::Publish(PrivateRequest { user, iq, data }, bookmarks) => {
+            // That node first: a publication that creates it would make all others wait.
+            host.publish_for(now, &user.clone(), old_item(data), out, move |host, now, published, out| {
+                // Items are what clients read: they are written even where the old node is not.
+                let both: WriteContinuation = Box::new(move |_, _, done, out| {
+                    outgoing::answer(&iq, published.and(done).map(|()| None), out);
+                });
+                sync_bookmarks(host, now, &user, bookmarks, out, both);
             });
         }
         PrivateEffect::Answer(request, result) => outgoing::answer(&request.iq, result, out),
     }
-}
-
-/// Writes both public forms after the private data. The answer comes when all of it is on disk: a client that
-/// has it reads its bookmarks as it set them.
-fn write_bookmarks(
-    host: &mut Host,
-    now: Instant,
-    request: PrivateRequest,
-    bookmarks: BookmarksChange,
-    out: &mut Outbox,
-) {
-    let PrivateRequest { user, iq, data } = request;
-    // That node first: a publication that creates it would make all others wait.
-    host.publish_for(now, &user.clone(), old_item(data), out, move |host, now, published, out| {
-        // Items are what clients read: they are written even where the old node is not.
-        let both: WriteContinuation = Box::new(move |_, _, done, out| {
-            outgoing::answer(&iq, published.and(done).map(|()| None), out);
-        });
-        sync_bookmarks(host, now, &user, bookmarks, out, both);
-    });
 }
 
 /// Publishes and retracts the rooms of a change. `then` runs when all is on disk, or with the first error,

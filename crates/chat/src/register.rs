@@ -154,7 +154,7 @@ pub(super) fn perform(
         if let Err(error) = result {
             return outgoing::refuse(&iq, &not_written(error), out);
         }
-        host.deliver(now, key, stanza::result(&iq, None), out);
+        host.deliver(now, &[key], stanza::result(&iq, None), out);
         if is_removal {
             return host.end_account(now, &user, SessionEndReason::Removed, &[], out);
         }

@@ -87,7 +87,7 @@ fn begin(
     }
     out.push(Effect::Bound { edge, bound: Bound::Session { jid, inline: Vec::new() } });
     for stanza in waiting {
-        host.deliver(now, key, stanza, out);
+        host.deliver(now, &[key], stanza, out);
     }
     match presence {
         Some(presence) if manner.is_late => presence::available_from(host, now, key, presence, out),

@@ -531,8 +531,8 @@ pub(super) fn perform(host: &mut Host, now: Instant, (user, contact): (&Bare, &B
                 });
             }
             RosterEffect::Send(stanza) => host.route(stanza, out),
-            RosterEffect::Answer(key, answer) => host.deliver(now, key, answer, out),
-            RosterEffect::Deliver(keys, stanza) => connection::deliver_to_all(host, now, &keys, stanza, out),
+            RosterEffect::Answer(key, answer) => host.deliver(now, &[key], answer, out),
+            RosterEffect::Deliver(keys, stanza) => host.deliver(now, &keys, stanza, out),
             RosterEffect::Push(query) => {
                 for has_old_groups in [false, true] {
                     let gets =

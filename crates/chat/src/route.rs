@@ -149,7 +149,7 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
         // From the account itself, to a session that named no recipient.
         Ok(None) => {
             if let Some(key) = host.accounts.session_of(to) {
-                host.deliver(now, key, element, out);
+                host.deliver(now, &[key], element, out);
             }
             return;
         }
@@ -332,7 +332,7 @@ fn arrived(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
         }
         // RFC 6121 §8.5.3.1 and §8.5.3.2.3: an iq for a resource is that resource's only.
         Some(StanzaKind::Iq) => match host.accounts.session_of(&to) {
-            Some(key) => host.deliver(now, key, element, out),
+            Some(key) => host.deliver(now, &[key], element, out),
             None => match phones::describe_phone((&host.phones, &host.accounts), &from, &to, &element) {
                 Some(info) => outgoing::answer(&element, Ok(Some(info)), out),
                 None => host.refuse(&element, &Condition::ServiceUnavailable.into(), out),
@@ -468,7 +468,7 @@ pub(super) fn deliver_message(
     message.remove_children(|child| child.is("private", ns::CARBONS));
     // Decided before the message moves into the sessions.
     let is_pushed = push::is_pushed(user, &message);
-    connection::deliver_to_all(host, now, keys, message, out);
+    host.deliver(now, keys, message, out);
     if is_pushed {
         let effects = host.push.handle_message(now, &host.accounts, user, false);
         host.push.perform((&mut host.accounts, &mut host.store, &mut host.rng), effects, out);

@@ -284,7 +284,7 @@ fn ask(
                 let own = own.and_then(|to| host.accounts.session_of(to));
                 for stanza in to.iter().flat_map(|to| messages_of(&page, &owner, to, id.as_deref())) {
                     match own {
-                        Some(key) => host.deliver(now, key, stanza, out),
+                        Some(key) => host.deliver(now, &[key], stanza, out),
                         None => outgoing::send(stanza, out),
                     }
                 }

@@ -190,7 +190,7 @@ pub(in super::super) fn send_motd(
     read_motd(store, domain, out, move |host, now, motd, out| {
         let message = motd.ok().flatten().and_then(|message| from_domain(&host.accounts, key, message));
         if let Some(message) = message {
-            host.deliver(now, key, message, out);
+            host.deliver(now, &[key], message, out);
         }
     });
 }

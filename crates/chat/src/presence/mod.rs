@@ -64,7 +64,7 @@ pub(super) fn handle_outbound(
                 let was_available = host.accounts.sessions.get(key).is_some_and(Session::is_available);
                 unavailable_from(host, now, key, presence.clone(), out);
                 if was_available {
-                    host.deliver(now, key, presence, out);
+                    host.deliver(now, &[key], presence, out);
                 }
             }
             Some("error") => {}
@@ -141,7 +141,7 @@ fn arrived(host: &mut Host, now: Instant, from: &Jid, to: &Jid, presence: Elemen
         if let Some(key) = host.accounts.session_of(to) {
             let presence =
                 ownership::note_room_answer((&mut host.accounts, &host.settings), key, from, presence);
-            host.deliver(now, key, presence, out);
+            host.deliver(now, &[key], presence, out);
         }
         return;
     }
@@ -150,7 +150,7 @@ fn arrived(host: &mut Host, now: Instant, from: &Jid, to: &Jid, presence: Elemen
         return;
     }
     let keys = host.accounts.keys_of(&user, Session::is_available);
-    connection::deliver_to_all(host, now, &keys, presence, out);
+    host.deliver(now, &keys, presence, out);
 }
 
 /// A session's presence, new or sent again because an element that is added to it has changed (RFC 6121 §4.2 and §4.4). The order of the
@@ -326,7 +326,7 @@ pub(super) fn unavailable_from(host: &mut Host, now: Instant, key: Key, presence
             note_last_seen((&mut host.accounts, &mut host.store), now, user, words.unwrap_or_default(), out);
         }
     });
-    connection::deliver_to_all(host, now, &others, presence, out);
+    host.deliver(now, &others, presence, out);
 }
 
 /// Notes the end of the last session with the text of its last status, for probes and XEP-0012. Anonymous

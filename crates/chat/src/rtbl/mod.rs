@@ -3,7 +3,7 @@
 //! address or of a domain, in hexadecimal digits; its payload, a report of XEP-0377, has no effect here.
 //!
 //! [`RtblClient`] follows the lists, one for each process; each host has a copy of their content, [`RtblLists`]
-//! (`set_lists`) in its [`RtblFilter`], which `route` asks about each stanza to a room and each one to an account.
+//! (`set_lists`) in its `RtblFilter`, which `route` asks about each stanza to a room and each one to an account.
 //!
 //! Accounts of our own domains are never refused: their operator can end them, and a list must not be able to lock out all users of the
 //! server that reads it.
