@@ -290,7 +290,7 @@ pub(super) fn perform_deliveries(host: &mut Host, now: Instant, out: &mut Outbox
         match UndeliveredStanza::of(&host.accounts, key, stanza) {
             Some(UndeliveredStanza::Keep(user, effect)) => offline::perform(host, now, &user, effect, out),
             Some(UndeliveredStanza::Refuse(stanza, condition)) => {
-                host.refuse(&stanza, &condition.into(), out)
+                host.refuse(&stanza, &condition.into(), out);
             }
             None => {}
         }
@@ -370,12 +370,12 @@ fn undelivered(
 ) -> Option<OfflineEffect> {
     match stanza::kind_of(&stanza)? {
         StanzaKind::Message => offline.handle_undelivered(accounts, at, (session, user), stanza),
-        StanzaKind::Iq => {
+        StanzaKind::Iq if matches!(stanza.attr("type"), Some("get" | "set")) => {
             outgoing::refuse(&stanza, &Condition::ServiceUnavailable.into(), out);
             None
         }
         // The sender of a presence will see that the session is gone.
-        StanzaKind::Presence => None,
+        StanzaKind::Iq | StanzaKind::Presence => None,
     }
 }
 

@@ -9,8 +9,8 @@
 //! itself goes to `ask`, other iqs to the host of their address; presence to `presence::handle_outbound`; a message to
 //! `message_from`.
 //!
-//! A stanza for an address of this host: `routed` chooses by the domain (rooms, publish-subscribe, callers from
-//! outside, accounts). For an account `to_account` takes the mark of the acknowledgement off, `arrived` asks whether
+//! A stanza for an address of this host: `routed` chooses by the domain. One for a service (rooms, publish-subscribe, bytestreams, callers
+//! from outside) goes to `to_service`. For an account `to_account` takes the mark of the acknowledgement off, `arrived` asks whether
 //! the account exists and whether it blocks the sender, and `message_to` or `ask` ends the way.
 
 use stdx::Instant;
@@ -304,7 +304,7 @@ fn arrived(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
         match stanza::kind_of(&element) {
             Some(StanzaKind::Presence) => presence::answer_without_account(&from, &to, &element, out),
             Some(StanzaKind::Iq) if to.is_bare() => {
-                outgoing::answer(&element, no_account::answer(&element), out)
+                outgoing::answer(&element, no_account::answer(&element), out);
             }
             _ => host.refuse(&element, &no_account::refusal(), out),
         }
