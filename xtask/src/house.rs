@@ -76,6 +76,8 @@ pub(crate) struct LargeType {
     name: String,
     methods: usize,
     files: usize,
+    /// Functions beside its methods that have a parameter `&mut` of it.
+    borrowers: usize,
 }
 
 /// A name that several types have.
@@ -106,7 +108,12 @@ fn measure_types(sources: &[Source]) -> Result<(Vec<LargeType>, Vec<SharedName>)
     let types = types::types(sources)?;
     let mut largest: Vec<LargeType> = types
         .iter()
-        .map(|it| LargeType { name: it.full_name(), methods: it.methods, files: it.files.len() })
+        .map(|it| LargeType {
+            name: it.full_name(),
+            methods: it.methods,
+            files: it.files.len(),
+            borrowers: it.borrowers,
+        })
         .collect();
     largest.sort_by(|a, b| b.methods.cmp(&a.methods).then_with(|| a.name.cmp(&b.name)));
     largest.truncate(TOP);
@@ -254,9 +261,13 @@ impl House {
                 &percent(documented, it.public_items),
             ]));
         }
-        lines.push("\nMethods of a type, in how many files".to_owned());
+        lines.push(
+            "\nMethods of a type, in how many files, and other functions that take it by `&mut`".to_owned(),
+        );
         lines.extend(
-            self.largest_types.iter().map(|it| format!("{:>5} {:>4}  {}", it.methods, it.files, it.name)),
+            self.largest_types
+                .iter()
+                .map(|it| format!("{:>5} {:>4} {:>4}  {}", it.methods, it.files, it.borrowers, it.name)),
         );
         lines.push(format!("\nNames of several types: {}", self.shared_names.len()));
         lines.extend(self.shared_names.iter().take(TOP).map(|it| {
@@ -330,7 +341,10 @@ mod tests {
         let shared =
             SharedName { name: "A".to_owned(), modules: vec!["sip::a".to_owned(), "sip::b".to_owned()] };
         assert_eq!(house.shared_names, [shared]);
-        assert_eq!(house.largest_types[0], LargeType { name: "sip::b::A".to_owned(), methods: 1, files: 1 });
+        assert_eq!(
+            house.largest_types[0],
+            LargeType { name: "sip::b::A".to_owned(), methods: 1, files: 1, borrowers: 0 }
+        );
         assert!(house.table().contains("Names of several types: 1"));
         assert!(serde_json::to_string(&house).unwrap().contains("\"headless\":[{"));
     }

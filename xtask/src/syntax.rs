@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result};
 use proc_macro2::Span;
-use syn::{Attribute, ImplItem, Item, Meta, TraitItem, Type, Visibility};
+use syn::{Attribute, FnArg, ImplItem, Item, Meta, Signature, TraitItem, Type, Visibility};
 
 use crate::source::Source;
 
@@ -32,6 +32,8 @@ pub(crate) struct PublicItem {
 pub(crate) struct Syntax {
     pub(crate) types: Vec<TypeDefinition>,
     pub(crate) impls: Vec<ImplBlock>,
+    /// The types of parameters `&mut T` of functions and of methods of other types, each as often as there are such functions.
+    pub(crate) borrowed: Vec<String>,
     pub(crate) public: Vec<PublicItem>,
 }
 
@@ -62,7 +64,10 @@ impl Syntax {
                 }
             }
             Item::Impl(it) if !is_test(&it.attrs) => self.add_impl(it),
-            Item::Fn(it) => self.add_public(&it.sig.ident, &it.vis, &it.attrs),
+            Item::Fn(it) if !is_test(&it.attrs) => {
+                self.borrowed.extend(borrowed_types(&it.sig));
+                self.add_public(&it.sig.ident, &it.vis, &it.attrs);
+            }
             Item::Const(it) => self.add_public(&it.ident, &it.vis, &it.attrs),
             Item::Static(it) => self.add_public(&it.ident, &it.vis, &it.attrs),
             // A module in a file of its own has its documentation there.
@@ -99,12 +104,24 @@ impl Syntax {
         let mut count = 0;
         for method in methods {
             count += 1;
+            self.borrowed.extend(borrowed_types(&method.sig).filter(|name| *name != type_name));
             if block.trait_.is_none() {
                 self.add_public(&method.sig.ident, &method.vis, &method.attrs);
             }
         }
         self.impls.push(ImplBlock { type_name, methods: count });
     }
+}
+
+/// The types of which a function has a mutable reference as a parameter of its own.
+fn borrowed_types(signature: &Signature) -> impl Iterator<Item = String> {
+    signature.inputs.iter().filter_map(|input| match input {
+        FnArg::Typed(parameter) => match &*parameter.ty {
+            Type::Reference(reference) if reference.mutability.is_some() => type_name(&reference.elem),
+            _ => None,
+        },
+        FnArg::Receiver(_) => None,
+    })
 }
 
 fn type_name(of: &Type) -> Option<String> {

@@ -21,6 +21,8 @@ pub(crate) struct WorkspaceType {
     pub(crate) methods: usize,
     /// The files that have these impl blocks.
     pub(crate) files: BTreeSet<String>,
+    /// Functions beside its methods that may change all of it: they have a parameter `&mut` of it, in its own crate.
+    pub(crate) borrowers: usize,
 }
 
 impl WorkspaceType {
@@ -34,6 +36,7 @@ impl WorkspaceType {
 pub(crate) fn types(sources: &[Source]) -> Result<Vec<WorkspaceType>> {
     let mut types = Vec::new();
     let mut blocks = Vec::new();
+    let mut borrowed = Vec::new();
     let shipped = |source: &&Source| !source.is_test() && !source.is_example();
     for source in sources.iter().filter(shipped) {
         let (Some(crate_name), Some(module)) = (source.crate_name(), source.module_path()) else { continue };
@@ -46,7 +49,10 @@ pub(crate) fn types(sources: &[Source]) -> Result<Vec<WorkspaceType>> {
             line: found.line,
             methods: 0,
             files: BTreeSet::new(),
+            borrowers: 0,
         }));
+        borrowed
+            .extend(syntax.borrowed.into_iter().map(|name| (crate_name.to_owned(), module.clone(), name)));
         blocks.extend(syntax.impls.into_iter().map(|block| (source, module.clone(), block)));
     }
     let mut by_name: BTreeMap<(String, String), Vec<usize>> = BTreeMap::new();
@@ -59,6 +65,12 @@ pub(crate) fn types(sources: &[Source]) -> Result<Vec<WorkspaceType>> {
         if let Some(owner) = nearest(&types, candidates, &module) {
             types[owner].methods += block.methods;
             types[owner].files.insert(source.path.clone());
+        }
+    }
+    for (crate_name, module, name) in borrowed {
+        let candidates = by_name.get(&(crate_name, name)).map_or(&[][..], Vec::as_slice);
+        if let Some(of) = nearest(&types, candidates, &module) {
+            types[of].borrowers += 1;
         }
     }
     Ok(types)
@@ -94,5 +106,23 @@ mod tests {
         let expected =
             [("sip::endpoint::Endpoint", 3, 2), ("sip::wire::Line", 1, 1), ("sip::events::Line", 3, 2)];
         assert_eq!(found, expected.map(|(name, methods, files)| (name.to_owned(), methods, files)));
+    }
+
+    #[test]
+    fn functions_that_may_change_all_of_a_type_are_counted() {
+        let sources = [
+            Source::new(
+                "crates/chat/src/lib.rs",
+                "pub struct Host; impl Host { fn merge(&mut self, host: &mut Host) {} }",
+            ),
+            Source::new(
+                "crates/chat/src/route.rs",
+                "struct Way; impl Way { fn of(host: &mut Host) {} } fn end(of: u8, host: &'a mut super::Host) {} fn see(host: &Host) {}",
+            ),
+            Source::new("crates/sip/src/lib.rs", "fn other(host: &mut Host) {}"),
+        ];
+        let types = types(&sources).unwrap();
+        let found: Vec<_> = types.iter().map(|it| (&*it.name, it.borrowers)).collect();
+        assert_eq!(found, [("Host", 2), ("Way", 0)]);
     }
 }

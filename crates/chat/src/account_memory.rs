@@ -235,6 +235,21 @@ impl AccountMemory {
         self.deliveries.extend(effects.into_iter().map(|effect| (key, effect)));
     }
 
+    /// Takes `<active/>` and `<inactive/>` of a session's client (XEP-0352). Stanzas that were held back go out when it is active again; effects
+    /// wait as those of [`Self::deliver`].
+    pub(super) fn handle_client_state(&mut self, now: Instant, key: Key, state: &Element, out: &mut Outbox) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let effects = session.handle_client_state(now, state, out);
+        self.deliveries.extend(effects.into_iter().map(|effect| (key, effect)));
+    }
+
+    /// The session's client is active, as on a new stream (XEP-0352 §5).
+    pub(super) fn activate(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let effects = session.activate(now, out);
+        self.deliveries.extend(effects.into_iter().map(|effect| (key, effect)));
+    }
+
     /// Delivers a stanza to these sessions: one copy for each but the last.
     pub(super) fn deliver_to_all(&mut self, now: Instant, keys: &[Key], stanza: Element, out: &mut Outbox) {
         let Some((last, others)) = keys.split_last() else { return };

@@ -12,14 +12,16 @@
 
 use std::collections::HashMap;
 
+use stdx::Instant;
 use stdx::slab::Key;
 use xmpp::internal::NS;
-use xmpp::stanza::StanzaKind;
+use xmpp::stanza::{self, StanzaError, StanzaKind};
 use xmpp::{Element, Jid, Life, ShardAddress};
 
 use super::account_memory::AccountMemory;
 use super::phones::PendingPhoneMessages;
 use super::{Host, HostSettings, Outbox, hints};
+use crate::{blocking, outgoing};
 
 /// Messages that came here and wait for the store.
 pub(super) struct PendingAcks {
@@ -246,6 +248,28 @@ impl Acks<'_> {
         if let Ok(Some(sender)) = xmpp::stanza::from(stanza) {
             self.report(mark, &sender, out);
         }
+    }
+
+    /// Ends the way of a stanza here: its message counts as handled, and its sender gets the error. Presence gets none;
+    /// `presence::refuse` is for presence that must have one.
+    pub(super) fn refuse(&mut self, stanza: &Element, error: &StanzaError, out: &mut Outbox) {
+        self.handle_refusal(stanza, out);
+        let is_presence = stanza.name() == "presence";
+        if stanza::may_be_refused(stanza) && !is_presence && stanza.attr("from").is_some() {
+            outgoing::send(stanza::refusal(stanza, error), out);
+        }
+    }
+
+    /// The same for a stanza of a session of ours, which gets the error past the router. The caller performs the effects of the session.
+    pub(super) fn refuse_to_session(
+        &mut self,
+        now: Instant,
+        key: Key,
+        (stanza, error): (&Element, &StanzaError),
+        out: &mut Outbox,
+    ) {
+        self.handle_refusal(stanza, out);
+        blocking::refuse_blocked(self.accounts, now, key, stanza, error, out);
     }
 
     /// Reports a message as handled: to the phone that sent it, to its session if that is here, else to the host of its

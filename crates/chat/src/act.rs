@@ -48,7 +48,7 @@ impl Host {
                 for key in &keys {
                     let copy = commands::from_domain(&self.accounts, *key, Element::clone(message));
                     if let Some(copy) = copy {
-                        self.deliver(now, *key, copy, out);
+                        self.deliver(now, &[*key], copy, out);
                     }
                 }
                 counted(keys.len())

@@ -43,7 +43,7 @@ pub(super) fn begin(
     });
     archive::read_ends(&mut host.store, &user, out, move |host, now, metadata, out| {
         for stanza in finish(&mut host.accounts, key, inline, metadata.ok(), out) {
-            host.deliver(now, key, stanza, out);
+            host.deliver(now, &[key], stanza, out);
         }
     });
 }

@@ -13,12 +13,13 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::change_queue::{not_written, too_many};
 use super::effect::Change;
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
+use super::phones::Phones;
 use super::session::Session;
 use super::{Host, Outbox};
 use crate::account_memory::AccountMemory;
-use crate::{change_queue, connection, limits, presence, reports, roster};
+use crate::{change_queue, connection, limits, outgoing, presence, reports, roster};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -32,14 +33,9 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::BLOCKING],
     server: &[ns::BLOCKING],
     handles: &[
-        IqHandler {
-            at: IqTarget::Own,
-            name: "blocklist",
-            ns: ns::BLOCKING,
-            run: IqHandlerFn::View(blocklist),
-        },
-        IqHandler { at: IqTarget::Own, name: "block", ns: ns::BLOCKING, run: IqHandlerFn::View(change) },
-        IqHandler { at: IqTarget::Own, name: "unblock", ns: ns::BLOCKING, run: IqHandlerFn::View(change) },
+        IqHandler { at: IqTarget::Own, name: "blocklist", ns: ns::BLOCKING, run: blocklist },
+        IqHandler { at: IqTarget::Own, name: "block", ns: ns::BLOCKING, run: change },
+        IqHandler { at: IqTarget::Own, name: "unblock", ns: ns::BLOCKING, run: change },
     ],
 };
 
@@ -169,8 +165,6 @@ struct BlockingChange {
 
 /// Everything that a written [`BlockingChange`] causes.
 enum BlockingEffect {
-    /// To all sessions that asked for the list.
-    Push(Element),
     /// The contact sees the user become unavailable.
     SendUnavailable(Bare),
     /// Addresses that are hidden now and got directed presence see the session become unavailable.
@@ -201,8 +195,7 @@ impl BlockingChange {
 
     /// The change is on disk. An account that has been removed meanwhile has no data.
     fn handle_written(&self, accounts: &mut AccountMemory, user: &Bare) -> Vec<BlockingEffect> {
-        // The other clients of the account learn of the change first, whether or not a contact is concerned.
-        let mut effects = vec![BlockingEffect::Push(self.command.push())];
+        let mut effects = Vec::new();
         let Some(data) = accounts.data_mut(user) else { return effects };
         data.blocked.clone_from(&self.after);
         let (is_hidden, is_shown) = (self.hidden(), self.shown());
@@ -282,48 +275,56 @@ pub(super) fn change_blocked(
     out: &mut Outbox,
 ) -> Result<(), StanzaError> {
     let (user, iq) = (iq.from.bare(), iq.iq.clone());
-    let has_turn = change_queue::queue(host, now, &user.clone(), out, move |host, now, out| {
+    let turn = host.accounts.changes.queue(&user.clone(), move |host: &mut Host, now, out: &mut Outbox| {
         let Some(data) = host.accounts.data(&user) else { return };
         let change = match BlockingChange::new(command, &data.blocked) {
             Ok(change) => change,
-            Err(error) => return host.refuse(&iq, &error, out),
+            Err(error) => return outgoing::refuse(&iq, &error, out),
         };
         let write = Change::Blocked { user: user.clone(), blocked: change.after.clone() };
         change_queue::write(host, now, (&user.clone(), write), out, move |host, now, result, out| {
             if let Err(error) = result {
-                return host.refuse(&iq, &not_written(error), out);
+                return outgoing::refuse(&iq, &not_written(error), out);
             }
             // The answer before the push: the client that asked knows the change by its answer.
-            host.answer(&iq, Ok(None), out);
-            perform(host, now, &user, &change, out);
+            outgoing::answer(&iq, Ok(None), out);
+            let effects = change.handle_written(&mut host.accounts, &user);
+            // The list counts as memory of the account.
+            host.accounts.weigh(&user);
+            // The other clients of the account learn of the change first, whether or not a contact is concerned.
+            let keys = host.accounts.keys_of(&user, |session: &Session| session.wants_blocklist);
+            let push = change.command.push();
+            roster::push_to_sessions((&mut host.accounts, &mut host.rng), now, &keys, &push, out);
+            connection::perform_deliveries(host, now, out);
+            for effect in effects {
+                perform((&mut host.accounts, &host.phones), &user, (&change, effect), out);
+            }
             reports::forward((&host.settings, &mut host.rng), &user, &iq, out);
         });
     });
-    has_turn.map_err(|_| too_many())
+    if let Some(job) = turn.map_err(|_| too_many())? {
+        job(host, now, out);
+    }
+    Ok(())
 }
 
-/// Puts a written change into memory and performs its effects.
-fn perform(host: &mut Host, now: Instant, user: &Bare, change: &BlockingChange, out: &mut Outbox) {
-    let effects = change.handle_written(&mut host.accounts, user);
-    // The list counts as memory of the account.
-    host.accounts.weigh(user);
-    for effect in effects {
-        match effect {
-            BlockingEffect::Push(push) => {
-                let keys = host.accounts.keys_of(user, |session: &Session| session.wants_blocklist);
-                roster::push_to_sessions((&mut host.accounts, &mut host.rng), now, &keys, &push, out);
-                connection::perform_deliveries(host, now, out);
-            }
-            BlockingEffect::SendUnavailable(contact) => {
-                presence::send_unavailable(&host.accounts, &host.phones, user, contact.as_str(), out);
-            }
-            BlockingEffect::EndDirected => end_directed(&mut host.accounts, user, change.hidden(), out),
-            BlockingEffect::SendPresences(contact) => {
-                presence::send_presences(&host.accounts, &host.phones, user, contact.as_str(), out);
-            }
-            BlockingEffect::SendProbes(contact) => {
-                presence::send_probes(&host.accounts, user, contact.as_str(), out);
-            }
+/// Performs an effect of a written change.
+fn perform(
+    (accounts, phones): (&mut AccountMemory, &Phones),
+    user: &Bare,
+    (change, effect): (&BlockingChange, BlockingEffect),
+    out: &mut Outbox,
+) {
+    match effect {
+        BlockingEffect::SendUnavailable(contact) => {
+            presence::send_unavailable(accounts, phones, user, contact.as_str(), out);
+        }
+        BlockingEffect::EndDirected => end_directed(accounts, user, change.hidden(), out),
+        BlockingEffect::SendPresences(contact) => {
+            presence::send_presences(accounts, phones, user, contact.as_str(), out);
+        }
+        BlockingEffect::SendProbes(contact) => {
+            presence::send_probes(accounts, user, contact.as_str(), out);
         }
     }
 }

@@ -11,8 +11,9 @@ use xmpp::{Element, Jid, Level, Specification, ns};
 use super::disco::{feature, identity};
 use super::effect::{BytestreamActivation, Load, StoreReply};
 use super::feature::Feature;
-use super::{Host, HostSettings, Outbox};
-use crate::limits;
+use super::store_requests::StoreRequests;
+use super::{HostSettings, Outbox};
+use crate::{limits, outgoing};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -40,21 +41,28 @@ pub struct BytestreamSettings {
 }
 
 /// Handles a stanza for the service.
-pub(super) fn handle_stanza(host: &mut Host, element: &Element, (from, to): (&Jid, &Jid), out: &mut Outbox) {
-    let settings = std::sync::Arc::clone(&host.settings);
-    let Some(proxy) = &settings.bytestreams else { return };
+///
+/// # Errors
+/// The error with which the stanza is refused.
+pub(super) fn handle_stanza(
+    (settings, store): (&HostSettings, &mut StoreRequests),
+    element: &Element,
+    (from, to): (&Jid, &Jid),
+    out: &mut Outbox,
+) -> Result<(), StanzaError> {
+    let Some(proxy) = &settings.bytestreams else { return Ok(()) };
     match stanza::kind_of(element) {
         // It answers what it is asked, and asks nothing.
-        Some(StanzaKind::Iq) if !matches!(element.attr("type"), Some("get" | "set")) => {}
+        Some(StanzaKind::Iq) if !matches!(element.attr("type"), Some("get" | "set")) => Ok(()),
         Some(StanzaKind::Iq) if to.is_bare() && to.local().is_none() => {
-            match answer(&settings, proxy, element, (from, to)) {
-                Ok(Reply::Result(payload)) => host.answer(element, Ok(Some(payload)), out),
-                Ok(Reply::Activate(activation)) => activate(host, element, activation, out),
-                Err(error) => host.refuse(element, &error, out),
+            match answer(settings, proxy, element, (from, to))? {
+                Reply::Result(payload) => outgoing::answer(element, Ok(Some(payload)), out),
+                Reply::Activate(activation) => activate(store, element, activation, out),
             }
+            Ok(())
         }
-        Some(StanzaKind::Presence) | None => {}
-        Some(_) => host.refuse(element, &Condition::ServiceUnavailable.into(), out),
+        Some(StanzaKind::Presence) | None => Ok(()),
+        Some(_) => Err(Condition::ServiceUnavailable.into()),
     }
 }
 
@@ -128,13 +136,13 @@ fn activation_of(query: &Element, from: &Jid) -> Result<BytestreamActivation, St
     })
 }
 
-fn activate(host: &mut Host, iq: &Element, activation: BytestreamActivation, out: &mut Outbox) {
+fn activate(store: &mut StoreRequests, iq: &Element, activation: BytestreamActivation, out: &mut Outbox) {
     let iq = iq.clone();
     let load = Load::Activate(Box::new(activation));
-    host.store.load(load, out, move |host, _, result, out| match result {
-        Ok(StoreReply::Activated(Ok(()))) => host.answer(&iq, Ok(None), out),
-        Ok(StoreReply::Activated(Err(fault))) => host.refuse(&iq, &error_of(fault), out),
-        _ => host.refuse(&iq, &Condition::InternalServerError.into(), out),
+    store.load(load, out, move |_, _, result, out| match result {
+        Ok(StoreReply::Activated(Ok(()))) => outgoing::answer(&iq, Ok(None), out),
+        Ok(StoreReply::Activated(Err(fault))) => outgoing::refuse(&iq, &error_of(fault), out),
+        _ => outgoing::refuse(&iq, &Condition::InternalServerError.into(), out),
     });
 }
 

@@ -12,7 +12,7 @@ use xmpp::stanza::{self, Condition};
 use xmpp::{Bare, Element, Level, Specification, ns};
 
 use super::account_memory::AccountMemory;
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget, IqView};
 use super::{Outbox, archive, hints};
 
 pub(super) const FEATURE: Feature = Feature {
@@ -27,8 +27,8 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::CARBONS, ns::CARBON_RULES],
     server: &[ns::CARBONS, ns::CARBON_RULES],
     handles: &[
-        IqHandler { at: IqTarget::Own, name: "enable", ns: ns::CARBONS, run: IqHandlerFn::View(switch) },
-        IqHandler { at: IqTarget::Own, name: "disable", ns: ns::CARBONS, run: IqHandlerFn::View(switch) },
+        IqHandler { at: IqTarget::Own, name: "enable", ns: ns::CARBONS, run: switch },
+        IqHandler { at: IqTarget::Own, name: "disable", ns: ns::CARBONS, run: switch },
     ],
 };
 

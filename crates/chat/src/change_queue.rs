@@ -32,32 +32,30 @@ impl ChangeQueues {
         self.busy.contains_key(user)
     }
 
+    /// Gives a job that may change an account its turn: it is returned if it is to be done now; else it is done after the changes that are
+    /// on their way.
+    ///
+    /// # Errors
+    /// The job: too much waits already.
+    pub(super) fn queue<J>(&mut self, user: &Bare, job: J) -> Result<Option<J>, J>
+    where
+        J: FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
+    {
+        let Some(waiting) = self.busy.get_mut(user) else { return Ok(Some(job)) };
+        if waiting.len() >= limits::CHANGES {
+            return Err(job);
+        }
+        waiting.push_back(Box::new(job));
+        Ok(None)
+    }
+
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.busy.len()
     }
 }
 
-/// Does a job that may change an account: now, or after the changes that are on their way.
-///
-/// # Errors
-/// The job, undone: too much waits already.
-pub(super) fn queue<J>(host: &mut Host, now: Instant, user: &Bare, out: &mut Outbox, job: J) -> Result<(), J>
-where
-    J: FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
-{
-    let Some(waiting) = host.accounts.changes.busy.get_mut(user) else {
-        job(host, now, out);
-        return Ok(());
-    };
-    if waiting.len() >= limits::CHANGES {
-        return Err(job);
-    }
-    waiting.push_back(Box::new(job));
-    Ok(())
-}
-
-/// Changes the store, and `then` puts it into memory too. Only from a job of [`queue`].
+/// Changes the store, and `then` puts it into memory too. Only from a job of [`ChangeQueues::queue`].
 pub(super) fn write(
     host: &mut Host,
     now: Instant,

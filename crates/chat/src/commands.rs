@@ -18,8 +18,10 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 pub(super) use self::effect::{CommandEffect, CommandResult, from_domain, send_motd};
 use super::effect::{HostAction, OnlineFilter};
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
-use super::{Host, HostSettings, Outbox};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget, IqView};
+use super::iq_effect::{EffectReply, IqEffect};
+use super::store_requests::StoreRequests;
+use super::{HostSettings, Outbox};
 use crate::{limits, token};
 
 const FILE: &str = "crates/chat/src/commands.rs";
@@ -50,7 +52,7 @@ pub(super) const FEATURE: Feature = Feature {
         at: IqTarget::Server,
         name: "command",
         ns: ns::COMMANDS,
-        run: IqHandlerFn::Host(command),
+        run: |_, _| IqReply::Perform(IqEffect::Command),
     }],
 };
 
@@ -157,24 +159,6 @@ fn fault(condition: Condition, detail: &'static str) -> StanzaError {
     StanzaError::from(condition).with(Element::new(detail, ns::COMMANDS))
 }
 
-/// The handler of commands to a domain: an invitation, or an administrator's command, which may have its answer later.
-fn command(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
-    // Invitations are commands of all users, so they come before the check for administrators.
-    let (accounts, nested) = (&mut host.accounts, host.privileged.nested());
-    let view = IqView { now, settings: &host.settings, accounts, nested };
-    if let Some(answer) = super::invite::command(&view, (&mut host.store, &mut host.rng), iq, out) {
-        return answer;
-    }
-    match host.commands.handle_request(now, (&host.settings, &mut host.rng), iq) {
-        Ok(CommandStage::Reply(payload)) => IqReply::Result(Some(payload)),
-        Ok(CommandStage::Run(form, effect)) => {
-            effect::perform(host, now, form, Ok(effect), out);
-            IqReply::Later
-        }
-        Err(error) => IqReply::Error(error),
-    }
-}
-
 /// The stage to which a request brings its command.
 enum CommandStage {
     /// The form is to be filled in, or the command is canceled.
@@ -184,6 +168,27 @@ enum CommandStage {
 }
 
 impl Commands {
+    /// Handles a command to a domain: an invitation, or an administrator's command.
+    pub(super) fn handle(
+        &mut self,
+        view: &IqView<'_>,
+        (store, rng): (&mut StoreRequests, &mut Rng),
+        iq: &IqRequest<'_>,
+        out: &mut Outbox,
+    ) -> EffectReply {
+        // Invitations are commands of all users, so they come before the check for administrators.
+        if let Some(reply) = super::invite::command(view, (store, rng), iq, out) {
+            return reply;
+        }
+        match self.handle_request(view.now, (view.settings, rng), iq)? {
+            CommandStage::Reply(payload) => Ok(Some(payload)),
+            CommandStage::Run(form, effect) => {
+                effect::perform(store, view.now, form, Ok(effect), out);
+                Ok(None)
+            }
+        }
+    }
+
     /// A request of an administrator. XEP-0050 §4.4 has the errors.
     fn handle_request(
         &mut self,

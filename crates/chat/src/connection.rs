@@ -14,11 +14,12 @@ use xmpp::{Bare, ConnectionId, Element, Jid, ns};
 
 use super::account_memory::AccountMemory;
 use super::effect::{Effect, StreamFault};
+use super::offline::{OfflineEffect, OfflineMessages};
 use super::resume::{self, ResumeRequest};
 use super::session::{BacklogProgress, DeliveryEffect, Session};
 use super::user::AccountState;
 use super::{Host, HostSettings, Outbox, SessionLimit, ack, phones, sm};
-use crate::{archive, bind2, offline, presence, push, read_queues, token, user, vcard, webhooks};
+use crate::{archive, bind2, offline, outgoing, presence, read_queues, token, user, vcard, webhooks};
 use webhooks::WebhookKind;
 
 impl Host {
@@ -61,13 +62,15 @@ impl Host {
         }
         let key = self.accounts.sessions.insert(Session::new(now, jid.clone(), edge, request.is_anonymous));
         self.accounts.by_edge.insert(edge, key);
-        webhooks::report_session(self, now, WebhookKind::SessionBegin, &jid, out);
+        webhooks::report_session(&self.settings, now, WebhookKind::SessionBegin, &jid, out);
         let user = self.user(now, &jid.bare(), out);
         user.sessions.push(key);
         if !matches!(user.state, AccountState::Loading(_)) {
             vcard::load_avatar(&mut self.store, (&self.avatars, &self.accounts), &jid.bare(), out);
         }
-        let inline = request.inline.iter().filter_map(|child| inline(self, now, key, child, out)).collect();
+        let parts = (&mut self.accounts, &*self.settings, &mut self.rng);
+        let inline = inline_requests(parts, now, key, &request.inline, out);
+        perform_deliveries(self, now, out);
         if request.is_bind2 {
             return bind2::begin(self, now, key, agent, inline, out);
         }
@@ -100,8 +103,18 @@ impl Host {
     pub fn handle_nonza(&mut self, now: Instant, edge: ConnectionId, element: &Element, out: &mut Outbox) {
         let Some(&key) = self.accounts.by_edge.get(&edge) else { return };
         match element.ns() {
-            ns::SM => handle_sm(self, now, key, element, out),
-            ns::CSI => handle_client_state(self, now, key, element, out),
+            ns::SM => {
+                let parts = (&mut self.accounts, &*self.settings, &mut self.rng);
+                match handle_sm(parts, now, key, element, out) {
+                    Some(SmEffect::SendBacklog) => send_backlog(self, now, key, out),
+                    Some(SmEffect::Close(fault)) => close_session(self, now, key, fault, out),
+                    None => {}
+                }
+            }
+            ns::CSI => {
+                self.accounts.handle_client_state(now, key, element, out);
+                perform_deliveries(self, now, out);
+            }
             _ => {}
         }
     }
@@ -115,7 +128,9 @@ impl Host {
         out: &mut Outbox,
     ) {
         let request = ResumeRequest { edge, user: user.clone(), id: id.into(), seen };
-        resume::handle_request(self, now, request, out);
+        if let Some(request) = self.resumes.handle_request(now, &self.accounts, request) {
+            resume::resume(self, now, &request, out);
+        }
     }
 
     /// The connection has written what it was given before the last `Flush`: only now more may be sent, so a
@@ -127,9 +142,9 @@ impl Host {
         send_backlog(self, now, key, out);
     }
 
-    /// Delivers a stanza to one session, whatever its priority and the account's block list are.
-    pub(super) fn deliver(&mut self, now: Instant, key: Key, stanza: Element, out: &mut Outbox) {
-        self.accounts.deliver(now, key, stanza, out);
+    /// Delivers a stanza to sessions, whatever their priorities and the account's block list are.
+    pub(super) fn deliver(&mut self, now: Instant, keys: &[Key], stanza: Element, out: &mut Outbox) {
+        self.accounts.deliver_to_all(now, keys, stanza, out);
         perform_deliveries(self, now, out);
     }
 
@@ -145,7 +160,7 @@ impl Host {
         let at = self.sleeping.partition_point(|(other, _)| *other <= until);
         self.sleeping.insert(at, (until, key));
         let effects = self.push.handle_sleep(now, &self.accounts, key);
-        push::perform(self, effects, out);
+        self.push.perform((&mut self.accounts, &mut self.store, &mut self.rng), effects, out);
     }
 }
 
@@ -159,21 +174,30 @@ fn sessions_to_end(accounts: &AccountMemory, limit: SessionLimit, user: &Bare) -
     sessions.get(..count).filter(|_| limit.ends_oldest).map(<[Key]>::to_vec)
 }
 
-/// A request that came with Bind 2 (XEP-0386). Returns the answer that the client gets with its address: only stream management has one.
-fn inline(host: &mut Host, now: Instant, key: Key, child: &Element, out: &mut Outbox) -> Option<Element> {
-    match child.ns() {
-        ns::SM if child.name() == "enable" => {
-            return Some(enable_sm(&mut host.accounts, (&host.settings, &mut host.rng), key, child));
-        }
-        ns::CARBONS if child.name() == "enable" => {
-            if let Some(session) = host.accounts.sessions.get_mut(key) {
-                session.has_carbons = true;
+/// Requests that came with Bind 2 (XEP-0386). Returns the answers that the client gets with its address: only stream management has one.
+fn inline_requests(
+    (accounts, settings, rng): (&mut AccountMemory, &HostSettings, &mut Rng),
+    now: Instant,
+    key: Key,
+    requests: &[Element],
+    out: &mut Outbox,
+) -> Vec<Element> {
+    let mut answers = Vec::new();
+    for request in requests {
+        match request.ns() {
+            ns::SM if request.name() == "enable" => {
+                answers.push(enable_sm(accounts, (settings, &mut *rng), key, request));
             }
+            ns::CARBONS if request.name() == "enable" => {
+                if let Some(session) = accounts.sessions.get_mut(key) {
+                    session.has_carbons = true;
+                }
+            }
+            ns::CSI => accounts.handle_client_state(now, key, request, out),
+            _ => {}
         }
-        ns::CSI => handle_client_state(host, now, key, child, out),
-        _ => {}
     }
-    None
+    answers
 }
 
 /// Enables stream management, by an element of its own or with Bind 2, and returns the answer for the client.
@@ -191,42 +215,50 @@ fn enable_sm(
     }
 }
 
-/// `<active/>` and `<inactive/>` (XEP-0352). Stanzas that were held back go out when the client is active again.
-fn handle_client_state(host: &mut Host, now: Instant, key: Key, state: &Element, out: &mut Outbox) {
-    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
-    let effects = session.handle_client_state(now, state, out);
-    perform_session(host, now, key, effects, out);
+/// The effect of an element of stream management, beside the answer to it.
+enum SmEffect {
+    /// More may have waited than could be sent at once.
+    SendBacklog,
+    /// The session ends with this stream error.
+    Close(StreamFault),
 }
 
 /// `<enable/>`, `<r/>` and `<a/>` (XEP-0198).
-fn handle_sm(host: &mut Host, now: Instant, key: Key, element: &Element, out: &mut Outbox) {
+fn handle_sm(
+    (accounts, settings, rng): (&mut AccountMemory, &HostSettings, &mut Rng),
+    now: Instant,
+    key: Key,
+    element: &Element,
+    out: &mut Outbox,
+) -> Option<SmEffect> {
     if element.name() == "enable" {
-        let answer = enable_sm(&mut host.accounts, (&host.settings, &mut host.rng), key, element);
-        let edge = host.accounts.sessions.get(key).and_then(|session| session.edge);
-        return out.extend(edge.map(|edge| Effect::Deliver { edge, element: answer }));
+        let answer = enable_sm(accounts, (settings, rng), key, element);
+        let edge = accounts.sessions.get(key).and_then(|session| session.edge);
+        out.extend(edge.map(|edge| Effect::Deliver { edge, element: answer }));
+        return None;
     }
-    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
+    let session = accounts.sessions.get_mut(key)?;
     let edge = session.edge;
     let answer = match (element.name(), &mut session.sm) {
         ("r", Some(sm)) => sm.handle_request(),
         ("a", Some(sm)) => {
-            return match sm.handle_answer(now, element) {
+            return Some(match sm.handle_answer(now, element) {
                 Ok(question) => {
                     let both = edge.zip(question);
                     out.extend(both.map(|(edge, element)| Effect::Deliver { edge, element }));
-                    // More may have waited than could be sent at once.
-                    send_backlog(host, now, key, out);
+                    SmEffect::SendBacklog
                 }
-                Err(fault) => close_session(host, now, key, fault, out),
-            };
+                Err(fault) => SmEffect::Close(fault),
+            });
         }
         // Stanzas sent before are not counted.
-        ("a", None) => return,
+        ("a", None) => return None,
         // It has a session already (XEP-0198 §5).
         ("r", None) | ("resume", _) => sm::failed(Condition::UnexpectedRequest),
         _ => sm::failed(Condition::FeatureNotImplemented),
     };
     out.extend(edge.map(|edge| Effect::Deliver { edge, element: answer }));
+    None
 }
 
 /// Sends as much of a session's backlog as the window takes, then the next page of an archive, then offline
@@ -235,66 +267,63 @@ pub(super) fn send_backlog(host: &mut Host, now: Instant, key: Key, out: &mut Ou
     let Some(session) = host.accounts.sessions.get_mut(key) else { return };
     let Some(BacklogProgress::Sent(question)) = session.send_backlog(now, out) else { return };
     if let Some((owner, iq)) = question {
-        archive::handle_query(host, &owner, &iq, out);
+        archive::handle_query((&mut host.accounts, &mut host.store), &owner, &iq, out);
     }
-    if host.accounts.sessions.get_mut(key).is_some_and(Session::end_backlog) {
-        offline::deliver(host, now, key, out);
+    if host.accounts.sessions.get_mut(key).is_some_and(Session::end_backlog)
+        && let Some((user, effect)) = host.offline.handle_session(&host.accounts, key)
+    {
+        offline::perform(host, now, &user, effect, out);
     }
-}
-
-/// Delivers a stanza to these sessions.
-pub(super) fn deliver_to_all(host: &mut Host, now: Instant, keys: &[Key], stanza: Element, out: &mut Outbox) {
-    host.accounts.deliver_to_all(now, keys, stanza, out);
-    perform_deliveries(host, now, out);
 }
 
 /// Performs the effects of sessions to which a feature has delivered stanzas. Each caller of a feature that delivers calls this
 /// before the message under way may count as handled.
 pub(super) fn perform_deliveries(host: &mut Host, now: Instant, out: &mut Outbox) {
     for (key, effect) in host.accounts.take_deliveries() {
-        perform_delivery(host, now, key, effect, out);
-    }
-}
-
-/// Performs effects that a session has returned to its caller. Those of `AccountMemory::deliver` are for
-/// [`perform_deliveries`].
-pub(super) fn perform_session(
-    host: &mut Host,
-    now: Instant,
-    key: Key,
-    effects: Vec<DeliveryEffect>,
-    out: &mut Outbox,
-) {
-    for effect in effects {
-        perform_delivery(host, now, key, effect, out);
-    }
-}
-
-/// Performs an effect of a session. Stanzas that it has no room for are stored, answered or dropped by their
-/// kind: none is lost in silence that its sender counts on.
-fn perform_delivery(host: &mut Host, now: Instant, key: Key, effect: DeliveryEffect, out: &mut Outbox) {
-    let stanza = match effect {
-        DeliveryEffect::Close(condition) => return close_session(host, now, key, condition, out),
-        DeliveryEffect::Overflow(stanza) => stanza,
-    };
-    let user = match host.accounts.sessions.get(key) {
-        Some(session) => session.jid.bare(),
-        None => match stanza::to(&stanza) {
-            Ok(Some(to)) => to.bare(),
-            _ => return,
-        },
-    };
-    let is_told = |child: &Element| matches!(child.ns(), ns::CARBONS | ns::MAM | ns::OFFLINE);
-    match stanza::kind_of(&stanza) {
-        // XEP-0045: a room that hears that removes the occupant (333).
-        Some(StanzaKind::Message) if stanza.attr("type") == Some("groupchat") => {
-            host.refuse(&stanza, &Condition::RecipientUnavailable.into(), out);
+        let stanza = match effect {
+            DeliveryEffect::Close(condition) => {
+                close_session(host, now, key, condition, out);
+                continue;
+            }
+            DeliveryEffect::Overflow(stanza) => stanza,
+        };
+        match UndeliveredStanza::of(&host.accounts, key, stanza) {
+            Some(UndeliveredStanza::Keep(user, effect)) => offline::perform(host, now, &user, effect, out),
+            Some(UndeliveredStanza::Refuse(stanza, condition)) => {
+                host.refuse(&stanza, &condition.into(), out);
+            }
+            None => {}
         }
-        // These are in an archive, or are still stored.
-        Some(StanzaKind::Message) if stanza.elements().any(is_told) => {}
-        Some(StanzaKind::Message) => offline::keep_message(host, now, &user, stanza, out),
-        Some(StanzaKind::Iq) => host.refuse(&stanza, &Condition::ResourceConstraint.into(), out),
-        Some(StanzaKind::Presence) | None => {}
+    }
+}
+
+/// A stanza that a session has no room for, and that its sender counts on: none of these is lost in silence.
+enum UndeliveredStanza {
+    /// The account keeps the message.
+    Keep(Bare, OfflineEffect),
+    Refuse(Element, Condition),
+}
+
+impl UndeliveredStanza {
+    fn of(accounts: &AccountMemory, key: Key, stanza: Element) -> Option<UndeliveredStanza> {
+        let is_told = |child: &Element| matches!(child.ns(), ns::CARBONS | ns::MAM | ns::OFFLINE);
+        match stanza::kind_of(&stanza)? {
+            // XEP-0045: a room that hears that removes the occupant (333).
+            StanzaKind::Message if stanza.attr("type") == Some("groupchat") => {
+                Some(UndeliveredStanza::Refuse(stanza, Condition::RecipientUnavailable))
+            }
+            // These are in an archive, or are still stored.
+            StanzaKind::Message if stanza.elements().any(is_told) => None,
+            StanzaKind::Message => {
+                let user = match accounts.sessions.get(key) {
+                    Some(session) => session.jid.bare(),
+                    None => stanza::to(&stanza).ok()??.bare(),
+                };
+                Some(UndeliveredStanza::Keep(user, OfflineEffect::keep(stanza)?))
+            }
+            StanzaKind::Iq => Some(UndeliveredStanza::Refuse(stanza, Condition::ResourceConstraint)),
+            StanzaKind::Presence => None,
+        }
     }
 }
 
@@ -309,7 +338,7 @@ pub(super) fn end_session(host: &mut Host, now: Instant, key: Key, out: &mut Out
     if let Some(edge) = session.edge {
         host.accounts.by_edge.remove(&edge);
     }
-    webhooks::report_session(host, now, WebhookKind::SessionEnd, &session.jid, out);
+    webhooks::report_session(&host.settings, now, WebhookKind::SessionEnd, &session.jid, out);
     let bare = session.jid.bare();
     if let Some(user) = host.accounts.users.get_mut(&bare) {
         user.sessions.retain(|other| *other != key);
@@ -318,8 +347,12 @@ pub(super) fn end_session(host: &mut Host, now: Instant, key: Key, out: &mut Out
     if !unacknowledged.is_empty() {
         // Stanzas that were never acknowledged go to the other sessions, or are stored.
         user::when_loaded(host, now, &bare, out, move |host, now, out| {
+            let user = session.jid.bare();
             for (at, stanza) in unacknowledged {
-                undelivered(host, now, at, &session.jid, stanza, out);
+                let parts = (&mut host.offline, &host.accounts);
+                if let Some(effect) = undelivered(parts, at, (&session.jid, &user), stanza, out) {
+                    offline::perform(host, now, &user, effect, out);
+                }
             }
         });
     }
@@ -327,21 +360,22 @@ pub(super) fn end_session(host: &mut Host, now: Instant, key: Key, out: &mut Out
 }
 
 /// A stanza that the client of an ended session has not acknowledged. `at`: when it came, for the delay of a stored
-/// message; `of`: the session's address.
-fn undelivered(host: &mut Host, now: Instant, at: Instant, of: &Jid, stanza: Element, out: &mut Outbox) {
-    match stanza::kind_of(&stanza) {
-        Some(StanzaKind::Message) => {
-            let user = of.bare();
-            let effect = host.offline.handle_undelivered(&host.accounts, at, (of, &user), stanza);
-            if let Some(effect) = effect {
-                offline::perform(host, now, &user, effect, out);
-            }
-        }
-        Some(StanzaKind::Iq) if matches!(stanza.attr("type"), Some("get" | "set")) => {
-            host.refuse(&stanza, &Condition::ServiceUnavailable.into(), out);
+/// message. A message finds its way by the effect.
+fn undelivered(
+    (offline, accounts): (&mut OfflineMessages, &AccountMemory),
+    at: Instant,
+    (session, user): (&Jid, &Bare),
+    stanza: Element,
+    out: &mut Outbox,
+) -> Option<OfflineEffect> {
+    match stanza::kind_of(&stanza)? {
+        StanzaKind::Message => offline.handle_undelivered(accounts, at, (session, user), stanza),
+        StanzaKind::Iq if matches!(stanza.attr("type"), Some("get" | "set")) => {
+            outgoing::refuse(&stanza, &Condition::ServiceUnavailable.into(), out);
+            None
         }
         // The sender of a presence will see that the session is gone.
-        _ => {}
+        StanzaKind::Iq | StanzaKind::Presence => None,
     }
 }
 

@@ -8,7 +8,7 @@ use privilege::{DiscoveryTarget, NestedDiscovery};
 use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
-use super::feature::{FEATURES, Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::feature::{FEATURES, Feature, IqHandler, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::{IqEffect, answer_from_nodes};
 use super::{HostSettings, caps};
 use crate::account_memory::AccountMemory;
@@ -38,30 +38,10 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::DISCO_INFO, ns::DISCO_ITEMS],
     server: &[ns::DISCO_INFO, ns::DISCO_ITEMS],
     handles: &[
-        IqHandler {
-            at: IqTarget::Server,
-            name: "query",
-            ns: ns::DISCO_INFO,
-            run: IqHandlerFn::View(of_server),
-        },
-        IqHandler {
-            at: IqTarget::Server,
-            name: "query",
-            ns: ns::DISCO_ITEMS,
-            run: IqHandlerFn::View(items_of_server),
-        },
-        IqHandler {
-            at: IqTarget::Account,
-            name: "query",
-            ns: ns::DISCO_INFO,
-            run: IqHandlerFn::View(of_account),
-        },
-        IqHandler {
-            at: IqTarget::Account,
-            name: "query",
-            ns: ns::DISCO_ITEMS,
-            run: IqHandlerFn::View(items_of_account),
-        },
+        IqHandler { at: IqTarget::Server, name: "query", ns: ns::DISCO_INFO, run: of_server },
+        IqHandler { at: IqTarget::Server, name: "query", ns: ns::DISCO_ITEMS, run: items_of_server },
+        IqHandler { at: IqTarget::Account, name: "query", ns: ns::DISCO_INFO, run: of_account },
+        IqHandler { at: IqTarget::Account, name: "query", ns: ns::DISCO_ITEMS, run: items_of_account },
     ],
 };
 

@@ -16,7 +16,7 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Level, Specification, ns};
 
 use super::HostSettings;
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget, IqView};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -30,18 +30,8 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[],
     server: &[ns::EXTDISCO],
     handles: &[
-        IqHandler {
-            at: IqTarget::Server,
-            name: "services",
-            ns: ns::EXTDISCO,
-            run: IqHandlerFn::View(services),
-        },
-        IqHandler {
-            at: IqTarget::Server,
-            name: "credentials",
-            ns: ns::EXTDISCO,
-            run: IqHandlerFn::View(credentials),
-        },
+        IqHandler { at: IqTarget::Server, name: "services", ns: ns::EXTDISCO, run: services },
+        IqHandler { at: IqTarget::Server, name: "credentials", ns: ns::EXTDISCO, run: credentials },
     ],
 };
 

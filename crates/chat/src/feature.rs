@@ -7,9 +7,9 @@ use stdx::slab::Key;
 use xmpp::stanza::StanzaError;
 use xmpp::{Element, Jid, Specification};
 
+use super::HostSettings;
 use super::account_memory::AccountMemory;
 use super::iq_effect::IqEffect;
-use super::{Host, HostSettings, Outbox};
 
 /// The kind of this server's addresses at which a request is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,18 +47,12 @@ pub(super) enum IqReply {
     Error(StanzaError),
     /// The host performs the effect, and the reply follows from it.
     Perform(IqEffect),
-    /// The reply follows: the handler sends it later with `Host::answer`.
+    /// The reply follows.
     Later,
 }
 
-/// The function of a handler. Its kind says which parts of the host it can reach.
-#[derive(Clone, Copy)]
-pub(super) enum IqHandlerFn {
-    /// It answers from the accounts and the settings, or says by an effect which feature goes on.
-    View(fn(&mut IqView<'_>, &IqRequest<'_>) -> IqReply),
-    /// It joins several machines.
-    Host(fn(&mut Host, Instant, &IqRequest<'_>, &mut Outbox) -> IqReply),
-}
+/// The function of a handler. It answers from the accounts and the settings, or says by an effect which feature goes on.
+pub(super) type IqHandlerFn = fn(&mut IqView<'_>, &IqRequest<'_>) -> IqReply;
 
 /// The parts of a host from which most requests are answered.
 pub(super) struct IqView<'a> {

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use xmpp::Bare;
 
 use super::effect::{RosterItem, Subscription};
-pub(super) use changes::{GroupChanges, expire};
+pub(super) use changes::{GroupChanges, changes_of};
 
 /// A group as the operator defines it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -14,12 +14,13 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns, time};
 
 use super::effect::{Access, Invitation, Load, StoreFailure, StoreReply};
-use super::feature::{Feature, IqReply, IqRequest, IqView};
+use super::feature::{Feature, IqRequest, IqView};
+use super::iq_effect::EffectReply;
 use super::presence::subscription::SubscriptionAction;
-use super::roster::{RosterAction, SentSubscription};
+use super::roster::{RosterAction, SentSubscription, SubscriptionRequest};
 use super::store_requests::StoreRequests;
 use super::{Effect, Host, HostSettings, Outbox};
-use crate::{roster, token};
+use crate::{outgoing, roster, token};
 
 const FILE: &str = "crates/chat/src/invite.rs";
 
@@ -97,27 +98,25 @@ pub(super) fn command(
     (store, rng): (&mut StoreRequests, &mut Rng),
     iq: &IqRequest<'_>,
     out: &mut Outbox,
-) -> Option<IqReply> {
+) -> Option<EffectReply> {
     let node = iq.payload.attr("node")?;
     let is_account = match node {
         ns::INVITE => false,
         ns::INVITE_ACCOUNT => true,
         _ => return None,
     };
-    let reply = match run(view, iq, is_account) {
-        Ok(InvitationEffect::Reply(payload)) => IqReply::Result(Some(payload)),
-        Ok(InvitationEffect::CheckName(wanted, invitation)) => {
+    Some(run(view, iq, is_account).map(|effect| match effect {
+        InvitationEffect::Reply(payload) => Some(payload),
+        InvitationEffect::CheckName(wanted, invitation) => {
             invite_by_name(store, iq, wanted, invitation, out);
-            IqReply::Later
+            None
         }
-        Ok(InvitationEffect::Write(invitation)) => {
+        InvitationEffect::Write(invitation) => {
             let (iq, command) = (iq.iq.clone(), reply(iq, "completed"));
             write_invitation(store, rng, (iq, command), invitation, out);
-            IqReply::Later
+            None
         }
-        Err(error) => IqReply::Error(error),
-    };
-    Some(reply)
+    }))
 }
 
 /// The effect of an invitation command.
@@ -256,8 +255,8 @@ fn invite_by_name(
             write_invitation(&mut host.store, &mut host.rng, (iq, command), invitation, out);
         }
         // Not checked again when the invitation is used: registration itself refuses a name that is taken.
-        Ok(_) => host.refuse(&iq, &StanzaError::new(Condition::Conflict, "this name is taken"), out),
-        Err(_) => host.refuse(&iq, &Condition::ResourceConstraint.into(), out),
+        Ok(_) => outgoing::refuse(&iq, &StanzaError::new(Condition::Conflict, "this name is taken"), out),
+        Err(_) => outgoing::refuse(&iq, &Condition::ResourceConstraint.into(), out),
     });
 }
 
@@ -274,11 +273,11 @@ fn write_invitation(
     store.access(access, out, move |host, _, result, out| match result {
         Ok(_) => {
             let pages = host.settings.invitations.pages.clone();
-            host.answer(&iq, Ok(Some(done(command, &token, &invitation, pages.as_deref()))), out);
+            outgoing::answer(&iq, Ok(Some(done(command, &token, &invitation, pages.as_deref()))), out);
         }
         Err(_) => {
             let text = "too many unused invitations, or they cannot be stored now";
-            host.refuse(&iq, &StanzaError::new(Condition::ResourceConstraint, text), out);
+            outgoing::refuse(&iq, &StanzaError::new(Condition::ResourceConstraint, text), out);
         }
     });
 }
@@ -300,72 +299,45 @@ pub(super) fn preauthenticate(
         let is_good = |found: &Invitation| found.inviter.as_ref() == Some(&user) && found.expires_at > now;
         let is_good = matches!(&result, Ok(StoreReply::Invitation(Some(found))) if is_good(found));
         if !is_good {
-            // §4.1: the user is asked, as for any other request. Its client may recognise the token.
-            return ask_user(host, now, user, contact, presence, out);
+            return handle_preauthenticated(host, now, (user, contact), (presence, false), out);
         }
         let access = Access::UseInvitation { token, inviter: user.clone() };
         host.store.access(access, out, move |host, now, result, out| {
-            if result == Err(StoreFailure::NotFound) {
-                // The invitation was already used.
-                return ask_user(host, now, user, contact, presence, out);
-            }
-            let_in(host, now, user, contact, presence, out);
+            let is_used = result == Err(StoreFailure::NotFound);
+            handle_preauthenticated(host, now, (user, contact), (presence, !is_used), out);
         });
     });
     true
 }
 
-/// The request goes its usual way. While the token was looked into, the account may have left memory.
-fn ask_user(host: &mut Host, now: Instant, user: Bare, contact: Bare, presence: Element, out: &mut Outbox) {
-    host.with_account_data(now, &user.clone(), out, move |host, now, out| {
-        roster::subscription_in(host, now, (&user, contact), SubscriptionAction::Subscribe, presence, out);
-    });
-}
-
-/// Grants a request in the user's name, and answers it by a request to the contact (XEP-0379 §3.5), so that
-/// both see each other.
-fn let_in(host: &mut Host, now: Instant, user: Bare, contact: Bare, presence: Element, out: &mut Outbox) {
-    let owner = user.clone();
-    host.with_account_data(now, &owner, out, move |host, now, out| {
-        if host.accounts.data(&user).is_none() {
-            return;
-        }
-        let approval = (contact.clone(), RosterAction::Approve);
-        let approved = roster::change_contact(host, now, &user, approval, out);
-        let request = SentSubscription::subscribe(&user, &contact);
-        roster::subscription_in(
-            host,
-            now,
-            (&user, contact.clone()),
-            SubscriptionAction::Subscribe,
-            presence,
-            out,
-        );
-        if approved.is_ok() {
-            // A refused change is left to the user.
-            let _ = roster::change_contact(host, now, &user, (contact, RosterAction::Send(request)), out);
-        }
-    });
-}
-
-/// Makes two accounts see each other, on the side of `user`; `after` follows once that is on disk. Each side
-/// is written by its own host.
-fn make_contact(
+/// The token of a request was looked into. A good one grants the request in the user's name, and answers it by a request to the contact (XEP-0379
+/// §3.5), so that both see each other; else the user is asked as for any other request (§4.1), as its client may recognise the token.
+fn handle_preauthenticated(
     host: &mut Host,
     now: Instant,
-    user: &Bare,
-    contact: &Bare,
-    after: Option<Effect>,
+    (user, contact): (Bare, Bare),
+    (presence, is_good): (Element, bool),
     out: &mut Outbox,
 ) {
-    let (user, contact) = (user.clone(), contact.clone());
-    let owner = user.clone();
-    host.with_account_data(now, &owner, out, move |host, now, out| {
-        if host.accounts.data(&user).is_none() {
+    // While the token was looked into, the account may have left memory.
+    host.with_account_data(now, &user.clone(), out, move |host, now, out| {
+        if is_good && host.accounts.data(&user).is_none() {
             return;
         }
-        // With so much on its way that this does not fit, they ask each other as all do.
-        let _ = roster::change_contact(host, now, &user, (contact, RosterAction::Befriend(after)), out);
+        let is_approved = is_good && {
+            let approval = (contact.clone(), RosterAction::Approve);
+            roster::change_contact(host, now, &user, approval, out).is_ok()
+        };
+        let (parties, act) = ((&user, contact.clone()), SubscriptionAction::Subscribe);
+        let asked = SubscriptionRequest::without_token(&host.accounts, parties, act, presence, out);
+        if let Some(asked) = asked {
+            roster::change_subscription(host, now, asked, out);
+        }
+        if is_approved {
+            // A refused change is left to the user.
+            let request = RosterAction::Send(SentSubscription::subscribe(&user, &contact));
+            let _ = roster::change_contact(host, now, &user, (contact, request), out);
+        }
     });
 }
 
@@ -374,11 +346,25 @@ impl Host {
     /// probe that came before would be answered by `unsubscribed` (XEP-0401 §5.4).
     pub fn befriend_both(&mut self, now: Instant, invited: &Bare, inviter: &Bare, out: &mut Outbox) {
         let next = Effect::Befriend { user: inviter.clone(), contact: invited.clone() };
-        make_contact(self, now, invited, inviter, Some(next), out);
+        self.befriend(now, (invited, inviter), Some(next), out);
     }
 
-    /// Makes the invited account a contact that sees the user's presence.
-    pub fn befriend(&mut self, now: Instant, user: &Bare, contact: &Bare, out: &mut Outbox) {
-        make_contact(self, now, user, contact, None, out);
+    /// Makes an account and its contact see each other, on the side of the account; `after` follows once that is on disk. Each side is written
+    /// by its own host.
+    pub fn befriend(
+        &mut self,
+        now: Instant,
+        (user, contact): (&Bare, &Bare),
+        after: Option<Effect>,
+        out: &mut Outbox,
+    ) {
+        let (user, contact) = (user.clone(), contact.clone());
+        self.with_account_data(now, &user.clone(), out, move |host, now, out| {
+            if host.accounts.data(&user).is_none() {
+                return;
+            }
+            // With so much on its way that this does not fit, they ask each other as all do.
+            let _ = roster::change_contact(host, now, &user, (contact, RosterAction::Befriend(after)), out);
+        });
     }
 }

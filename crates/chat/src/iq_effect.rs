@@ -7,25 +7,32 @@ use xmpp::stanza::StanzaError;
 use xmpp::{Bare, Element};
 
 use super::blocking::{self, BlockingCommand};
-use super::feature::IqRequest;
+use super::feature::{IqRequest, IqView};
 use super::offline::OfflineEffect;
 use super::private::PrivateEffect;
 use super::pubsub::{NodesView, PubSubEvent, Publication, ViewContinuation};
-use super::push::{PushEffect, PushTask};
+use super::push::PushRequest;
 use super::register::AccountRequest;
 use super::roster::RosterAction;
 use super::upload::UploadRequest;
 use super::vcard::AvatarEffect;
-use super::{Host, Outbox, archive, offline, private, pubsub, push, register, roster, upload, vcard};
+use super::{Host, Outbox, archive, offline, private, register, roster, route, upload, vcard};
+use crate::outgoing;
 
 /// The effect of a request that is not answered at once.
 pub(super) enum IqEffect {
     /// Deliver the reply to the session that asks, past the router as pushes are: else a push could overtake it.
     Deliver(Key, Element),
+    /// Ask the account this in its own name: the request of a privileged component is in it.
+    AskAccount(Element),
     /// Read the sender's own archive.
     ReadArchive,
+    /// Read or change the preferences of the sender's own archive.
+    ArchivePreferences,
     /// Change the sender's blocking list.
     Block(BlockingCommand),
+    /// Run a command of the domain that is asked, or go on with it.
+    Command,
     /// View the nodes of the account that is asked; the continuation answers.
     ViewNodes(ViewContinuation),
     /// The retrieval of offline messages.
@@ -36,10 +43,8 @@ pub(super) enum IqEffect {
     Private(PrivateEffect),
     /// The nodes of the account that is asked handle the request.
     PubSub,
-    /// Store a client that wants notifications.
-    EnablePush(PushEffect),
-    /// Begin a task with the clients that want notifications.
-    Push(PushTask),
+    /// Handle a request about the clients that want notifications.
+    Push(PushRequest),
     /// Change or remove the sender's account.
     Register(Key, AccountRequest),
     /// Change a contact of the account that is asked.
@@ -54,53 +59,73 @@ pub(super) enum IqEffect {
     Upload(UploadRequest),
 }
 
+/// The payload with which a request is answered at once; `None`: the answer follows.
+pub(super) type EffectReply = Result<Option<Element>, StanzaError>;
+
 /// Performs the effect of a request.
 pub(super) fn perform(host: &mut Host, now: Instant, iq: &IqRequest<'_>, effect: IqEffect, out: &mut Outbox) {
-    let result = match effect {
-        IqEffect::Deliver(key, reply) => return host.deliver(now, key, reply, out),
-        IqEffect::ReadArchive => return archive::handle_query(host, &iq.to.bare(), iq.iq, out),
-        IqEffect::Block(command) => blocking::change_blocked(host, now, iq, command, out),
+    let reply = match effect {
+        IqEffect::Deliver(key, reply) => return host.deliver(now, &[key], reply, out),
+        IqEffect::AskAccount(inner) => {
+            let account = iq.to.bare().into_jid();
+            return route::ask(host, now, &inner, &account, &account, None, out);
+        }
+        IqEffect::ReadArchive => {
+            let parts = (&mut host.accounts, &mut host.store);
+            return archive::handle_query(parts, &iq.to.bare(), iq.iq, out);
+        }
+        IqEffect::ArchivePreferences => {
+            let archives = (&host.archive, host.settings.archive);
+            archive::handle_preferences(archives, (&host.accounts, &mut host.store), now, iq, out)
+        }
+        IqEffect::Block(command) => blocking::change_blocked(host, now, iq, command, out).map(|()| None),
+        IqEffect::Command => {
+            let Host { settings, accounts, privileged, commands, store, rng, .. } = host;
+            let view = IqView { now, settings, accounts, nested: privileged.nested() };
+            commands.handle(&view, (store, rng), iq, out)
+        }
         IqEffect::ViewNodes(then) => {
-            return pubsub::view_nodes(host, now, (&iq.to.bare(), iq.from), then, out);
+            let (owner, then) = (iq.to.bare(), host.feature_continuations.insert_view(then));
+            let event = PubSubEvent::View { owner: &owner, from: iq.from, then };
+            return host.tell_pubsub(now, event, out);
         }
         IqEffect::RetrieveOffline => {
             let user = iq.to.bare();
             let effect = host.offline.handle_request(&user, iq);
-            effect.map(|effect| offline::perform(host, now, &user, effect, out))
+            effect.map(|effect| offline::perform(host, now, &user, effect, out)).map(|()| None)
         }
         IqEffect::Offline(effect) => return offline::perform(host, now, &iq.to.bare(), effect, out),
         IqEffect::Private(effect) => return private::perform(host, now, effect, out),
-        IqEffect::PubSub => {
-            let event = PubSubEvent::Request { iq: iq.iq, from: iq.from, to: iq.to };
-            return host.tell_pubsub(now, event, out);
-        }
-        IqEffect::EnablePush(effect) => return push::perform(host, vec![effect], out),
-        IqEffect::Push(task) => {
-            let effects = host.push.begin(now, iq.to.bare(), task);
-            return push::perform(host, effects, out);
+        IqEffect::PubSub => return host.tell_pubsub(now, for_nodes(iq), out),
+        IqEffect::Push(request) => {
+            let context = (&mut host.accounts, &mut host.store, &mut host.rng);
+            return host.push.handle_request(now, context, (iq.to.bare(), request), out);
         }
         IqEffect::Register(key, request) => {
-            return register::perform(&mut host.store, key, iq, request, out);
+            return register::perform(&mut host.store, (key, iq), request, out);
         }
         IqEffect::Roster(contact, action) => {
-            roster::change_contact(host, now, &iq.to.bare(), (contact, action), out)
+            roster::change_contact(host, now, &iq.to.bare(), (contact, action), out).map(|()| None)
         }
         IqEffect::ReadVcard => return vcard::read(&mut host.store, iq, out),
         IqEffect::PublishVcard4(publication) => {
-            let question = iq.iq.clone();
-            return host.publish_for(now, &iq.to.bare(), *publication, out, move |host, _, result, out| {
-                host.answer(&question, result.map(|()| None), out);
-            });
+            let then = outgoing::answer_written(iq.iq.clone());
+            return host.publish_for(now, &iq.to.bare(), *publication, out, then);
         }
         IqEffect::Avatar(effect) => return vcard::perform(host, now, [effect], out),
         IqEffect::Upload(request) => {
             let effect = host.upload.handle_request(now, request, host.settings.uploads);
-            return upload::perform(host, effect, out);
+            return upload::perform(&mut host.store, effect, out);
         }
     };
-    if let Err(error) = result {
-        host.refuse(iq.iq, &error, out);
+    if reply != Ok(None) {
+        outgoing::answer(iq.iq, reply, out);
     }
+}
+
+/// The request, for the nodes of the account that is asked.
+fn for_nodes<'a>(iq: &IqRequest<'a>) -> PubSubEvent<'a> {
+    PubSubEvent::Request { iq: iq.iq, from: iq.from, to: iq.to }
 }
 
 /// The answer to a request from the nodes of the account that is asked, as its sender may see them.
@@ -109,8 +134,8 @@ pub(super) fn answer_from_nodes(
     describe: impl FnOnce(NodesView, &Bare) -> Result<Element, StanzaError> + 'static,
 ) -> ViewContinuation {
     let (owner, question) = (iq.to.bare(), iq.iq.clone());
-    Box::new(move |host, nodes, out| {
+    Box::new(move |_, nodes, out| {
         let answer = nodes.and_then(|nodes| describe(nodes, &owner));
-        host.answer(&question, answer.map(Some), out);
+        outgoing::answer(&question, answer.map(Some), out);
     })
 }

@@ -8,7 +8,7 @@ use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Element, Jid, Level, Specification, ns};
 
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget, IqView};
 use crate::account_memory::AccountMemory;
 use crate::disco;
 
@@ -24,8 +24,8 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::LAST],
     server: &[ns::LAST],
     handles: &[
-        IqHandler { at: IqTarget::Server, name: "query", ns: ns::LAST, run: IqHandlerFn::View(uptime) },
-        IqHandler { at: IqTarget::Account, name: "query", ns: ns::LAST, run: IqHandlerFn::View(last) },
+        IqHandler { at: IqTarget::Server, name: "query", ns: ns::LAST, run: uptime },
+        IqHandler { at: IqTarget::Account, name: "query", ns: ns::LAST, run: last },
     ],
 };
 

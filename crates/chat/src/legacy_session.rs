@@ -4,15 +4,15 @@
 use xmpp::ns;
 use xmpp::stanza::Condition;
 
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget, IqView};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[],
     account: &[],
     server: &[],
     handles: &[
-        IqHandler { at: IqTarget::Own, name: "session", ns: ns::SESSION, run: IqHandlerFn::View(begin) },
-        IqHandler { at: IqTarget::Server, name: "session", ns: ns::SESSION, run: IqHandlerFn::View(begin) },
+        IqHandler { at: IqTarget::Own, name: "session", ns: ns::SESSION, run: begin },
+        IqHandler { at: IqTarget::Server, name: "session", ns: ns::SESSION, run: begin },
     ],
 };
 

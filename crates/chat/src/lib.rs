@@ -15,10 +15,11 @@
 //! (`connection::perform_deliveries`).
 //!
 //! A handler of requests reads accounts and settings (`IqView`) and replies, or names in an [`IqEffect`](iq_effect::IqEffect) the
-//! feature that goes on. Beside its machine a feature's file has functions: one that needs a machine takes that machine; one over a
-//! host joins several, most often by performing effects (`offline::perform`). A feature that needs another one calls such a function
-//! by the name of its module (`offline::keep_message`). The methods of [`Host`] are the inputs from the driver and the few actions that all features
-//! share: `route`, `deliver`, `answer`, `refuse`, `user` and `with_account_data`.
+//! feature that goes on; `iq_effect` gives that feature the machines that it needs. Beside its machine a feature's file has functions: one
+//! that needs machines takes these, and says by its result what the router has to do. Answers and other stanzas that are made here need no
+//! machine at all (`outgoing`). A function over a host joins features: the routers (`route`, `connection`, `presence`, `iq_effect`), and where
+//! the effects of a machine reach other features (`offline::perform`); `cargo xtask house` counts them. The methods of [`Host`] are the
+//! inputs from the driver and the few actions that these functions share: `route`, `deliver`, `refuse`, `user` and `with_account_data`.
 //!
 //! A client is told of a change once it is on disk: a roster's push, a subscription, a room's configuration. A message
 //! counts as handled once it is delivered or stored (`ack`). The data of an account are in memory once, for all its sessions;
@@ -79,6 +80,7 @@ mod message_writes;
 mod muc;
 mod no_account;
 mod offline;
+mod outgoing;
 pub mod ownership;
 pub mod page;
 pub mod phones;
@@ -125,7 +127,7 @@ pub use effect::{Access, Change, Effect, Load, StoreFailure, StoreReply, Ticket}
 pub use feature::specifications;
 pub use page::{ItemPage, ItemQuery, ItemRow, RowPage, StanzaPage};
 pub use privilege::{Delegation, PresenceAccess, Privileges, RequestAccess};
-pub use privileged::{handle_component_attached, handle_nested_answer, retain_components};
+pub use privileged::ComponentInputs;
 pub use register::SessionEndReason;
 pub use restore::{RestoreManner, announced_session, handle_restore};
 pub use rosters::RosterMemory;
@@ -271,10 +273,7 @@ pub struct Host {
     upload: upload::Upload,
     phones: phones::Phones,
     privileged: privileged::PrivilegedComponents,
-    /// The content of real-time block lists.
-    rtbl: Arc<rtbl::RtblLists>,
-    /// Stanzas that were refused because a list has their sender.
-    rtbl_refused: u64,
+    rtbl: rtbl::RtblFilter,
 }
 
 impl Host {
@@ -303,8 +302,7 @@ impl Host {
             upload: upload::Upload::default(),
             phones: phones::Phones::default(),
             privileged: privileged::PrivilegedComponents::new(address),
-            rtbl: Arc::default(),
-            rtbl_refused: 0,
+            rtbl: rtbl::RtblFilter::default(),
         }
     }
 
@@ -342,7 +340,7 @@ impl Host {
         let Some((requester, then, ending)) = self.store.take(ticket) else { return };
         read_queues::with_requester(self, requester, |host| then(host, now, result, out));
         self.store.end(ending, out);
-        resume::answer_waiting(self, now, out);
+        self.answer_resumes(now, out);
         let is_held = |user: &Bare| self.store.awaits(user) || self.offline.is_keeping(user);
         self.accounts.evict_rosters(self.settings.rosters.0, is_held);
     }
@@ -359,7 +357,7 @@ impl Host {
 
     /// Handles the timers that are due at `now`.
     pub fn expire(&mut self, now: Instant, out: &mut Outbox) {
-        resume::answer_waiting(self, now, out);
+        self.answer_resumes(now, out);
         while let Some((until, key)) = self.sleeping.front().copied().filter(|(until, _)| *until <= now) {
             self.sleeping.pop_front();
             // A session that was resumed has left its entry here: its own deadline is another one by now, or none.
@@ -370,11 +368,35 @@ impl Host {
             }
         }
         self.rooms.expire(now);
-        self.expire_restored_rooms(now, out);
-        privileged::expire(self, now, out);
-        groups::expire(self, now, out);
+        // Occupants of rooms whose last host has died learn of those that have not come back.
+        for (address, effect) in self.rooms.expire_restored(now) {
+            self.perform_rooms(now, &address, effect, out);
+            self.perform_rooms(now, &address, muc::RoomsEffect::HandleWaiting, out);
+        }
+        self.privileged.expire(now, (&self.settings, &self.accounts, &mut self.rng), out);
+        let first = out.len();
+        while let Some((user, before)) = self.group_changes.take_due(now, out.len() - first) {
+            if self.accounts.is_signed_in(&user) {
+                self.with_account_data(now, &user.clone(), out, move |host, now, out| {
+                    let changed = groups::changes_of(&mut host.accounts, &user, &before);
+                    let last = changed.len().saturating_sub(1);
+                    for (index, (contact, was)) in changed.into_iter().enumerate() {
+                        let change = (was, index == last);
+                        host.roster.handle_group_change(&host.accounts, (&user, &contact), change);
+                        roster::perform(host, now, (&user, &contact), out);
+                    }
+                });
+            }
+        }
         for user in self.phones.due_texts(now) {
             phones::texts_due(self, now, &user, out);
+        }
+    }
+
+    /// Answers clients that come back and whose messages are handled.
+    fn answer_resumes(&mut self, now: Instant, out: &mut Outbox) {
+        for request in self.resumes.take_due(now, &self.accounts) {
+            resume::resume(self, now, &request, out);
         }
     }
 

@@ -13,7 +13,7 @@ use xmpp::Element;
 use xmpp::stanza::{Condition, StanzaError};
 
 use super::effect::{Change, StoreFailure, Ticket};
-use super::{Host, Outbox, hints, sm};
+use super::{hints, sm};
 use crate::limits::{MESSAGE_WRITE_PATIENCE, MESSAGE_WRITES, MESSAGE_WRITES_BYTES};
 
 /// The writes of one host that are under way.
@@ -70,15 +70,10 @@ pub(super) fn refusal() -> StanzaError {
     StanzaError::new(Condition::ResourceConstraint, "the message cannot be stored now: try again later")
 }
 
-/// An archive has not taken a message that is delivered already: its sender is told so.
-pub(super) fn handle_unarchived(host: &mut Host, message: &Element, failure: StoreFailure, out: &mut Outbox) {
+/// The error of a message that an archive has not taken, and that is delivered already; `None`: its sender is not told.
+pub(super) fn unarchived(failure: StoreFailure) -> Option<StanzaError> {
     // One that is too large is delivered only; one whose account is gone has no archive.
-    if failure != StoreFailure::Unavailable {
-        return;
-    }
-    let error = StanzaError::new(
-        Condition::ResourceConstraint,
-        "the message may have been delivered, and could not be put into the archive",
-    );
-    host.refuse(message, &error, out);
+    let is_told = failure == StoreFailure::Unavailable;
+    let text = "the message may have been delivered, and could not be put into the archive";
+    is_told.then(|| StanzaError::new(Condition::ResourceConstraint, text))
 }

@@ -15,13 +15,15 @@ use stdx::slab::Key;
 use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
+use super::ack::PendingAcks;
 use super::effect::{Change, Load, StoreFailure, StoreReply};
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
 use super::session::Session;
+use super::store_requests::StoreRequests;
 use super::{Host, Outbox, StanzaPage, change_queue, hints, push, sm};
 use crate::account_memory::AccountMemory;
-use crate::{connection, expiry, limits, phones};
+use crate::{expiry, limits, outgoing, phones};
 use retrieval::{count, describe, headers, read_for_view, read_senders, view};
 
 const FILE: &str = "crates/chat/src/offline.rs";
@@ -55,12 +57,7 @@ pub(super) const FEATURE: Feature = Feature {
     ],
     account: &[ns::OFFLINE],
     server: &["msgoffline", ns::OFFLINE],
-    handles: &[IqHandler {
-        at: IqTarget::Own,
-        name: "offline",
-        ns: ns::OFFLINE,
-        run: IqHandlerFn::View(flexible),
-    }],
+    handles: &[IqHandler { at: IqTarget::Own, name: "offline", ns: ns::OFFLINE, run: flexible }],
 };
 
 /// The feature: the messages that wait for accounts. It is told of messages, of sessions that take messages and of requests for
@@ -78,6 +75,8 @@ pub(super) struct OfflineMessages {
 
 /// Everything that [`OfflineMessages`] asks of its host, for one account.
 pub(super) enum OfflineEffect {
+    /// Keep a message that no session can take now.
+    Keep(Element, MessageOrigin),
     /// Write a message; answered by `handle_written`.
     Write(Change, MessageOrigin),
     /// The message cannot be kept.
@@ -234,6 +233,20 @@ impl OfflineMessages {
             other.is_some_and(|other| other.began >= at || (was_alone && !other.has_carbons))
         });
         Some(OfflineEffect::Deliver(able, delayed(message, at, user.domain())))
+    }
+
+    /// A session may take messages: the account whose effect follows.
+    pub(super) fn handle_session(
+        &mut self,
+        accounts: &AccountMemory,
+        key: Key,
+    ) -> Option<(Bare, OfflineEffect)> {
+        if !takes_messages(accounts, key) {
+            return None;
+        }
+        let user = accounts.sessions.get(key)?.jid.bare();
+        let effect = self.deliver(accounts, &user, key)?;
+        Some((user, effect))
     }
 
     /// The session of that account [`takes_messages`]: the waiting ones are for it (XEP-0160 §2).
@@ -425,38 +438,13 @@ fn page_after(user: &Bare, after: u64) -> Load {
     Load::Offline { user: user.clone(), after, ids: Vec::new() }
 }
 
-/// Stores a message that no session can take now.
-pub(super) fn keep_message(host: &mut Host, now: Instant, user: &Bare, message: Element, out: &mut Outbox) {
-    if hints::is_worth_keeping(&message) {
-        let origin = MessageOrigin::Stanza(message.clone());
-        keep_message_of(host, now, user, (message, origin), out);
-    }
-}
-
-/// As [`keep_message`], with the origin that learns of a failure before the message counts as handled.
-pub(super) fn keep_message_of(
-    host: &mut Host,
-    now: Instant,
-    user: &Bare,
-    (message, origin): (Element, MessageOrigin),
-    out: &mut Outbox,
-) {
-    if push::is_pushed(user, &message) {
-        let effects = host.push.handle_message(now, &host.accounts, user, true);
-        push::perform(host, effects, out);
-    }
-    let effect = host.offline.keep(&host.accounts, now, user, (message, origin));
-    perform(host, now, user, effect, out);
-}
-
-/// Passes a session that may take messages to [`OfflineMessages`].
-pub(super) fn deliver(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
-    if !takes_messages(&host.accounts, key) {
-        return;
-    }
-    let Some(user) = host.accounts.sessions.get(key).map(|session| session.jid.bare()) else { return };
-    if let Some(effect) = host.offline.deliver(&host.accounts, &user, key) {
-        perform(host, now, &user, effect, out);
+impl OfflineEffect {
+    /// Keeps a message that no session can take now, if it is worth it. Its sender learns of a failure before the message counts as handled.
+    pub(super) fn keep(message: Element) -> Option<OfflineEffect> {
+        hints::is_worth_keeping(&message).then(|| {
+            let origin = MessageOrigin::Stanza(message.clone());
+            OfflineEffect::Keep(message, origin)
+        })
     }
 }
 
@@ -476,29 +464,21 @@ fn flexible(_view: &mut IqView<'_>, _iq: &IqRequest<'_>) -> IqReply {
 /// Performs an effect of [`OfflineMessages`] for an account; the store's replies go back into it.
 pub(super) fn perform(host: &mut Host, now: Instant, user: &Bare, effect: OfflineEffect, out: &mut Outbox) {
     match effect {
+        OfflineEffect::Keep(message, origin) => {
+            if push::is_pushed(user, &message) {
+                let effects = host.push.handle_message(now, &host.accounts, user, true);
+                host.push.perform((&mut host.accounts, &mut host.store, &mut host.rng), effects, out);
+            }
+            let effect = host.offline.keep(&host.accounts, now, user, (message, origin));
+            perform(host, now, user, effect, out);
+        }
         OfflineEffect::Write(change, origin) => {
-            let guard = host.pending_acks.guard();
-            let user = user.clone();
-            host.store.change(change, out, move |host, now, result, out| {
-                if let Some(effect) = host.offline.handle_written(&mut host.accounts, &user, result.is_ok()) {
-                    perform(host, now, &user, effect, out);
-                }
-                match (origin, result) {
-                    (MessageOrigin::Phone(id), Ok(())) => host.phones.pending_messages().handle_kept(id),
-                    (_, Ok(())) => {}
-                    (origin, Err(error)) => {
-                        let refusal = OfflineEffect::Refuse(origin, change_queue::not_written(error));
-                        perform(host, now, &user, refusal, out);
-                    }
-                }
-                host.acks().release(guard, out);
-                host.forget_user(now, &user);
-            });
+            write((&mut host.store, &mut host.pending_acks), user, (change, origin), out);
         }
         OfflineEffect::Refuse(MessageOrigin::Stanza(message), error) => host.refuse(&message, &error, out),
         // Its outcome says already that it was not kept.
         OfflineEffect::Refuse(MessageOrigin::Phone(_), _) => {}
-        OfflineEffect::Deliver(keys, message) => connection::deliver_to_all(host, now, &keys, message, out),
+        OfflineEffect::Deliver(keys, message) => host.deliver(now, &keys, message, out),
         OfflineEffect::SendToPhones => phones::texts_due(host, now, user, out),
         OfflineEffect::Read(load, read) => {
             let user = user.clone();
@@ -508,7 +488,7 @@ pub(super) fn perform(host: &mut Host, now: Instant, user: &Bare, effect: Offlin
             });
         }
         OfflineEffect::DeliverPage(key, messages, change, removal) => {
-            messages.into_iter().for_each(|message| host.deliver(now, key, message, out));
+            messages.into_iter().for_each(|message| host.deliver(now, &[key], message, out));
             perform(host, now, user, OfflineEffect::Remove(change, removal), out);
         }
         OfflineEffect::EndReading => host.forget_user(now, user),
@@ -526,11 +506,36 @@ pub(super) fn perform(host: &mut Host, now: Instant, user: &Bare, effect: Offlin
             phones::perform_text(host, now, user, effect, out);
         }
         OfflineEffect::View(key, messages, iq) => {
-            messages.into_iter().for_each(|message| host.deliver(now, key, message, out));
-            host.answer(&iq, Ok(None), out);
+            messages.into_iter().for_each(|message| host.deliver(now, &[key], message, out));
+            outgoing::answer(&iq, Ok(None), out);
         }
-        OfflineEffect::Answer(iq, result) => host.answer(&iq, result, out),
+        OfflineEffect::Answer(iq, result) => outgoing::answer(&iq, result, out),
     }
+}
+
+/// Writes a message. Until the store has answered, the message under way is not handled.
+fn write(
+    (store, pending_acks): (&mut StoreRequests, &mut PendingAcks),
+    user: &Bare,
+    (change, origin): (Change, MessageOrigin),
+    out: &mut Outbox,
+) {
+    let (user, guard) = (user.clone(), pending_acks.guard());
+    store.change(change, out, move |host, now, result, out| {
+        if let Some(effect) = host.offline.handle_written(&mut host.accounts, &user, result.is_ok()) {
+            perform(host, now, &user, effect, out);
+        }
+        match (origin, result) {
+            (MessageOrigin::Phone(id), Ok(())) => host.phones.pending_messages().handle_kept(id),
+            (_, Ok(())) => {}
+            (origin, Err(error)) => {
+                let refusal = OfflineEffect::Refuse(origin, change_queue::not_written(error));
+                perform(host, now, &user, refusal, out);
+            }
+        }
+        host.acks().release(guard, out);
+        host.forget_user(now, &user);
+    });
 }
 
 /// Adds the time at which the message came, unless this domain has added it already (XEP-0203).

@@ -49,7 +49,7 @@ pub fn end_addresses(
     for key in keys {
         close_session(host, now, key, condition, out);
     }
-    muc::release_rooms(host, &is_meant, out);
+    muc::release_rooms((&mut host.rooms, &mut host.store), &is_meant, out);
     forget_unused(host);
 }
 
@@ -81,7 +81,9 @@ pub fn handle_owners_changed(
         }
         for key in host.accounts.keys_of(&user, |session: &Session| !session.directed.is_empty()) {
             enter_rooms(&host.accounts, &host.settings, key, &is_lost, out);
-            leave_rooms(host, now, key, |room| has_moved(room) && !is_lost(room), out);
+            let is_left = |room: &str| has_moved(room) && !is_lost(room);
+            leave_rooms((&mut host.accounts, &host.settings), now, key, is_left, out);
+            perform_deliveries(host, now, out);
         }
     }
 }
@@ -137,18 +139,22 @@ pub(super) fn note_room_answer(
 }
 
 /// Tells a session that it has left the rooms with these addresses (XEP-0045 §17.3, status 332).
-fn leave_rooms(host: &mut Host, now: Instant, key: Key, has_moved: impl Fn(&str) -> bool, out: &mut Outbox) {
-    let settings = &host.settings;
-    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
+fn leave_rooms(
+    (accounts, settings): (&mut AccountMemory, &HostSettings),
+    now: Instant,
+    key: Key,
+    has_moved: impl Fn(&str) -> bool,
+    out: &mut Outbox,
+) {
+    let Some(session) = accounts.sessions.get_mut(key) else { return };
     let is_left = |to: &Jid| settings.rooms_of(to.domain()).is_some() && has_moved(to.bare_str());
     let left: Vec<Jid> =
         session.directed.change(|directed| directed.extract_if(.., |to| is_left(to)).collect());
     session.left_rooms.retain(|room| !left.contains(room));
     let to = session.jid.clone();
     for occupant in left {
-        host.accounts.deliver(now, key, left_room(&occupant, &to), out);
+        accounts.deliver(now, key, left_room(&occupant, &to), out);
     }
-    perform_deliveries(host, now, out);
 }
 
 /// The presence by which a client learns that it has left a room because the service has ended there.

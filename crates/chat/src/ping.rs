@@ -7,7 +7,7 @@
 use xmpp::stanza::Condition;
 use xmpp::{Element, Level, Specification, ns};
 
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget, IqView};
 
 const FILE: &str = "crates/chat/src/ping.rs";
 
@@ -41,10 +41,10 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::PING],
     server: &[ns::PING, ns::VERSION, ns::TIME],
     handles: &[
-        IqHandler { at: IqTarget::Server, name: "ping", ns: ns::PING, run: IqHandlerFn::View(ping) },
-        IqHandler { at: IqTarget::Account, name: "ping", ns: ns::PING, run: IqHandlerFn::View(ping) },
-        IqHandler { at: IqTarget::Server, name: "query", ns: ns::VERSION, run: IqHandlerFn::View(version) },
-        IqHandler { at: IqTarget::Server, name: "time", ns: ns::TIME, run: IqHandlerFn::View(time) },
+        IqHandler { at: IqTarget::Server, name: "ping", ns: ns::PING, run: ping },
+        IqHandler { at: IqTarget::Account, name: "ping", ns: ns::PING, run: ping },
+        IqHandler { at: IqTarget::Server, name: "query", ns: ns::VERSION, run: version },
+        IqHandler { at: IqTarget::Server, name: "time", ns: ns::TIME, run: time },
     ],
 };
 

@@ -15,14 +15,14 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Level, Specification, ns};
 
 use super::change_queue::not_written;
-use super::effect::{Change, Load};
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::effect::{Change, Load, StoreFailure};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
 use super::pubsub::{Publication, change_of, items_of, whole};
 use super::store_requests::StoreRequests;
 use super::write_group::{WriteContinuation, WriteGroup};
 use super::{Host, ItemPage, ItemQuery, Outbox, imported};
-use crate::limits;
+use crate::{limits, outgoing};
 
 const FILE: &str = "crates/chat/src/private.rs";
 
@@ -55,12 +55,7 @@ pub(super) const FEATURE: Feature = Feature {
     ],
     account: &[ns::PRIVATE, ns::BOOKMARKS_COMPAT, ns::BOOKMARKS_COMPAT_PEP],
     server: &[ns::PRIVATE],
-    handles: &[IqHandler {
-        at: IqTarget::Own,
-        name: "query",
-        ns: ns::PRIVATE,
-        run: IqHandlerFn::View(private),
-    }],
+    handles: &[IqHandler { at: IqTarget::Own, name: "query", ns: ns::PRIVATE, run: private }],
 };
 
 /// XEP-0402 §3: as clients make the node.
@@ -138,8 +133,11 @@ pub(super) enum PrivateEffect {
     ReadRooms(PrivateRequest, Element),
     /// Read the native bookmarks for a client that sets its old ones; the write follows.
     ReadKnown(PrivateRequest, LegacyBookmarks),
-    /// Write the data. With a change of bookmarks that follows it.
+    /// Write the data; answered by `handle_written`. With a change of bookmarks that follows it.
     Write(PrivateRequest, Change, Option<BookmarksChange>),
+    /// Write both public forms of bookmarks after the private data. The answer comes when all of it is on disk: a client that has it reads its
+    /// bookmarks as it set them.
+    Publish(PrivateRequest, BookmarksChange),
     /// Answer the request.
     Answer(PrivateRequest, Result<Option<Element>, StanzaError>),
 }
@@ -196,6 +194,18 @@ impl PrivateRequest {
                 PrivateEffect::Write(self, change, Some(BookmarksChange::new(wanted, &known)))
             }
             Err(error) => PrivateEffect::Answer(self, Err(error)),
+        }
+    }
+
+    /// The data were written, or not.
+    fn handle_written(
+        self,
+        bookmarks: Option<BookmarksChange>,
+        result: Result<(), StoreFailure>,
+    ) -> PrivateEffect {
+        match (result, bookmarks) {
+            (Ok(()), Some(bookmarks)) => PrivateEffect::Publish(self, bookmarks),
+            (result, _) => PrivateEffect::Answer(self, result.map(|()| None).map_err(not_written)),
         }
     }
 }
@@ -317,36 +327,22 @@ pub(super) fn perform(host: &mut Host, now: Instant, effect: PrivateEffect, out:
             });
         }
         PrivateEffect::Write(request, change, bookmarks) => {
-            host.store.change(change, out, move |host, now, result, out| match (result, bookmarks) {
-                (Ok(()), Some(bookmarks)) => write_bookmarks(host, now, request, bookmarks, out),
-                (result, _) => {
-                    let answer = result.map(|()| None).map_err(not_written);
-                    perform(host, now, PrivateEffect::Answer(request, answer), out);
-                }
+            host.store.change(change, out, move |host, now, result, out| {
+                perform(host, now, request.handle_written(bookmarks, result), out);
             });
         }
-        PrivateEffect::Answer(request, result) => host.answer(&request.iq, result, out),
+        PrivateEffect::Publish(PrivateRequest { user, iq, data }, bookmarks) => {
+            // That node first: a publication that creates it would make all others wait.
+            host.publish_for(now, &user.clone(), old_item(data), out, move |host, now, published, out| {
+                // Items are what clients read: they are written even where the old node is not.
+                let both: WriteContinuation = Box::new(move |_, _, done, out| {
+                    outgoing::answer(&iq, published.and(done).map(|()| None), out);
+                });
+                sync_bookmarks(host, now, &user, bookmarks, out, both);
+            });
+        }
+        PrivateEffect::Answer(request, result) => outgoing::answer(&request.iq, result, out),
     }
-}
-
-/// Writes both public forms after the private data. The answer comes when all of it is on disk: a client that
-/// has it reads its bookmarks as it set them.
-fn write_bookmarks(
-    host: &mut Host,
-    now: Instant,
-    request: PrivateRequest,
-    bookmarks: BookmarksChange,
-    out: &mut Outbox,
-) {
-    let PrivateRequest { user, iq, data } = request;
-    // That node first: a publication that creates it would make all others wait.
-    host.publish_for(now, &user.clone(), old_item(data), out, move |host, now, published, out| {
-        // Items are what clients read: they are written even where the old node is not.
-        let both: WriteContinuation = Box::new(move |host, _, done, out| {
-            host.answer(&iq, published.and(done).map(|()| None), out);
-        });
-        sync_bookmarks(host, now, &user, bookmarks, out, both);
-    });
 }
 
 /// Publishes and retracts the rooms of a change. `then` runs when all is on disk, or with the first error,
@@ -387,22 +383,26 @@ fn sync_bookmarks(
 ///
 /// # Errors
 /// `done`, which has not run: there is nothing to write.
-pub(super) fn mirror_publication(
+pub(super) fn mirror_publication<D>(
     store: &mut StoreRequests,
     user: &Bare,
     node: &str,
     (payload, is_new): (Option<&Element>, bool),
     out: &mut Outbox,
-    done: WriteContinuation,
-) -> Result<(), WriteContinuation> {
+    done: D,
+) -> Result<(), D>
+where
+    D: FnOnce(&mut Outbox) + 'static,
+{
+    let written = |done: D| Box::new(move |_: &mut Host, _, _, out: &mut Outbox| done(out));
     match payload {
         // Also when an item was retracted: the old node has what is left.
-        _ if node == ns::BOOKMARKS => mirror_bookmarks(store, user, out, done),
+        _ if node == ns::BOOKMARKS => mirror_bookmarks(store, user, out, written(done)),
         Some(storage) if node == ns::OLD_BOOKMARKS && storage.is("storage", ns::OLD_BOOKMARKS) => {
             // The item itself is on disk; bookmarks that are none stay in it.
             let Ok(rooms) = old_rooms(storage) else { return Err(done) };
             let published = PublishedBookmarks { storage: storage.clone(), rooms, is_new };
-            old_bookmarks_published(store, user, published, out, done);
+            old_bookmarks_published(store, user, published, out, written(done));
         }
         _ => return Err(done),
     }

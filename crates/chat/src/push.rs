@@ -8,17 +8,19 @@
 use std::collections::{HashMap, VecDeque};
 
 use stdx::Instant;
+use stdx::rng::Rng;
 use stdx::slab::Key;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::effect::{Change, Load, StoreFailure, StoreReply};
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
 use super::session::Session;
-use super::{Host, ItemQuery, Outbox, change_queue, hints, offline};
+use super::store_requests::StoreRequests;
+use super::{ItemQuery, Outbox, change_queue, hints, offline};
 use crate::account_memory::AccountMemory;
-use crate::{limits, token};
+use crate::{limits, outgoing, token};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -32,8 +34,8 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::PUSH],
     server: &[],
     handles: &[
-        IqHandler { at: IqTarget::Own, name: "enable", ns: ns::PUSH, run: IqHandlerFn::View(enable) },
-        IqHandler { at: IqTarget::Own, name: "disable", ns: ns::PUSH, run: IqHandlerFn::View(disable) },
+        IqHandler { at: IqTarget::Own, name: "enable", ns: ns::PUSH, run: enable },
+        IqHandler { at: IqTarget::Own, name: "disable", ns: ns::PUSH, run: disable },
     ],
 };
 
@@ -123,6 +125,14 @@ pub(super) enum PushEffect {
     Notify(Bare, PushClient, PushCount),
 }
 
+/// A request of an account about the clients that want notifications.
+pub(super) enum PushRequest {
+    /// Store a client.
+    Enable(PushEffect),
+    /// Begin a task with the clients.
+    Begin(PushTask),
+}
+
 /// The task for which the clients of an account are read.
 pub(super) enum PushTask {
     Disable {
@@ -183,8 +193,23 @@ impl Push {
         Ok(PushEffect::Write(change, Box::new(write)))
     }
 
+    /// Handles a request of the account.
+    pub(super) fn handle_request(
+        &mut self,
+        now: Instant,
+        context: PushContext<'_>,
+        (user, request): (Bare, PushRequest),
+        out: &mut Outbox,
+    ) {
+        let effects = match request {
+            PushRequest::Enable(effect) => vec![effect],
+            PushRequest::Begin(task) => self.begin(now, user, task),
+        };
+        self.perform(context, effects, out);
+    }
+
     /// Begins a task with the clients in memory, or reads them.
-    pub(super) fn begin(&self, now: Instant, user: Bare, task: PushTask) -> Vec<PushEffect> {
+    fn begin(&self, now: Instant, user: Bare, task: PushTask) -> Vec<PushEffect> {
         match self.known.get(&user) {
             Some(known) => act(now, user, task, known.clone()),
             None => vec![PushEffect::ReadClients(user, task)],
@@ -352,7 +377,7 @@ fn enable(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
         return IqReply::Error(Condition::NotAllowed.into());
     }
     match Push::enable(view.now, iq) {
-        Ok(effect) => IqReply::Perform(IqEffect::EnablePush(effect)),
+        Ok(effect) => IqReply::Perform(IqEffect::Push(PushRequest::Enable(effect))),
         Err(error) => IqReply::Error(error),
     }
 }
@@ -365,7 +390,7 @@ fn disable(_view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     match PushClient::parse(iq.payload) {
         Ok(wanted) => {
             let task = PushTask::Disable { iq: iq.iq.clone(), wanted: Box::new(wanted) };
-            IqReply::Perform(IqEffect::Push(task))
+            IqReply::Perform(IqEffect::Push(PushRequest::Begin(task)))
         }
         Err(error) => IqReply::Error(error),
     }
@@ -377,38 +402,50 @@ pub(super) fn is_pushed(user: &Bare, message: &Element) -> bool {
     !is_own && hints::is_notable(message)
 }
 
-/// Performs effects of [`Push`]; the store's replies go back into it.
-pub(super) fn perform(host: &mut Host, effects: Vec<PushEffect>, out: &mut Outbox) {
-    for effect in effects {
-        match effect {
-            PushEffect::ReadClients(user, task) => {
-                let query = Box::new(ItemQuery::all());
-                let load = Load::Items { owner: user.clone(), node: NODE.into(), query };
-                host.store.load(load, out, move |host, now, loaded, out| {
-                    let keeps = host.accounts.is_in_memory(&user);
-                    let effects = host.push.handle_clients(now, (user, task), loaded, keeps);
-                    perform(host, effects, out);
-                });
-            }
-            PushEffect::Write(change, write) => {
-                host.store.change(change, out, move |host, now, done, out| {
-                    let effects = host.push.handle_written(now, *write, done);
-                    perform(host, effects, out);
-                });
-            }
-            PushEffect::Answer(iq, done) => {
-                host.answer(&iq, done.map(|()| None).map_err(change_queue::not_written), out);
-            }
-            PushEffect::Enabled(key, id) => {
-                if let Some(session) = host.accounts.sessions.get_mut(key) {
-                    session.push = Some(id);
+/// The parts of a host that effects of [`Push`] need beside it.
+pub(super) type PushContext<'a> = (&'a mut AccountMemory, &'a mut StoreRequests, &'a mut Rng);
+
+impl Push {
+    /// Performs effects; the store's replies go back into the machine.
+    pub(super) fn perform(
+        &mut self,
+        (accounts, store, rng): PushContext<'_>,
+        effects: Vec<PushEffect>,
+        out: &mut Outbox,
+    ) {
+        for effect in effects {
+            match effect {
+                PushEffect::ReadClients(user, task) => {
+                    let query = Box::new(ItemQuery::all());
+                    let load = Load::Items { owner: user.clone(), node: NODE.into(), query };
+                    store.load(load, out, move |host, now, loaded, out| {
+                        let keeps = host.accounts.is_in_memory(&user);
+                        let effects = host.push.handle_clients(now, (user, task), loaded, keeps);
+                        let context = (&mut host.accounts, &mut host.store, &mut host.rng);
+                        host.push.perform(context, effects, out);
+                    });
                 }
-            }
-            PushEffect::Notify(user, client, count) => {
-                if let Some(messages) = count_messages(&host.accounts, &user, &client, &count) {
-                    let id = token(&mut host.rng);
-                    let notification = host.push.notify(&id, (user, client), messages);
-                    host.route(notification, out);
+                PushEffect::Write(change, write) => {
+                    store.change(change, out, move |host, now, done, out| {
+                        let effects = host.push.handle_written(now, *write, done);
+                        let context = (&mut host.accounts, &mut host.store, &mut host.rng);
+                        host.push.perform(context, effects, out);
+                    });
+                }
+                PushEffect::Answer(iq, done) => {
+                    outgoing::answer(&iq, done.map(|()| None).map_err(change_queue::not_written), out);
+                }
+                PushEffect::Enabled(key, id) => {
+                    if let Some(session) = accounts.sessions.get_mut(key) {
+                        session.push = Some(id);
+                    }
+                }
+                PushEffect::Notify(user, client, count) => {
+                    if let Some(messages) = count_messages(accounts, &user, &client, &count) {
+                        let id = token(rng);
+                        let notification = self.notify(&id, (user, client), messages);
+                        outgoing::send(notification, out);
+                    }
                 }
             }
         }

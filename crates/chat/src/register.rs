@@ -18,12 +18,12 @@ use super::account_memory::AccountMemory;
 use super::blocking::Blocklist;
 use super::change_queue::not_written;
 use super::effect::{Access, AccountData, RosterItem};
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
 use super::store_requests::StoreRequests;
 use super::user::AccountState;
 use super::{Host, Outbox};
-use crate::{connection, departed, presence, roster};
+use crate::{connection, departed, outgoing, presence, roster};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -37,8 +37,8 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[],
     server: &[ns::REGISTER],
     handles: &[
-        IqHandler { at: IqTarget::Own, name: "query", ns: ns::REGISTER, run: IqHandlerFn::View(register) },
-        IqHandler { at: IqTarget::Server, name: "query", ns: ns::REGISTER, run: IqHandlerFn::View(register) },
+        IqHandler { at: IqTarget::Own, name: "query", ns: ns::REGISTER, run: register },
+        IqHandler { at: IqTarget::Server, name: "query", ns: ns::REGISTER, run: register },
     ],
 };
 
@@ -140,8 +140,7 @@ fn check(view: &IqView<'_>, iq: &IqRequest<'_>) -> Result<IqReply, StanzaError> 
 /// sessions end in either case: they hold credentials that are void.
 pub(super) fn perform(
     store: &mut StoreRequests,
-    key: Key,
-    iq: &IqRequest<'_>,
+    (key, iq): (Key, &IqRequest<'_>),
     request: AccountRequest,
     out: &mut Outbox,
 ) {
@@ -153,9 +152,9 @@ pub(super) fn perform(
     };
     store.access(access, out, move |host, now, result, out| {
         if let Err(error) = result {
-            return host.refuse(&iq, &not_written(error), out);
+            return outgoing::refuse(&iq, &not_written(error), out);
         }
-        host.deliver(now, key, stanza::result(&iq, None), out);
+        host.deliver(now, &[key], stanza::result(&iq, None), out);
         if is_removal {
             return host.end_account(now, &user, SessionEndReason::Removed, &[], out);
         }

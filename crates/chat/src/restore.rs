@@ -59,7 +59,11 @@ pub fn handle_restore(
     }
     user::when_loaded(host, now, &bare, out, move |host, now, out| {
         if is_ending {
-            return end(host, now, key, presence, out);
+            // All that have seen its presence are told.
+            if let Some(presence) = presence {
+                presence::restore(host, now, key, presence, out);
+            }
+            return close_session(host, now, key, "reset", out);
         }
         begin(host, now, (edge, key), presence, manner, is_lost, out);
     });
@@ -83,7 +87,7 @@ fn begin(
     }
     out.push(Effect::Bound { edge, bound: Bound::Session { jid, inline: Vec::new() } });
     for stanza in waiting {
-        host.deliver(now, key, stanza, out);
+        host.deliver(now, &[key], stanza, out);
     }
     match presence {
         Some(presence) if manner.is_late => presence::available_from(host, now, key, presence, out),
@@ -97,14 +101,6 @@ fn begin(
     ownership::enter_rooms(&host.accounts, &host.settings, key, &|_| true, out);
     // Messages that came before are stored.
     send_backlog(host, now, key, out);
-}
-
-/// The account is read: the session ends, and all that have seen its presence are told.
-fn end(host: &mut Host, now: Instant, key: Key, presence: Option<Element>, out: &mut Outbox) {
-    if let Some(presence) = presence {
-        presence::restore(host, now, key, presence, out);
-    }
-    close_session(host, now, key, "reset", out);
 }
 
 /// The reason for which an announced session cannot be made again. No session is ended for it, whatever the limit says of

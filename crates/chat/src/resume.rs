@@ -1,8 +1,8 @@
 //! Resumption of sessions (XEP-0198 §5). `<resumed/>` tells the client how many of its stanzas are handled, and the client forgets
 //! these; so a client whose messages are on their way to the store waits for its answer until they are written.
 //!
-//! `connection` passes requests on to `handle_request`. One that waits is looked at again after each answer of the store,
-//! each report of a handled message and at its deadline (`answer_waiting`).
+//! `connection` passes requests on to [`ResumeRequests`]. One that waits is looked at again after each answer of the store,
+//! each report of a handled message and at its deadline (`ResumeRequests::take_due`); `resume` answers it.
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -10,7 +10,7 @@ use xmpp::c2s::Bound;
 use xmpp::{ConnectionId, Jid};
 
 use super::account_memory::AccountMemory;
-use super::connection::{perform_session, send_backlog};
+use super::connection::{perform_deliveries, send_backlog};
 use super::effect::{Effect, StreamFault};
 use super::session::Session;
 use super::{Host, Outbox};
@@ -54,26 +54,29 @@ impl ResumeRequests {
     pub(super) fn edges(&self) -> impl Iterator<Item = ConnectionId> {
         self.0.iter().map(|waiting| waiting.request.edge)
     }
-}
 
-/// A client comes back. It gets its answer now, or once its messages are handled.
-pub(super) fn handle_request(host: &mut Host, now: Instant, request: ResumeRequest, out: &mut Outbox) {
-    match find(&host.accounts, &request) {
-        Some(key) if has_unhandled(&host.accounts, key) && host.resumes.0.len() < limits::SM_RESUMES => {
-            let until = now + limits::SM_RESUME_PATIENCE;
-            host.resumes.0.push(WaitingRequest { until, key, request });
+    /// A client comes back. Its request is returned if it gets its answer now; else it waits until its messages are handled.
+    pub(super) fn handle_request(
+        &mut self,
+        now: Instant,
+        accounts: &AccountMemory,
+        request: ResumeRequest,
+    ) -> Option<ResumeRequest> {
+        match find(accounts, &request) {
+            Some(key) if has_unhandled(accounts, key) && self.0.len() < limits::SM_RESUMES => {
+                let until = now + limits::SM_RESUME_PATIENCE;
+                self.0.push(WaitingRequest { until, key, request });
+                None
+            }
+            _ => Some(request),
         }
-        _ => resume(host, now, &request, out),
     }
-}
 
-/// Answers requests whose messages are handled, or that have waited long enough.
-pub(super) fn answer_waiting(host: &mut Host, now: Instant, out: &mut Outbox) {
-    let accounts = &host.accounts;
-    let is_due = |waiting: &mut WaitingRequest| waiting.until <= now || !has_unhandled(accounts, waiting.key);
-    let due: Vec<WaitingRequest> = host.resumes.0.extract_if(.., is_due).collect();
-    for waiting in due {
-        resume(host, now, &waiting.request, out);
+    /// Takes the requests whose messages are handled, or that have waited long enough: they get their answer.
+    pub(super) fn take_due(&mut self, now: Instant, accounts: &AccountMemory) -> Vec<ResumeRequest> {
+        let is_due =
+            |waiting: &mut WaitingRequest| waiting.until <= now || !has_unhandled(accounts, waiting.key);
+        self.0.extract_if(.., is_due).map(|waiting| waiting.request).collect()
     }
 }
 
@@ -90,7 +93,7 @@ fn has_unhandled(accounts: &AccountMemory, key: Key) -> bool {
 
 /// Joins the session to the new connection. The answer comes first; unacknowledged stanzas and those that waited follow
 /// it.
-fn resume(host: &mut Host, now: Instant, request: &ResumeRequest, out: &mut Outbox) {
+pub(super) fn resume(host: &mut Host, now: Instant, request: &ResumeRequest, out: &mut Outbox) {
     let ResumeRequest { edge, user, id, seen } = request;
     let edge = *edge;
     let found = find(&host.accounts, request);
@@ -115,9 +118,6 @@ fn resume(host: &mut Host, now: Instant, request: &ResumeRequest, out: &mut Outb
         session.restart_flow();
     }
     send_backlog(host, now, key, out);
-    // A new stream is an active one (XEP-0352 §5).
-    if let Some(session) = host.accounts.sessions.get_mut(key) {
-        let effects = session.activate(now, out);
-        perform_session(host, now, key, effects, out);
-    }
+    host.accounts.activate(now, key, out);
+    perform_deliveries(host, now, out);
 }

@@ -19,7 +19,7 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 use super::account_memory::AccountMemory;
 use super::change_queue::{not_written, too_many};
 use super::effect::{AccountData, Change, Effect, RosterItem, StoreFailure, Subscription};
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
 use super::presence::subscription::SubscriptionState;
 use super::pubsub::PubSubEvent;
@@ -27,9 +27,8 @@ use super::session::Session;
 use super::{Host, Outbox};
 use crate::{change_queue, connection, limits, presence, privileged, token};
 use approval::ReceivedSubscription;
-pub(super) use approval::{SentSubscription, subscription_from, subscription_in, subscription_to};
+pub(super) use approval::{SentSubscription, SubscriptionRequest};
 use shared::NO_VERSION;
-pub(super) use shared::handle_group_change;
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -43,13 +42,8 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[],
     server: &[],
     handles: &[
-        IqHandler { at: IqTarget::Own, name: "query", ns: ns::ROSTER, run: IqHandlerFn::View(roster) },
-        IqHandler {
-            at: IqTarget::Account,
-            name: "query",
-            ns: ns::ROSTER,
-            run: IqHandlerFn::View(of_another),
-        },
+        IqHandler { at: IqTarget::Own, name: "query", ns: ns::ROSTER, run: roster },
+        IqHandler { at: IqTarget::Account, name: "query", ns: ns::ROSTER, run: of_another },
     ],
 };
 
@@ -500,11 +494,27 @@ pub(super) fn change_contact(
     out: &mut Outbox,
 ) -> Result<(), StanzaError> {
     let owner = user.clone();
-    let has_turn = change_queue::queue(host, now, user, out, move |host, now, out| {
+    let turn = host.accounts.changes.queue(user, move |host: &mut Host, now, out: &mut Outbox| {
         host.roster.begin(&host.accounts, (&owner, &contact), action);
         perform(host, now, (&owner, &contact), out);
     });
-    has_turn.map_err(|_| too_many())
+    if let Some(job) = turn.map_err(|_| too_many())? {
+        job(host, now, out);
+    }
+    Ok(())
+}
+
+/// Changes a contact by a subscription stanza, as [`change_contact`] does. The stanza is refused if too much waits already.
+pub(super) fn change_subscription(
+    host: &mut Host,
+    now: Instant,
+    request: SubscriptionRequest,
+    out: &mut Outbox,
+) {
+    let SubscriptionRequest { user, contact, action, stanza } = request;
+    if let Err(error) = change_contact(host, now, &user, (contact, action), out) {
+        presence::refuse(&stanza, &error, out);
+    }
 }
 
 /// Performs the effects of [`Roster`]; the store's replies go back into it.
@@ -521,8 +531,8 @@ pub(super) fn perform(host: &mut Host, now: Instant, (user, contact): (&Bare, &B
                 });
             }
             RosterEffect::Send(stanza) => host.route(stanza, out),
-            RosterEffect::Answer(key, answer) => host.deliver(now, key, answer, out),
-            RosterEffect::Deliver(keys, stanza) => connection::deliver_to_all(host, now, &keys, stanza, out),
+            RosterEffect::Answer(key, answer) => host.deliver(now, &[key], answer, out),
+            RosterEffect::Deliver(keys, stanza) => host.deliver(now, &keys, stanza, out),
             RosterEffect::Push(query) => {
                 for has_old_groups in [false, true] {
                     let gets =
@@ -535,7 +545,7 @@ pub(super) fn perform(host: &mut Host, now: Instant, (user, contact): (&Bare, &B
                     push_to_sessions((&mut host.accounts, &mut host.rng), now, &keys, &query, out);
                 }
                 connection::perform_deliveries(host, now, out);
-                privileged::push_roster(host, user, &query, out);
+                privileged::push_roster((&host.settings, &mut host.rng), user, &query, out);
             }
             RosterEffect::SendPresences => {
                 presence::send_presences(&host.accounts, &host.phones, user, contact.as_str(), out);

@@ -9,8 +9,8 @@
 //! itself goes to `ask`, other iqs to the host of their address; presence to `presence::handle_outbound`; a message to
 //! `message_from`.
 //!
-//! A stanza for an address of this host: `routed` chooses by the domain (rooms, publish-subscribe, callers from
-//! outside, accounts). For an account `to_account` takes the mark of the acknowledgement off, `arrived` asks whether
+//! A stanza for an address of this host: `routed` chooses by the domain. One for a service (rooms, publish-subscribe, bytestreams, callers
+//! from outside) goes to `to_service`. For an account `to_account` takes the mark of the acknowledgement off, `arrived` asks whether
 //! the account exists and whether it blocks the sender, and `message_to` or `ask` ends the way.
 
 use stdx::Instant;
@@ -21,13 +21,15 @@ use xmpp::{Bare, Element, Jid, ns};
 use super::ack::{self, AckGuard};
 use super::archive::ArchiveWriter;
 use super::caps::CapsEffect;
-use super::feature::{IqHandlerFn, IqReply, IqRequest, IqTarget, IqView, find};
+use super::feature::{IqReply, IqRequest, IqTarget, IqView, find};
+use super::offline::OfflineEffect;
+use super::privileged::ComponentMessage;
 use super::pubsub::{Approval, PubSubEvent};
 use super::user::{AccountState, QueuedWork, refuse_waiting, too_much_waits, wait_for_account_data};
-use super::{Host, Outbox, push};
+use super::{Host, HostSettings, Outbox, push};
 use crate::{
-    blocking, bytestreams, carbons, connection, iq_effect, last, message_writes, no_account, offline, phones,
-    presence, privileged, read_queues, resume, rtbl, subaddress, webhooks,
+    blocking, bytestreams, carbons, connection, iq_effect, last, message_writes, no_account, offline,
+    outgoing, phones, presence, privileged, read_queues, rtbl, subaddress, webhooks,
 };
 
 impl Host {
@@ -35,7 +37,7 @@ impl Host {
     pub fn handle_routed(&mut self, now: Instant, element: Element, out: &mut Outbox) {
         let Ok(Some(to)) = stanza::to(&element) else { return };
         if self.acks().handle_report(&element, &to, out) {
-            return resume::answer_waiting(self, now, out);
+            return self.answer_resumes(now, out);
         }
         // Reads for the stanza count for its sender.
         let requester =
@@ -43,30 +45,9 @@ impl Host {
         read_queues::with_requester(self, requester, |host| routed(host, now, element, &to, out));
     }
 
-    /// Routes the answer to an iq: its result, with or without a payload, or its error.
-    pub(super) fn answer(
-        &mut self,
-        iq: &Element,
-        result: Result<Option<Element>, StanzaError>,
-        out: &mut Outbox,
-    ) {
-        match result {
-            Ok(payload) => {
-                let answer = stanza::result(iq, payload);
-                self.route(answer, out);
-            }
-            Err(error) => self.refuse(iq, &error, out),
-        }
-    }
-
-    /// Ends the way of a stanza here: its message counts as handled, and its sender gets the error. Presence gets none;
-    /// `presence::refuse` is for presence that must have one.
+    /// Ends the way of a stanza here (`Acks::refuse`).
     pub(super) fn refuse(&mut self, stanza: &Element, error: &StanzaError, out: &mut Outbox) {
-        self.acks().handle_refusal(stanza, out);
-        let is_presence = stanza.name() == "presence";
-        if stanza::may_be_refused(stanza) && !is_presence && stanza.attr("from").is_some() {
-            self.route(stanza::refusal(stanza, error), out);
-        }
+        self.acks().refuse(stanza, error, out);
     }
 }
 
@@ -91,8 +72,11 @@ pub(super) fn handle_element_of_session(
     // The effect on contacts depends on the roster and the blocking list.
     if let AccountState::Loading(_) = host.user(now, &bare, out).state {
         let work = QueuedWork::FromSession(key, Box::new(element));
-        let queued = wait_for_account_data(&mut host.accounts, &bare, work);
-        return queued.unwrap_or_else(|work| refuse_waiting(host, now, work, &too_much_waits(), out));
+        if let Err(work) = wait_for_account_data(&mut host.accounts, &bare, work) {
+            refuse_waiting(&mut host.acks(), now, work, &too_much_waits(), out);
+            connection::perform_deliveries(host, now, out);
+        }
+        return;
     }
     let Ok(to) = stanza::to(&element) else {
         // RFC 6120 §8.3.3.8: the answer goes to the sender, without the address that cannot be one.
@@ -117,9 +101,9 @@ pub(super) fn handle_element_of_session(
         Some(StanzaKind::Presence) => {
             let is_broadcast = to.is_none();
             presence::handle_outbound(host, now, key, to, element, out);
-            // XEP-0160 §2: offline messages come with presence that has no negative priority, as `deliver` checks.
-            if is_broadcast {
-                offline::deliver(host, now, key, out);
+            // XEP-0160 §2: offline messages come with presence that has no negative priority, as the feature checks.
+            if is_broadcast && let Some((user, effect)) = host.offline.handle_session(&host.accounts, key) {
+                offline::perform(host, now, &user, effect, out);
             }
         }
         Some(StanzaKind::Message) => message_from(host, now, key, element, out),
@@ -136,8 +120,7 @@ fn message_from(host: &mut Host, now: Instant, key: Key, mut element: Element, o
         element.set("to", jid.bare_str());
     }
     if let Some(error) = blocking::blocks_outgoing(&host.accounts, key, &element) {
-        host.acks().handle_refusal(&element, out);
-        blocking::refuse_blocked(&mut host.accounts, now, key, &element, &error, out);
+        host.acks().refuse_to_session(now, key, (&element, &error), out);
         return connection::perform_deliveries(host, now, out);
     }
     if host.store.message_writes.is_refused(now, &element) {
@@ -148,7 +131,7 @@ fn message_from(host: &mut Host, now: Instant, key: Key, mut element: Element, o
     if id.is_some() {
         host.acks().hold(mark.as_deref());
     }
-    webhooks::report_message(host, now, &element, id.as_deref(), out);
+    webhooks::report_message(&host.settings, now, &element, id.as_deref(), out);
     // XEP-0280: for the sender's other clients, with the id that the archive gave. The token is not in their copies: they end
     // nothing.
     carbons::copy_sent(&mut host.accounts, now, key, &element, id, out);
@@ -166,34 +149,16 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
         // From the account itself, to a session that named no recipient.
         Ok(None) => {
             if let Some(key) = host.accounts.session_of(to) {
-                host.deliver(now, key, element, out);
+                host.deliver(now, &[key], element, out);
             }
             return;
         }
         Err(_) => return,
     };
-    let settings = std::sync::Arc::clone(&host.settings);
-    if settings.rooms_of(to.domain()).is_some() {
-        return to_room(host, now, element, (&from, to), out);
+    if let Some(service) = Service::at(&host.settings, to.domain()) {
+        return to_service(host, now, (service, element), (&from, to), out);
     }
-    if settings.pubsub_of(to.domain()).is_some() {
-        let hold = host.pending_acks.begin(&mut element);
-        let event = PubSubEvent::ServiceStanza { stanza: &element, from: &from, to };
-        host.tell_pubsub(now, event, out);
-        return host.acks().end(hold, out);
-    }
-    if settings.has_bytestreams_at(to.domain()) {
-        return to_bytestreams(host, element, (&from, to), out);
-    }
-    if settings.guest_domain_of(to.domain()).is_some() {
-        let hold = host.pending_acks.begin(&mut element);
-        match phones::answer_for_guest(&element, &from, to) {
-            Ok(answer) => answer.into_iter().for_each(|answer| host.route(answer, out)),
-            Err(error) => host.refuse(&element, &error, out),
-        }
-        return host.acks().end(hold, out);
-    }
-    if !settings.is_local(to.domain()) {
+    if !host.settings.is_local(to.domain()) {
         // The domain has been removed while the stanza was on its way here.
         return host.refuse(&element, &Condition::RemoteServerNotFound.into(), out);
     }
@@ -204,8 +169,10 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
                 let hold = host.pending_acks.begin(&mut element);
                 // Presence for a domain of ours has no effect.
                 if privilege::is_wrapped_message(&element) {
-                    privileged::handle_message(host, now, &element, &from, out);
-                } else if kind == Some(StanzaKind::Message) && !rtbl::is_notification(host, &from, &element) {
+                    component_message(host, now, &element, &from, out);
+                } else if kind == Some(StanzaKind::Message)
+                    && !rtbl::is_from_source(&host.settings.rtbl, &from, &element)
+                {
                     host.refuse(&element, &Condition::ServiceUnavailable.into(), out);
                 }
                 host.acks().end(hold, out);
@@ -215,29 +182,102 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
     let bare = to.bare();
     if let AccountState::Loading(_) = host.user(now, &bare, out).state {
         let queued = wait_for_account_data(&mut host.accounts, &bare, QueuedWork::Routed(Box::new(element)));
-        return queued.unwrap_or_else(|work| refuse_waiting(host, now, work, &too_much_waits(), out));
+        return queued
+            .unwrap_or_else(|work| refuse_waiting(&mut host.acks(), now, work, &too_much_waits(), out));
     }
     to_account(host, now, element, out);
 }
 
-/// A stanza for the proxy of bytestreams.
-fn to_bytestreams(host: &mut Host, mut element: Element, (from, to): (&Jid, &Jid), out: &mut Outbox) {
-    let hold = host.pending_acks.begin(&mut element);
-    bytestreams::handle_stanza(host, &element, (from, to), out);
-    host.acks().end(hold, out);
+/// A message that a component has wrapped.
+fn component_message(host: &mut Host, now: Instant, wrapped: &Element, from: &Jid, out: &mut Outbox) {
+    match ComponentMessage::unwrap((&host.settings, &host.accounts), wrapped, from) {
+        Ok(ComponentMessage::OfServer(message)) => outgoing::send(message, out),
+        Ok(ComponentMessage::OfAccount(_, message))
+            if host.store.message_writes.is_refused(now, &message) =>
+        {
+            host.refuse(wrapped, &message_writes::refusal(), out);
+        }
+        Ok(ComponentMessage::OfAccount(user, message)) => {
+            record_sent(host, now, &user, &message, out);
+            outgoing::send(message, out);
+        }
+        Err(error) => host.refuse(wrapped, &error, out),
+    }
 }
 
-/// A stanza for a room, an occupant or the room service. The guard is held until the room has handled it, so that the
-/// writes of its archive delay the acknowledgement.
-fn to_room(host: &mut Host, now: Instant, mut element: Element, (from, to): (&Jid, &Jid), out: &mut Outbox) {
+/// A message of an account that none of its sessions has sent, of a component or of its phone: it is in the archive, and the account's clients
+/// get a copy.
+pub(super) fn record_sent(host: &mut Host, now: Instant, user: &Bare, message: &Element, out: &mut Outbox) {
+    let id = ArchiveWriter::of(host).record_sent(now, user, message, None, out);
+    webhooks::report_message(&host.settings, now, message, id.as_deref(), out);
+    carbons::copy_without_session(&mut host.accounts, now, user, message, id, out);
+    connection::perform_deliveries(host, now, out);
+}
+
+/// A service of this host, at a domain of its own below one of accounts.
+#[derive(Clone, Copy)]
+enum Service {
+    Rooms,
+    PubSub,
+    Bytestreams,
+    /// Callers from outside.
+    Guests,
+}
+
+impl Service {
+    fn at(settings: &HostSettings, domain: &str) -> Option<Service> {
+        if settings.rooms_of(domain).is_some() {
+            return Some(Service::Rooms);
+        }
+        if settings.pubsub_of(domain).is_some() {
+            return Some(Service::PubSub);
+        }
+        if settings.has_bytestreams_at(domain) {
+            return Some(Service::Bytestreams);
+        }
+        settings.guest_domain_of(domain).map(|_| Service::Guests)
+    }
+}
+
+/// A stanza for a service, or for a room or an occupant of it. The guard is held until the service has handled it, so that the writes of its
+/// archive delay the acknowledgement.
+fn to_service(
+    host: &mut Host,
+    now: Instant,
+    (service, mut element): (Service, Element),
+    (from, to): (&Jid, &Jid),
+    out: &mut Outbox,
+) {
     let hold = host.pending_acks.begin(&mut element);
-    let is_message = stanza::kind_of(&element) == Some(StanzaKind::Message);
-    if rtbl::refuses_in_room(host, from, &element) {
-        rtbl::refuse(host, &element, out);
-    } else if is_message && host.store.message_writes.is_refused(now, &element) {
-        host.refuse(&element, &message_writes::refusal(), out);
-    } else {
-        host.routed_to_room(now, element, from, to, out);
+    let kind = stanza::kind_of(&element);
+    match service {
+        Service::Rooms => {
+            if let Some(error) = host.rtbl.refuse_in_room(&host.settings, from, &element) {
+                match kind {
+                    Some(StanzaKind::Presence) => presence::refuse(&element, &error, out),
+                    _ => host.refuse(&element, &error, out),
+                }
+            } else if kind == Some(StanzaKind::Message) && host.store.message_writes.is_refused(now, &element)
+            {
+                host.refuse(&element, &message_writes::refusal(), out);
+            } else {
+                host.routed_to_room(now, element, from, to, out);
+            }
+        }
+        Service::PubSub => {
+            let event = PubSubEvent::ServiceStanza { stanza: &element, from, to };
+            host.tell_pubsub(now, event, out);
+        }
+        Service::Bytestreams => {
+            let parts = (&*host.settings, &mut host.store);
+            if let Err(error) = bytestreams::handle_stanza(parts, &element, (from, to), out) {
+                host.refuse(&element, &error, out);
+            }
+        }
+        Service::Guests => match phones::answer_for_guest(&element, from, to) {
+            Ok(answer) => answer.into_iter().for_each(|answer| outgoing::send(answer, out)),
+            Err(error) => host.refuse(&element, &error, out),
+        },
     }
     host.acks().end(hold, out);
 }
@@ -263,7 +303,9 @@ fn arrived(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
     if host.accounts.users.get(&bare).is_none_or(|user| matches!(user.state, AccountState::Absent)) {
         match stanza::kind_of(&element) {
             Some(StanzaKind::Presence) => presence::answer_without_account(&from, &to, &element, out),
-            Some(StanzaKind::Iq) if to.is_bare() => host.answer(&element, no_account::answer(&element), out),
+            Some(StanzaKind::Iq) if to.is_bare() => {
+                outgoing::answer(&element, no_account::answer(&element), out);
+            }
             _ => host.refuse(&element, &no_account::refusal(), out),
         }
         return host.forget_user(now, &bare);
@@ -273,8 +315,12 @@ fn arrived(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
         host.refuse(&element, &no_account::refusal(), out);
         return host.forget_user(now, &bare);
     }
-    if rtbl::refuses_at_account(host, &bare, &from, &element) {
-        rtbl::refuse(host, &element, out);
+    let known = (&*host.settings, &host.accounts);
+    if let Some(error) = host.rtbl.refuse_at_account(known, &bare, &from, &element) {
+        match stanza::kind_of(&element) {
+            Some(StanzaKind::Presence) => presence::refuse(&element, &error, out),
+            _ => host.refuse(&element, &error, out),
+        }
         return host.forget_user(now, &bare);
     }
     match stanza::kind_of(&element) {
@@ -286,9 +332,9 @@ fn arrived(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
         }
         // RFC 6121 §8.5.3.1 and §8.5.3.2.3: an iq for a resource is that resource's only.
         Some(StanzaKind::Iq) => match host.accounts.session_of(&to) {
-            Some(key) => host.deliver(now, key, element, out),
+            Some(key) => host.deliver(now, &[key], element, out),
             None => match phones::describe_phone((&host.phones, &host.accounts), &from, &to, &element) {
-                Some(info) => host.answer(&element, Ok(Some(info)), out),
+                Some(info) => outgoing::answer(&element, Ok(Some(info)), out),
                 None => host.refuse(&element, &Condition::ServiceUnavailable.into(), out),
             },
         },
@@ -300,8 +346,8 @@ fn arrived(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
 /// RFC 6121 §8.5.2 and 8.5.3: to the session that is meant, or those that fit best, or kept.
 fn message_to(host: &mut Host, now: Instant, from: &Jid, to: &Jid, mut element: Element, out: &mut Outbox) {
     let bare = to.bare();
-    if privileged::is_message(host, from, &element) {
-        return privileged::handle_message(host, now, &element, from, out);
+    if privileged::is_message(&host.settings, from, &element) {
+        return component_message(host, now, &element, from, out);
     }
     if let Some(approval) = Approval::parse(from, to, &element) {
         return host.tell_pubsub(now, PubSubEvent::Approval { approval, from, to }, out);
@@ -324,7 +370,7 @@ fn message_to(host: &mut Host, now: Instant, from: &Jid, to: &Jid, mut element: 
     if host.store.message_writes.is_refused(now, &element) {
         return host.refuse(&element, &message_writes::refusal(), out);
     }
-    webhooks::report_received(host, now, from, &element, out);
+    webhooks::report_received(&host.settings, now, from, &element, out);
     ArchiveWriter::of(host).record_received(now, &bare, &mut element, out);
     if !to.is_bare() {
         if let Some(key) = key {
@@ -358,7 +404,7 @@ pub(super) fn return_to_account(
     }
     let work = QueuedWork::Returned(Box::new(message), guard);
     if let Err(work) = wait_for_account_data(&mut host.accounts, bare, work) {
-        refuse_waiting(host, now, work, &too_much_waits(), out);
+        refuse_waiting(&mut host.acks(), now, work, &too_much_waits(), out);
     }
 }
 
@@ -391,7 +437,9 @@ pub(super) fn message_to_account(
         return match kind {
             // RFC 6121 §8.5.2.2.1: neither is stored, and an error is never answered.
             "error" | "headline" => {}
-            _ => offline::keep_message(host, now, bare, element, out),
+            _ => OfflineEffect::keep(element)
+                .into_iter()
+                .for_each(|effect| offline::perform(host, now, bare, effect, out)),
         };
     }
     // RFC 6121 §8.5.2.1.1: an error for the account is for none of its sessions.
@@ -420,10 +468,10 @@ pub(super) fn deliver_message(
     message.remove_children(|child| child.is("private", ns::CARBONS));
     // Decided before the message moves into the sessions.
     let is_pushed = push::is_pushed(user, &message);
-    connection::deliver_to_all(host, now, keys, message, out);
+    host.deliver(now, keys, message, out);
     if is_pushed {
         let effects = host.push.handle_message(now, &host.accounts, user, false);
-        push::perform(host, effects, out);
+        host.push.perform((&mut host.accounts, &mut host.store, &mut host.rng), effects, out);
     }
 }
 
@@ -457,21 +505,21 @@ pub(super) fn ask(
     };
     let session = session.or_else(|| host.accounts.session_of(from).filter(|_| is_own));
     let question = IqRequest { iq, payload, from, to, session, is_set };
-    let privileged =
-        if to.local().is_some() { privileged::handle_request(host, now, &question, out) } else { None };
-    let elsewhere = privileged.or_else(|| privileged::delegate(host, now, &question, out));
+    let Host { settings, accounts, privileged, rng, .. } = host;
+    let of_component =
+        to.local().and_then(|_| privileged.handle_request(now, (settings, accounts, rng), &question, out));
+    let elsewhere = of_component.or_else(|| privileged.delegate(now, (settings, rng), &question, out));
     let reply = match (elsewhere, places.iter().find_map(|at| find(*at, payload))) {
         (Some(reply), _) => reply,
         // RFC 6120 §8.4: a payload that is not understood is `service-unavailable`.
         (None, None) => IqReply::Error(Condition::ServiceUnavailable.into()),
-        (None, Some(IqHandlerFn::View(run))) => {
+        (None, Some(run)) => {
             let (accounts, nested) = (&mut host.accounts, host.privileged.nested());
             run(&mut IqView { now, settings: &host.settings, accounts, nested }, &question)
         }
-        (None, Some(IqHandlerFn::Host(run))) => run(host, now, &question, out),
     };
     match reply {
-        IqReply::Result(payload) => host.answer(iq, Ok(payload), out),
+        IqReply::Result(payload) => outgoing::answer(iq, Ok(payload), out),
         IqReply::Error(error) => host.refuse(iq, &error, out),
         IqReply::Perform(effect) => iq_effect::perform(host, now, &question, effect, out),
         IqReply::Later => {}
@@ -480,11 +528,11 @@ pub(super) fn ask(
 
 /// The answer to a request of the host's own, or to one that it has passed on for a component.
 fn handle_answer(host: &mut Host, now: Instant, from: &Jid, iq: &Element, out: &mut Outbox) {
-    if privileged::handle_answer(host, from, iq, out) {
+    if host.privileged.handle_answer(from, iq, out) {
         return;
     }
     let effects = host.push.handle_answer(now, from, iq);
-    push::perform(host, effects, out);
+    host.push.perform((&mut host.accounts, &mut host.store, &mut host.rng), effects, out);
     match host.caps.handle_response(now, from, iq, &mut host.rng) {
         Some(CapsEffect::Send(iq)) => host.route(iq, out),
         Some(CapsEffect::FeaturesKnown(ver)) => {

@@ -9,10 +9,11 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Level, Specification, ns};
 
 use super::effect::{Change, Load, StoreReply, UploadSlot};
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
-use super::{Host, HostSettings, ItemQuery, Outbox};
-use crate::limits;
+use super::store_requests::StoreRequests;
+use super::{HostSettings, ItemQuery, Outbox};
+use crate::{limits, outgoing};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -25,12 +26,7 @@ pub(super) const FEATURE: Feature = Feature {
     }],
     account: &[],
     server: &[ns::UPLOAD],
-    handles: &[IqHandler {
-        at: IqTarget::Server,
-        name: "request",
-        ns: ns::UPLOAD,
-        run: IqHandlerFn::View(request),
-    }],
+    handles: &[IqHandler { at: IqTarget::Server, name: "request", ns: ns::UPLOAD, run: request }],
 };
 
 /// The bounds of uploads.
@@ -182,18 +178,18 @@ fn request(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
 }
 
 /// Performs an effect of [`Upload`]; the store's reply goes back into it.
-pub(super) fn perform(host: &mut Host, effect: UploadEffect, out: &mut Outbox) {
+pub(super) fn perform(store: &mut StoreRequests, effect: UploadEffect, out: &mut Outbox) {
     match effect {
         UploadEffect::ReadUsage(request) => {
             let query = Box::new(ItemQuery::newest());
             let load = Load::Items { owner: request.user.clone(), node: NODE.into(), query };
-            host.store.load(load, out, move |host, now, result, out| {
+            store.load(load, out, move |host, now, result, out| {
                 let usage = match &result {
                     Ok(StoreReply::Items(page)) => Some(page.items.first().map(|(_, _, item)| item)),
                     _ => None,
                 };
                 let effect = host.upload.handle_usage(now, request, usage, host.settings.uploads);
-                perform(host, effect, out);
+                perform(&mut host.store, effect, out);
             });
         }
         UploadEffect::RequestSlot(request) => {
@@ -203,7 +199,7 @@ pub(super) fn perform(host: &mut Host, effect: UploadEffect, out: &mut Outbox) {
                 size: request.size,
                 kind: request.kind.clone(),
             };
-            host.store.load(load, out, move |host, now, result, out| {
+            store.load(load, out, move |host, now, result, out| {
                 let slot = match result {
                     Ok(StoreReply::Slot(slot)) => Some(slot),
                     _ => None,
@@ -213,10 +209,10 @@ pub(super) fn perform(host: &mut Host, effect: UploadEffect, out: &mut Outbox) {
                     // A write that a crash prevents loses the usage of a moment.
                     host.store.change(change, out, |_, _, _, _| {});
                 }
-                host.answer(&request.iq, answer.map(Some), out);
+                outgoing::answer(&request.iq, answer.map(Some), out);
             });
         }
-        UploadEffect::Refuse(request, error) => host.refuse(&request.iq, &error, out),
+        UploadEffect::Refuse(request, error) => outgoing::refuse(&request.iq, &error, out),
     }
 }
 

@@ -10,13 +10,13 @@ use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, ns};
 
 use super::account_memory::AccountMemory;
-use super::ack::AckGuard;
+use super::ack::{AckGuard, Acks};
 use super::archive::Archive;
 use super::effect::{AccountData, Load, StoreReply, StreamFault};
 use super::phones::Phones;
 use super::push::Push;
 use super::{Host, Outbox, presence};
-use crate::{blocking, connection, limits, read_queues, route};
+use crate::{connection, limits, read_queues, route};
 
 /// Nodes whose newest item is read with an account, because a client that signs in needs it at once.
 pub const NODES: &[&str] = &[super::archive::PREFERENCES, ns::VCARD_UPDATE];
@@ -163,7 +163,9 @@ fn account_loaded(host: &mut Host, now: Instant, bare: &Bare, loaded: Option<Sto
             _ => {
                 let features = (&mut host.archive, &mut host.push, &mut host.phones);
                 for waiting in account_unavailable(&mut host.accounts, features, bare, out) {
-                    refuse_waiting(host, now, waiting, &Condition::ResourceConstraint.into(), out);
+                    let error = Condition::ResourceConstraint.into();
+                    refuse_waiting(&mut host.acks(), now, waiting, &error, out);
+                    connection::perform_deliveries(host, now, out);
                 }
                 return;
             }
@@ -266,9 +268,10 @@ pub(super) fn too_much_waits() -> StanzaError {
     StanzaError::new(Condition::ResourceConstraint, "too much waits for this account: try again later")
 }
 
-/// Answers work that will not be done, with this error to the sender of its stanza. A job has no sender.
+/// Answers work that will not be done, with this error to the sender of its stanza. A job has no sender. The caller performs the effects of
+/// the session.
 pub(super) fn refuse_waiting(
-    host: &mut Host,
+    acks: &mut Acks<'_>,
     now: Instant,
     waiting: QueuedWork,
     error: &StanzaError,
@@ -277,17 +280,15 @@ pub(super) fn refuse_waiting(
     match waiting {
         // Past the router: the answer would wait as well.
         QueuedWork::FromSession(key, stanza) => {
-            host.acks().handle_refusal(&stanza, out);
-            blocking::refuse_blocked(&mut host.accounts, now, key, &stanza, error, out);
-            connection::perform_deliveries(host, now, out);
+            acks.refuse_to_session(now, key, (&stanza, error), out);
         }
         QueuedWork::Routed(stanza) => match presence::subscription::SubscriptionAction::of(&stanza) {
             Some(_) => presence::refuse(&stanza, error, out),
-            None => host.refuse(&stanza, error, out),
+            None => acks.refuse(&stanza, error, out),
         },
         QueuedWork::Returned(message, guard) => {
-            host.refuse(&message, error, out);
-            host.acks().release(guard, out);
+            acks.refuse(&message, error, out);
+            acks.release(guard, out);
         }
         QueuedWork::Job(_) => {}
     }

@@ -23,13 +23,13 @@ use xmpp::{Bare, Element, Level, Specification, ns};
 use super::account_memory::AccountMemory;
 use super::change_queue::not_written;
 use super::effect::{Change, Load, StoreFailure};
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
 use super::pubsub::{Publication, ViewContinuation, items_of, load_newest};
 use super::session::Session;
 use super::store_requests::StoreRequests;
 use super::{Host, ItemQuery, Outbox, imported};
-use crate::{limits, presence};
+use crate::{limits, outgoing, presence};
 
 const FILE: &str = "crates/chat/src/vcard.rs";
 
@@ -49,8 +49,8 @@ pub(super) const FEATURE: Feature = Feature {
     // XEP-0054 §4: a server says that it has the vCards of its accounts.
     server: &[ns::VCARD],
     handles: &[
-        IqHandler { at: IqTarget::Account, name: "vCard", ns: ns::VCARD, run: IqHandlerFn::View(vcard) },
-        IqHandler { at: IqTarget::Account, name: "vcard", ns: ns::VCARD4, run: IqHandlerFn::View(vcard4) },
+        IqHandler { at: IqTarget::Account, name: "vCard", ns: ns::VCARD, run: vcard },
+        IqHandler { at: IqTarget::Account, name: "vcard", ns: ns::VCARD4, run: vcard4 },
     ],
 };
 
@@ -134,8 +134,8 @@ fn vcard(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
 /// Reads the vCard of the account that is asked, and answers. Any sender may read it (XEP-0054 §3).
 pub(super) fn read(store: &mut StoreRequests, iq: &IqRequest<'_>, out: &mut Outbox) {
     let (question, is_own) = (iq.iq.clone(), iq.from.bare() == iq.to.bare());
-    load_newest(store, &iq.to.bare(), ns::VCARD, out, move |host, _, newest, out| {
-        host.answer(&question, found(newest, is_own), out);
+    load_newest(store, &iq.to.bare(), ns::VCARD, out, move |_, _, newest, out| {
+        outgoing::answer(&question, found(newest, is_own), out);
     });
 }
 
@@ -181,14 +181,14 @@ fn vcard4(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
 /// Answers from the node of XEP-0292, if its access model lets the sender read it.
 fn read4(iq: &IqRequest<'_>) -> ViewContinuation {
     let (owner, is_own, question) = (iq.to.bare(), iq.from.bare() == iq.to.bare(), iq.iq.clone());
-    Box::new(move |host, nodes, out| match nodes {
+    Box::new(move |store, nodes, out| match nodes {
         Ok(nodes) if nodes.may_read(ns::VCARD4_NODE) => {
-            load_newest(&mut host.store, &owner, ns::VCARD4_NODE, out, move |host, _, newest, out| {
+            load_newest(store, &owner, ns::VCARD4_NODE, out, move |_, _, newest, out| {
                 let vcard = newest.map(|item| item.and_then(|item| item.first().cloned()));
-                host.answer(&question, found(vcard, is_own), out);
+                outgoing::answer(&question, found(vcard, is_own), out);
             });
         }
-        nodes => host.answer(&question, found(nodes.map(|_| None), is_own), out),
+        nodes => outgoing::answer(&question, found(nodes.map(|_| None), is_own), out),
     })
 }
 
@@ -443,7 +443,7 @@ pub(super) fn perform(
                     perform(host, now, effects, out);
                 });
             }
-            AvatarEffect::Answer(iq, result) => host.answer(&iq, result.map(|()| None), out),
+            AvatarEffect::Answer(iq, result) => outgoing::answer(&iq, result.map(|()| None), out),
             AvatarEffect::Show(user) => {
                 for key in host.accounts.keys_of(&user, Session::is_available) {
                     let presence = host.accounts.sessions.get(key).and_then(Session::presence);

@@ -8,7 +8,7 @@
 use stdx::Instant;
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::{Effect, Host, Outbox};
+use super::{Effect, HostSettings, Outbox};
 use crate::hints;
 
 /// A kind of event.
@@ -97,10 +97,15 @@ impl WebhookEvent {
 }
 
 /// Reports an event of this kind, if an application is to have it.
-fn report(host: &Host, kind: WebhookKind, event: impl FnOnce(bool) -> WebhookEvent, out: &mut Outbox) {
-    let settings = &host.settings.webhooks;
-    if settings.kinds.contains(&kind) {
-        out.push(Effect::Event(Box::new(event(settings.bodies))));
+fn report(
+    settings: &HostSettings,
+    kind: WebhookKind,
+    event: impl FnOnce(bool) -> WebhookEvent,
+    out: &mut Outbox,
+) {
+    let webhooks = &settings.webhooks;
+    if webhooks.kinds.contains(&kind) {
+        out.push(Effect::Event(Box::new(event(webhooks.bodies))));
     }
 }
 
@@ -109,15 +114,21 @@ fn content_of(element: &Element, name: &str) -> Option<Box<str>> {
 }
 
 /// A message for an account of ours. Those of our own accounts and services were reported where they began.
-pub(super) fn report_received(host: &Host, now: Instant, from: &Jid, message: &Element, out: &mut Outbox) {
-    if !host.settings.is_ours(from.domain()) {
-        report_message(host, now, message, None, out);
+pub(super) fn report_received(
+    settings: &HostSettings,
+    now: Instant,
+    from: &Jid,
+    message: &Element,
+    out: &mut Outbox,
+) {
+    if !settings.is_ours(from.domain()) {
+        report_message(settings, now, message, None, out);
     }
 }
 
 /// A message of an account that is on its way to its addressee.
 pub(super) fn report_message(
-    host: &Host,
+    settings: &HostSettings,
     now: Instant,
     message: &Element,
     archive_id: Option<&str>,
@@ -134,13 +145,13 @@ pub(super) fn report_message(
         body: if bodies { content_of(message, "body") } else { None },
         ..WebhookEvent::new(WebhookKind::Message, now, message.attr("from").unwrap_or_default())
     };
-    report(host, WebhookKind::Message, event, out);
+    report(settings, WebhookKind::Message, event, out);
 }
 
 /// A message that a room gives to its occupants. `sent` is the stanza of its sender, with the real address; a room's own notices, and
 /// subjects, have no text and are not reported.
 pub(super) fn report_in_room(
-    host: &Host,
+    settings: &HostSettings,
     now: Instant,
     room: &Bare,
     sent: &Element,
@@ -159,21 +170,33 @@ pub(super) fn report_in_room(
         body: if bodies { content_of(sent, "body") } else { None },
         ..WebhookEvent::new(WebhookKind::RoomMessage, now, sent.attr("from").unwrap_or_default())
     };
-    report(host, WebhookKind::RoomMessage, event, out);
+    report(settings, WebhookKind::RoomMessage, event, out);
 }
 
 /// Presence that a session shows to its contacts.
-pub(super) fn report_presence(host: &Host, now: Instant, of: &Jid, presence: &Element, out: &mut Outbox) {
+pub(super) fn report_presence(
+    settings: &HostSettings,
+    now: Instant,
+    of: &Jid,
+    presence: &Element,
+    out: &mut Outbox,
+) {
     let event = |bodies| WebhookEvent {
         stanza_type: Some(presence.attr("type").unwrap_or("available").into()),
         show: content_of(presence, "show"),
         body: if bodies { content_of(presence, "status") } else { None },
         ..WebhookEvent::new(WebhookKind::Presence, now, of.as_str())
     };
-    report(host, WebhookKind::Presence, event, out);
+    report(settings, WebhookKind::Presence, event, out);
 }
 
 /// A session begins or ends.
-pub(super) fn report_session(host: &Host, now: Instant, kind: WebhookKind, of: &Jid, out: &mut Outbox) {
-    report(host, kind, |_| WebhookEvent::new(kind, now, of.as_str()), out);
+pub(super) fn report_session(
+    settings: &HostSettings,
+    now: Instant,
+    kind: WebhookKind,
+    of: &Jid,
+    out: &mut Outbox,
+) {
+    report(settings, kind, |_| WebhookEvent::new(kind, now, of.as_str()), out);
 }

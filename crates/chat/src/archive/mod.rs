@@ -20,13 +20,13 @@ use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns, stanza};
 
 pub use self::preferences::ArchiveDefault;
-pub(super) use self::preferences::NODE as PREFERENCES;
 use self::preferences::Preferences;
+pub(super) use self::preferences::{NODE as PREFERENCES, handle as handle_preferences};
 pub(super) use self::query::{handle_query, read_ends};
 use super::account_memory::AccountMemory;
 use super::ack::PendingAcks;
 use super::effect::{Change, Load, MamQuery, StoreFailure, StoreReply};
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
 use super::store_requests::StoreRequests;
 use super::{Host, Outbox, hints, message_writes, offline};
@@ -80,35 +80,17 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::MAM, ns::MAM_EXTENDED, ns::FULL_TEXT, ns::SID],
     server: &[],
     handles: &[
-        IqHandler { at: IqTarget::Own, name: "query", ns: ns::MAM, run: IqHandlerFn::View(own_archive) },
-        IqHandler { at: IqTarget::Own, name: "metadata", ns: ns::MAM, run: IqHandlerFn::View(own_archive) },
+        IqHandler { at: IqTarget::Own, name: "query", ns: ns::MAM, run: own_archive },
+        IqHandler { at: IqTarget::Own, name: "metadata", ns: ns::MAM, run: own_archive },
         IqHandler {
             at: IqTarget::Own,
             name: "prefs",
             ns: ns::MAM,
-            run: IqHandlerFn::Host(|host, now, iq, out| {
-                let archives = (&host.archive, host.settings.archive);
-                preferences::handle(archives, (&host.accounts, &mut host.store), now, iq, out)
-            }),
+            run: |_, _| IqReply::Perform(IqEffect::ArchivePreferences),
         },
-        IqHandler {
-            at: IqTarget::Account,
-            name: "query",
-            ns: ns::MAM,
-            run: IqHandlerFn::View(archive_of_another),
-        },
-        IqHandler {
-            at: IqTarget::Account,
-            name: "metadata",
-            ns: ns::MAM,
-            run: IqHandlerFn::View(archive_of_another),
-        },
-        IqHandler {
-            at: IqTarget::Account,
-            name: "prefs",
-            ns: ns::MAM,
-            run: IqHandlerFn::View(archive_of_another),
-        },
+        IqHandler { at: IqTarget::Account, name: "query", ns: ns::MAM, run: archive_of_another },
+        IqHandler { at: IqTarget::Account, name: "metadata", ns: ns::MAM, run: archive_of_another },
+        IqHandler { at: IqTarget::Account, name: "prefs", ns: ns::MAM, run: archive_of_another },
     ],
 };
 
@@ -252,8 +234,8 @@ impl<'a> ArchiveWriter<'a> {
         let sent = message.clone();
         // The message goes its way, archived or not.
         self.store.change(change, out, move |host, _, done, out| {
-            if let Err(failure) = done {
-                message_writes::handle_unarchived(host, &sent, failure, out);
+            if let Some(error) = done.err().and_then(message_writes::unarchived) {
+                host.refuse(&sent, &error, out);
             }
             host.acks().handle_archived(mark.as_deref(), out);
         });
@@ -289,8 +271,8 @@ impl<'a> ArchiveWriter<'a> {
         let received = received.clone();
         // A client that gets the message directly has it, whatever becomes of the archive.
         self.store.change(change, out, move |host, _, done, out| {
-            if let Err(failure) = done {
-                message_writes::handle_unarchived(host, &received, failure, out);
+            if let Some(error) = done.err().and_then(message_writes::unarchived) {
+                host.refuse(&received, &error, out);
             }
             host.acks().release(hold, out);
         });

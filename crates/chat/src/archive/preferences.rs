@@ -9,11 +9,12 @@ use xmpp::{Element, Jid, ns};
 
 use super::super::account_memory::AccountMemory;
 use super::super::effect::Change;
-use super::super::feature::{IqReply, IqRequest};
+use super::super::feature::IqRequest;
+use super::super::iq_effect::EffectReply;
 use super::super::store_requests::StoreRequests;
 use super::super::{Outbox, change_queue};
 use super::Archive;
-use crate::limits;
+use crate::{limits, outgoing};
 
 /// The node that keeps them. Only its account reads nodes of that prefix.
 pub(in super::super) const NODE: &str = "private:urn:xmpp:mam:2#preferences";
@@ -140,20 +141,17 @@ pub(crate) fn handle(
     now: Instant,
     iq: &IqRequest<'_>,
     out: &mut Outbox,
-) -> IqReply {
+) -> EffectReply {
     let user = iq.to.bare();
     if !iq.is_set {
         let own = archive.preferences.get(&user).cloned();
         let preferences = own.unwrap_or_else(|| Preferences::usual(otherwise));
-        return IqReply::Result(Some(preferences.element()));
+        return Ok(Some(preferences.element()));
     }
     if accounts.is_anonymous(&user) {
-        return IqReply::Error(Condition::NotAllowed.into());
+        return Err(Condition::NotAllowed.into());
     }
-    let preferences = match Preferences::parse(iq.payload) {
-        Ok(preferences) => preferences,
-        Err(error) => return IqReply::Error(error),
-    };
+    let preferences = Preferences::parse(iq.payload)?;
     let change = Change::Item {
         owner: user.clone(),
         node: NODE.into(),
@@ -172,7 +170,7 @@ pub(crate) fn handle(
             }
             Some(element)
         });
-        host.answer(&iq, answer, out);
+        outgoing::answer(&iq, answer, out);
     });
-    IqReply::Later
+    Ok(None)
 }

@@ -9,11 +9,12 @@ use stdx::slab::Key;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
 
+use super::super::account_memory::AccountMemory;
 use super::super::effect::{Load, MamPage, MamQuery, StoreFailure, StoreReply};
 use super::super::session::TooManyQuestions;
 use super::super::store_requests::StoreRequests;
 use super::super::{Host, Outbox, change_queue, sm};
-use crate::{connection, limits};
+use crate::{connection, limits, outgoing};
 
 /// The field of a form that has the words of a search (XEP-0431 §3.1).
 const FULL_TEXT: &str = "{urn:xmpp:fulltext:0}fulltext";
@@ -217,29 +218,34 @@ fn shorten(page: &mut MamPage, from_end: bool) {
 
 /// Answers a `<query/>` or `<metadata/>` of a client that may read the archive. The results are messages
 /// from the owner; the answer follows them.
-pub(crate) fn handle_query(host: &mut Host, owner: &Bare, iq: &Element, out: &mut Outbox) {
+pub(crate) fn handle_query(
+    (accounts, store): (&mut AccountMemory, &mut StoreRequests),
+    owner: &Bare,
+    iq: &Element,
+    out: &mut Outbox,
+) {
     let is_set = iq.attr("type") == Some("set");
-    let Some(payload) = iq.first() else { return host.refuse(iq, &Condition::BadRequest.into(), out) };
+    let Some(payload) = iq.first() else { return outgoing::refuse(iq, &Condition::BadRequest.into(), out) };
     match (payload.name(), is_set) {
-        ("query", false) => host.answer(iq, Ok(Some(form())), out),
+        ("query", false) => outgoing::answer(iq, Ok(Some(form())), out),
         ("query", true) => match ArchiveRequest::parse(payload) {
             Ok(question) => {
                 // One page at a time: the next one is read when its client has read this one.
                 let key = Jid::parse(iq.attr("from").unwrap_or_default()).ok();
-                let key = key.and_then(|from| host.accounts.session_of(&from));
-                let session = key.and_then(|key| host.accounts.sessions.get_mut(key));
+                let key = key.and_then(|from| accounts.session_of(&from));
+                let session = key.and_then(|key| accounts.sessions.get_mut(key));
                 match session.map_or(Ok(true), |session| session.begin_page(owner, iq)) {
-                    Ok(true) => ask(&mut host.store, (owner, key), iq.clone(), question, out),
+                    Ok(true) => ask(store, (owner, key), iq.clone(), question, out),
                     Ok(false) => {}
                     Err(TooManyQuestions) => {
-                        host.refuse(iq, &Condition::ResourceConstraint.into(), out);
+                        outgoing::refuse(iq, &Condition::ResourceConstraint.into(), out);
                     }
                 }
             }
-            Err(error) => host.refuse(iq, &error, out),
+            Err(error) => outgoing::refuse(iq, &error, out),
         },
-        ("metadata", false) => send_metadata(&mut host.store, owner, iq.clone(), out),
-        _ => host.refuse(iq, &Condition::BadRequest.into(), out),
+        ("metadata", false) => send_metadata(store, owner, iq.clone(), out),
+        _ => outgoing::refuse(iq, &Condition::BadRequest.into(), out),
     }
 }
 
@@ -259,7 +265,7 @@ fn ask(
     store.load(load, out, move |host, now, loaded, out| {
         match loaded {
             Ok(StoreReply::Page(page)) if page.is_unknown => {
-                host.refuse(&iq, &Condition::ItemNotFound.into(), out);
+                outgoing::refuse(&iq, &Condition::ItemNotFound.into(), out);
             }
             Ok(StoreReply::Page(mut page)) => {
                 shorten(&mut page, from_end);
@@ -278,14 +284,14 @@ fn ask(
                 let own = own.and_then(|to| host.accounts.session_of(to));
                 for stanza in to.iter().flat_map(|to| messages_of(&page, &owner, to, id.as_deref())) {
                     match own {
-                        Some(key) => host.deliver(now, key, stanza, out),
-                        None => host.route(stanza, out),
+                        Some(key) => host.deliver(now, &[key], stanza, out),
+                        None => outgoing::send(stanza, out),
                     }
                 }
-                host.answer(&iq, Ok(Some(fin)), out);
+                outgoing::answer(&iq, Ok(Some(fin)), out);
             }
-            Ok(_) => host.refuse(&iq, &change_queue::not_written(StoreFailure::Unavailable), out),
-            Err(error) => host.refuse(&iq, &change_queue::not_written(error), out),
+            Ok(_) => outgoing::refuse(&iq, &change_queue::not_written(StoreFailure::Unavailable), out),
+            Err(error) => outgoing::refuse(&iq, &change_queue::not_written(error), out),
         }
         let session = key.and_then(|key| Some((key, host.accounts.sessions.get_mut(key)?)));
         if let Some((key, session)) = session {
@@ -307,9 +313,9 @@ fn messages_of<'a>(
 
 /// Answers a request for the ends of the archive (`<metadata/>`).
 fn send_metadata(store: &mut StoreRequests, owner: &Bare, iq: Element, out: &mut Outbox) {
-    read_ends(store, owner, out, move |host, _, metadata, out| match metadata {
-        Ok(metadata) => host.answer(&iq, Ok(Some(metadata)), out),
-        Err(error) => host.refuse(&iq, &change_queue::not_written(error), out),
+    read_ends(store, owner, out, move |_, _, metadata, out| match metadata {
+        Ok(metadata) => outgoing::answer(&iq, Ok(Some(metadata)), out),
+        Err(error) => outgoing::refuse(&iq, &change_queue::not_written(error), out),
     });
 }
 

@@ -21,6 +21,7 @@ use super::super::pubsub::items_of;
 use super::super::store_requests::StoreRequests;
 use super::super::{Host, ItemQuery, Outbox};
 use super::{CURRENT, Command, Commands, Form, MOTD, PREFIX};
+use crate::outgoing;
 
 /// The next step of a command, or the error that its client gets.
 pub(in super::super) type CommandResult = Result<CommandEffect, StanzaError>;
@@ -64,15 +65,21 @@ fn warning(text: &str) -> Element {
 }
 
 /// Performs the next step of the command that the form belongs to.
-pub(super) fn perform(host: &mut Host, now: Instant, form: Form, result: CommandResult, out: &mut Outbox) {
+pub(super) fn perform(
+    store: &mut StoreRequests,
+    now: Instant,
+    form: Form,
+    result: CommandResult,
+    out: &mut Outbox,
+) {
     let effect = match result {
         Ok(effect) => effect,
-        Err(error) => return host.refuse(&form.iq, &error, out),
+        Err(error) => return outgoing::refuse(&form.iq, &error, out),
     };
     match effect {
-        CommandEffect::Complete(payload) => host.answer(&form.iq, Ok(Some(payload)), out),
+        CommandEffect::Complete(payload) => outgoing::answer(&form.iq, Ok(Some(payload)), out),
         CommandEffect::Act(action, then) => {
-            host.store.load(Load::Act(Box::new(action)), out, move |host, now, result, out| {
+            store.load(Load::Act(Box::new(action)), out, move |host, now, result, out| {
                 let result = match result {
                     Ok(StoreReply::HostActionResult(mut acted)) => {
                         // In a farm some nodes may not have answered: the result says so.
@@ -81,39 +88,39 @@ pub(super) fn perform(host: &mut Host, now: Instant, form: Form, result: Command
                     }
                     _ => Err(StanzaError::new(Condition::ResourceConstraint, "not now: try again later")),
                 };
-                perform(host, now, form, result.map(CommandEffect::Complete), out);
+                perform(&mut host.store, now, form, result.map(CommandEffect::Complete), out);
             });
         }
         CommandEffect::Accounts(ask, then) => {
-            host.store.load(Load::Accounts(Box::new(ask)), out, move |host, now, result, out| {
+            store.load(Load::Accounts(Box::new(ask)), out, move |host, now, result, out| {
                 let result = match result {
                     Ok(StoreReply::Accounts(Ok(listed))) => then(&form, listed),
                     Ok(StoreReply::Accounts(Err(not_done))) => Err(error_of(&not_done)),
                     Ok(_) => Err(Condition::InternalServerError.into()),
                     Err(error) => Err(store_failure(error)),
                 };
-                perform(host, now, form, result, out);
+                perform(&mut host.store, now, form, result, out);
             });
         }
         CommandEffect::ReadAccount(user, then) => {
-            host.store.load(Load::User { user }, out, move |host, now, result, out| {
+            store.load(Load::User { user }, out, move |host, now, result, out| {
                 let result = match result {
                     Ok(StoreReply::User(Some(data))) => then(now, data),
                     Ok(_) => Err(Condition::ItemNotFound.into()),
                     Err(error) => Err(store_failure(error)),
                 };
-                perform(host, now, form, result, out);
+                perform(&mut host.store, now, form, result, out);
             });
         }
         CommandEffect::WriteMotd { message, is_sent } => {
-            write_motd(&mut host.store, now, form, (message, is_sent), out);
+            write_motd(store, now, form, (message, is_sent), out);
         }
         CommandEffect::FillInMotd(command) => {
             let domain = form.domain.domain().into();
-            read_motd(&mut host.store, domain, out, move |host, now, motd, out| {
+            read_motd(store, domain, out, move |host, now, motd, out| {
                 let node = format!("{PREFIX}{}", command.node);
                 let filled_in = motd.map(|motd| command.ask(&node, &form.session, motd.as_ref()));
-                perform(host, now, form, filled_in.map(CommandEffect::Complete), out);
+                perform(&mut host.store, now, form, filled_in.map(CommandEffect::Complete), out);
             });
         }
     }
@@ -138,7 +145,7 @@ fn write_motd(
             }
             Err(error) => Err(not_written(error)),
         };
-        perform(host, now, form, result, out);
+        perform(&mut host.store, now, form, result, out);
     });
 }
 
@@ -183,7 +190,7 @@ pub(in super::super) fn send_motd(
     read_motd(store, domain, out, move |host, now, motd, out| {
         let message = motd.ok().flatten().and_then(|message| from_domain(&host.accounts, key, message));
         if let Some(message) = message {
-            host.deliver(now, key, message, out);
+            host.deliver(now, &[key], message, out);
         }
     });
 }

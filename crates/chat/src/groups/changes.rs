@@ -11,9 +11,10 @@ use std::time::Duration;
 use stdx::Instant;
 use xmpp::Bare;
 
-use super::super::{Host, Outbox};
+use super::super::account_memory::AccountMemory;
+use super::super::effect::Subscription;
 use super::{SharedGroups, changed};
-use crate::{limits, roster};
+use crate::limits;
 
 /// The time between two parts of a change.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -28,7 +29,7 @@ pub(in super::super) struct GroupChanges {
 }
 
 impl GroupChanges {
-    /// The time at which to call [`expire`].
+    /// The time at which to call [`Self::take_due`].
     pub(in super::super) fn deadline(&self) -> Option<Instant> {
         self.waiting.front().map(|_| self.at)
     }
@@ -46,39 +47,40 @@ impl GroupChanges {
             .map(|user| (user.clone(), Arc::clone(before)));
         self.waiting.extend(concerned);
     }
+
+    /// The next account whose clients are to be told, with the groups that they know. `effects`: those of the accounts of this part so far, by
+    /// which it ends.
+    pub(in super::super) fn take_due(
+        &mut self,
+        now: Instant,
+        effects: usize,
+    ) -> Option<(Bare, Arc<SharedGroups>)> {
+        if self.at > now {
+            return None;
+        }
+        if effects >= limits::GROUP_CHANGE_EFFECTS {
+            self.at = now + PAUSE;
+            return None;
+        }
+        self.waiting.pop_front()
+    }
 }
 
-/// Tells the clients of the next accounts, if it is time.
-pub(in super::super) fn expire(host: &mut Host, now: Instant, out: &mut Outbox) {
-    if host.group_changes.deadline().is_none_or(|at| at > now) {
-        return;
+/// The contacts of one account by groups that have changed, each with its subscription before: its clients and these contacts are told. Of too
+/// many none is: its clients have to ask for the roster.
+pub(in super::super) fn changes_of(
+    accounts: &mut AccountMemory,
+    user: &Bare,
+    before: &SharedGroups,
+) -> Vec<(Bare, Subscription)> {
+    if let Some(changed) = changed((before, &accounts.groups), user, limits::GROUP_CHANGES) {
+        return changed;
     }
-    let first = out.len();
-    while out.len() - first < limits::GROUP_CHANGE_EFFECTS {
-        let Some((user, before)) = host.group_changes.waiting.pop_front() else { return };
-        if host.accounts.is_signed_in(&user) {
-            host.with_account_data(now, &user.clone(), out, move |host, now, out| {
-                tell(host, now, &user, &before, out);
-            });
+    // The next roster get has all of it, as the version that the client has is none of ours.
+    for key in accounts.keys_of(user, |session| session.is_interested) {
+        if let Some(session) = accounts.sessions.get_mut(key) {
+            session.has_old_groups = true;
         }
     }
-    host.group_changes.at = now + PAUSE;
-}
-
-/// Tells the clients of one account, and the contacts whose view of it changes.
-fn tell(host: &mut Host, now: Instant, user: &Bare, before: &SharedGroups, out: &mut Outbox) {
-    let after = Arc::clone(&host.accounts.groups);
-    let Some(changed) = changed((before, &after), user, limits::GROUP_CHANGES) else {
-        // The next roster get has all of it, as the version that the client has is none of ours.
-        for key in host.accounts.keys_of(user, |session| session.is_interested) {
-            if let Some(session) = host.accounts.sessions.get_mut(key) {
-                session.has_old_groups = true;
-            }
-        }
-        return;
-    };
-    let last = changed.len().saturating_sub(1);
-    for (index, (contact, was)) in changed.into_iter().enumerate() {
-        roster::handle_group_change(host, now, (user, &contact), (was, index == last), out);
-    }
+    Vec::new()
 }

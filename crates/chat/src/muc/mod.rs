@@ -19,10 +19,13 @@ use super::archive::ArchiveWriter;
 use super::effect::Change;
 use super::feature::Feature;
 use super::read_queues::with_requester;
+use super::store_requests::StoreRequests;
 use super::{Host, Outbox, token};
+use crate::outgoing;
 use muc::RoomEffect;
 pub(super) use rooms::Rooms;
-use rooms::{PendingRetraction, RoomsContext, RoomsEffect, RoomsRead};
+pub(super) use rooms::RoomsEffect;
+use rooms::{PendingRetraction, RoomsContext, RoomsRead};
 
 /// A specification that rooms implement completely, in that file of the crate `muc`.
 const fn specification(
@@ -95,16 +98,20 @@ pub(super) const FEATURE: Feature = Feature {
 };
 
 /// Removes rooms that have another host now; occupants are told as when the service ends.
-pub(super) fn release_rooms(host: &mut Host, is_meant: impl Fn(&str) -> bool, out: &mut Outbox) {
-    let (effects, ended) = host.rooms.release(|address| is_meant(address.as_str()));
+pub(super) fn release_rooms(
+    (rooms, store): (&mut Rooms, &mut StoreRequests),
+    is_meant: impl Fn(&str) -> bool,
+    out: &mut Outbox,
+) {
+    let (effects, ended) = rooms.release(|address| is_meant(address.as_str()));
     for room in ended {
         let change = Change::Room { room, config: None, charged: None };
         // A row that stays is removed when the address is used.
-        host.store.change(change, out, |_, _, _, _| {});
+        store.change(change, out, |_, _, _, _| {});
     }
     for effect in effects {
         if let RoomEffect::Send(stanza) = effect {
-            host.route(stanza, out);
+            outgoing::send(stanza, out);
         }
     }
 }
@@ -124,14 +131,6 @@ impl Host {
             if let RoomEffect::Send(stanza) = effect {
                 self.route(stanza, out);
             }
-        }
-    }
-
-    /// Occupants of rooms whose last host has died learn of those that have not come back.
-    pub(super) fn expire_restored_rooms(&mut self, now: Instant, out: &mut Outbox) {
-        for (address, effect) in self.rooms.expire_restored(now) {
-            self.perform_rooms(now, &address, effect, out);
-            self.perform_rooms(now, &address, RoomsEffect::HandleWaiting, out);
         }
     }
 
@@ -209,7 +208,7 @@ impl Host {
                 }
             }
             RoomsEffect::Send(stanza) => self.route(stanza, out),
-            RoomsEffect::Answer(iq, result) => self.answer(&iq, result, out),
+            RoomsEffect::Answer(iq, result) => outgoing::answer(&iq, result, out),
             RoomsEffect::Refuse(stanza, error) => self.refuse(&stanza, &error, out),
         }
     }
@@ -239,7 +238,7 @@ impl Host {
                     }
                     _ => token(&mut self.rng).into(),
                 };
-                crate::webhooks::report_in_room(self, now, address, stanza, &id, out);
+                crate::webhooks::report_in_room(&self.settings, now, address, stanza, &id, out);
                 // Archived first, so that the copies have the id by which clients find the message there (XEP-0359).
                 let copies = self.rooms.publish(now, address, *message, &id);
                 out.reserve(copies.len());
@@ -250,7 +249,10 @@ impl Host {
                 }
             }
             // The room has checked the sender; the archive answers without another question of rights.
-            RoomEffect::ReadArchive => crate::archive::handle_query(self, address, stanza, out),
+            RoomEffect::ReadArchive => {
+                let parts = (&mut self.accounts, &mut self.store);
+                crate::archive::handle_query(parts, address, stanza, out);
+            }
             // The archive first, so that the next query does not find the retracted message.
             RoomEffect::Retract(retraction) => {
                 let (room, stanza) = (address.clone(), Box::new(stanza.clone()));

@@ -5,6 +5,7 @@
 //! outcome (`Effect::PhoneMessageOutcome`). The way is that of a session's message: the message has a mark of
 //! acknowledgement, and its outcome is reported when the last write that it has caused is answered.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use stdx::Instant;
@@ -14,11 +15,12 @@ use xmpp::{Bare, Element, Jid, ns};
 use super::super::account_memory::AccountMemory;
 use super::super::archive::ArchiveWriter;
 use super::super::effect::Effect;
-use super::super::offline::MessageOrigin;
+use super::super::message_writes::MessageWrites;
+use super::super::offline::{MessageOrigin, OfflineEffect};
 use super::super::user::{AccountState, is_waiting_full};
 use super::super::{Host, Outbox, ack};
 use super::body::MessageBody;
-use crate::{blocking, carbons, connection, expiry, limits, offline, route, token, webhooks};
+use crate::{blocking, carbons, expiry, limits, offline, route, token, webhooks};
 
 /// A MESSAGE for an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,71 +120,75 @@ impl PendingPhoneMessages {
     }
 }
 
-/// Takes a message whose account is in memory. Answered by `Effect::PhoneMessageOutcome`, once all that is to be written is on
-/// disk.
+/// Takes a message whose account is in memory: archives and delivers it, or keeps it. Answered by `Effect::PhoneMessageOutcome`, once all that
+/// is to be written is on disk.
 pub(super) fn hear(host: &mut Host, now: Instant, heard: PhoneMessage, out: &mut Outbox) {
-    let PhoneMessage { id, from, to, words, has_phones, expires_at } = heard;
-    if host.accounts.users.get(&to).is_none_or(|user| matches!(user.state, AccountState::Absent)) {
-        return host.phones.heard.report(id, PhoneMessageOutcome::NoSession, out);
-    }
-    // An account's message is reported by `handle_sent`.
-    let is_stranger = matches!(from, PhoneSender::Stranger(_));
-    let (from, words) = match (from, words) {
-        (PhoneSender::Account(account), words) => (account.into_jid(), words),
-        // An unproved address must not be shown as a typing contact: a reader would believe it.
-        (PhoneSender::Stranger(_), MessageBody::Typing(_)) => {
-            return host.phones.heard.report(id, PhoneMessageOutcome::NoSession, out);
-        }
-        (PhoneSender::Stranger(uri), words @ MessageBody::Text(_)) => {
-            match super::guests::address_of(&uri, to.domain()) {
-                Some(address) => (address, words),
-                None => return host.phones.heard.report(id, PhoneMessageOutcome::NoSession, out),
-            }
-        }
+    let parts = (&host.accounts, &mut host.store.message_writes, &mut host.rng);
+    let mut message = match heard.read(parts, now) {
+        Ok(message) => message,
+        Err(outcome) => return host.phones.heard.report(heard.id, outcome, out),
     };
-    if blocking::blocks_incoming(&host.accounts, &to, &from) {
-        return host.phones.heard.report(id, PhoneMessageOutcome::Refused, out);
-    }
-    if matches!(words, MessageBody::Text(_)) && host.store.message_writes.is_full(now) {
-        return host.phones.heard.report(id, PhoneMessageOutcome::Busy, out);
-    }
-    let mut message = message_of(&mut host.rng, &from, &to, &words);
-    if is_stranger {
-        webhooks::report_message(host, now, &message, None, out);
+    let PhoneMessage { id, from, to: user, words, has_phones, expires_at } = heard;
+    // An account's message is reported when it is sent (`PhoneEvent::Sent`).
+    if matches!(from, PhoneSender::Stranger(_)) {
+        webhooks::report_message(&host.settings, now, &message, None, out);
     }
     ack::put_ack_token(&mut message, Some(format!("{MARK}{id}").into()));
     let hold = host.pending_acks.begin(&mut message);
-    let outcome = hear_message(host, now, &to, id, (message, words, has_phones, expires_at), out);
+    ArchiveWriter::of(host).record_received(now, &user, &mut message, out);
+    let able = host.accounts.able(&user);
+    // The outcome that holds if nothing else is known when the writes are done.
+    let outcome = if !able.is_empty() {
+        carbons::copy_received(&mut host.accounts, now, &user, &able, &message, out);
+        route::deliver_message(host, now, &user, &able, message, out);
+        PhoneMessageOutcome::Delivered
+    } else if has_phones || matches!(words, MessageBody::Typing(_)) {
+        PhoneMessageOutcome::NoSession
+    } else {
+        let message = match expires_at {
+            Some(end) => expiry::expiring(message, end),
+            None => message,
+        };
+        let effect = OfflineEffect::Keep(message, MessageOrigin::Phone(id));
+        offline::perform(host, now, &user, effect, out);
+        // Until the store has it.
+        PhoneMessageOutcome::Busy
+    };
     host.phones.heard.set_outcome(id, outcome);
     host.acks().end(hold, out);
 }
 
-/// Archives and delivers a message, or keeps it. Returns the outcome that holds if nothing else is known when the writes
-/// are done: a message that is to be kept is `Busy` until the store has it.
-fn hear_message(
-    host: &mut Host,
-    now: Instant,
-    user: &Bare,
-    id: u64,
-    (mut message, words, has_phones, expires_at): (Element, MessageBody, bool, Option<Instant>),
-    out: &mut Outbox,
-) -> PhoneMessageOutcome {
-    ArchiveWriter::of(host).record_received(now, user, &mut message, out);
-    let able = host.accounts.able(user);
-    if !able.is_empty() {
-        carbons::copy_received(&mut host.accounts, now, user, &able, &message, out);
-        route::deliver_message(host, now, user, &able, message, out);
-        return PhoneMessageOutcome::Delivered;
+impl PhoneMessage {
+    /// The chat message for the account, whose data are in memory.
+    ///
+    /// # Errors
+    /// The outcome, if the account does not get the message.
+    fn read(
+        &self,
+        (accounts, writes, rng): (&AccountMemory, &mut MessageWrites, &mut Rng),
+        now: Instant,
+    ) -> Result<Element, PhoneMessageOutcome> {
+        let PhoneMessage { from, to, words, .. } = self;
+        if accounts.users.get(to).is_none_or(|user| matches!(user.state, AccountState::Absent)) {
+            return Err(PhoneMessageOutcome::NoSession);
+        }
+        let from = match (from, words) {
+            (PhoneSender::Account(account), _) => Cow::Borrowed(account.as_jid()),
+            // An unproved address must not be shown as a typing contact: a reader would believe it.
+            (PhoneSender::Stranger(_), MessageBody::Typing(_)) => return Err(PhoneMessageOutcome::NoSession),
+            (PhoneSender::Stranger(uri), MessageBody::Text(_)) => {
+                let address = super::guests::address_of(uri, to.domain());
+                Cow::Owned(address.ok_or(PhoneMessageOutcome::NoSession)?)
+            }
+        };
+        if blocking::blocks_incoming(accounts, to, &from) {
+            return Err(PhoneMessageOutcome::Refused);
+        }
+        if matches!(words, MessageBody::Text(_)) && writes.is_full(now) {
+            return Err(PhoneMessageOutcome::Busy);
+        }
+        Ok(message_of(rng, &from, to, words))
     }
-    if has_phones || matches!(words, MessageBody::Typing(_)) {
-        return PhoneMessageOutcome::NoSession;
-    }
-    let message = match expires_at {
-        Some(end) => expiry::expiring(message, end),
-        None => message,
-    };
-    offline::keep_message_of(host, now, user, (message, MessageOrigin::Phone(id)), out);
-    PhoneMessageOutcome::Busy
 }
 
 /// The chat message: its text, or a chat state (XEP-0085).
@@ -199,27 +205,14 @@ fn message_of(rng: &mut Rng, from: &Jid, to: &Bare, words: &MessageBody) -> Elem
     }
 }
 
-/// A phone has sent a message, which has its own way: the archive and the chat clients of its account get a copy. Typing is not copied.
-pub(super) fn handle_sent(
-    host: &mut Host,
-    now: Instant,
-    from: Bare,
-    to: Bare,
-    words: MessageBody,
-    out: &mut Outbox,
-) {
-    if matches!(words, MessageBody::Typing(_)) {
-        return;
-    }
-    let user = from.clone();
-    host.with_account_data(now, &user, out, move |host, now, out| {
-        if host.accounts.data(&from).is_none() {
-            return;
-        }
-        let message = message_of(&mut host.rng, from.as_jid(), &to, &words);
-        let id = ArchiveWriter::of(host).record_sent(now, &from, &message, None, out);
-        webhooks::report_message(host, now, &message, id.as_deref(), out);
-        carbons::copy_without_session(&mut host.accounts, now, &from, &message, id, out);
-        connection::perform_deliveries(host, now, out);
-    });
+/// The chat message that a phone of the account has sent, for the account's archive and clients. `None`: typing is not copied, and an account
+/// that is not there has neither.
+pub(super) fn sent_message(
+    (accounts, rng): (&AccountMemory, &mut Rng),
+    from: &Bare,
+    to: &Bare,
+    words: &MessageBody,
+) -> Option<Element> {
+    let is_copied = matches!(words, MessageBody::Text(_)) && accounts.data(from).is_some();
+    is_copied.then(|| message_of(rng, from.as_jid(), to, words))
 }

@@ -38,7 +38,7 @@ use super::feature::Feature;
 use super::presence::{addressed, gone};
 use super::session::Session;
 use super::{Host, Outbox};
-use crate::{connection, disco, limits};
+use crate::{connection, disco, limits, route};
 
 const FILE: &str = "crates/chat/src/phones/mod.rs";
 
@@ -363,7 +363,16 @@ impl Host {
                     messages::hear(host, now, message, out);
                 });
             }
-            PhoneEvent::Sent { from, to, words } => messages::handle_sent(self, now, from, to, words, out),
+            // Typing needs no account.
+            PhoneEvent::Sent { words: MessageBody::Typing(_), .. } => {}
+            PhoneEvent::Sent { from, to, words } => {
+                self.with_account_data(now, &from.clone(), out, move |host, now, out| {
+                    let parts = (&host.accounts, &mut host.rng);
+                    if let Some(message) = messages::sent_message(parts, &from, &to, &words) {
+                        route::record_sent(host, now, &from, &message, out);
+                    }
+                });
+            }
             PhoneEvent::Watch { id, user, watcher } => {
                 if !self.phones.consents.begin(&self.accounts, id, &user) {
                     return out.push(Effect::Consent { id, is_given: false });

@@ -329,7 +329,11 @@ pub(crate) fn perform(
             let effect = host.offline.remove(user, vec![id], RemovalGoal::Text);
             offline::perform(host, now, user, effect, out);
         }
-        TextEffect::Deliver(key) => offline::deliver(host, now, key, out),
+        TextEffect::Deliver(key) => {
+            if let Some((user, effect)) = host.offline.handle_session(&host.accounts, key) {
+                offline::perform(host, now, &user, effect, out);
+            }
+        }
         TextEffect::Continue => texts_due(host, now, user, out),
         TextEffect::Return(text) => {
             let AddressedText { message, guard, .. } = text;

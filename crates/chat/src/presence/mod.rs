@@ -18,12 +18,13 @@ use super::effect::{Change, Effect};
 use super::feature::Feature;
 use super::phones::{Phones, RESOURCE};
 use super::pubsub::PubSubEvent;
+use super::roster::SubscriptionRequest;
 use super::session::Session;
 use super::store_requests::StoreRequests;
 use super::vcard::Avatars;
 use super::{Host, Outbox, ownership, phones};
 use crate::account_memory::AccountMemory;
-use crate::{blocking, change_queue, commands, connection, limits, privileged, roster, user, webhooks};
+use crate::{blocking, commands, connection, limits, roster, user, webhooks};
 use subscription::SubscriptionAction;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -63,7 +64,7 @@ pub(super) fn handle_outbound(
                 let was_available = host.accounts.sessions.get(key).is_some_and(Session::is_available);
                 unavailable_from(host, now, key, presence.clone(), out);
                 if was_available {
-                    host.deliver(now, key, presence, out);
+                    host.deliver(now, &[key], presence, out);
                 }
             }
             Some("error") => {}
@@ -75,7 +76,8 @@ pub(super) fn handle_outbound(
         return connection::perform_deliveries(host, now, out);
     }
     if let Some(act) = SubscriptionAction::of(&presence) {
-        return roster::subscription_from(host, now, (key, &to), act, presence, out);
+        let request = SubscriptionRequest::of_session(&host.accounts, (key, &to), act, presence, out);
+        return request.into_iter().for_each(|request| roster::change_subscription(host, now, request, out));
     }
     match kind {
         None | Some("unavailable") => match direct(&mut host.accounts, key, to, &presence) {
@@ -99,7 +101,9 @@ pub(super) fn handle_inbound(
 ) {
     let (user, contact) = (to.bare(), from.bare());
     if let Some(act) = SubscriptionAction::of(&presence) {
-        return roster::subscription_to(host, now, (&user, contact), act, presence, out);
+        let parts = (&host.accounts, &mut host.store);
+        let request = SubscriptionRequest::of_contact(parts, (&user, contact), act, presence, out);
+        return request.into_iter().for_each(|request| roster::change_subscription(host, now, request, out));
     }
     match presence.attr("type") {
         None | Some("unavailable") => {}
@@ -111,13 +115,13 @@ pub(super) fn handle_inbound(
     // `subscribed` and the presence after it come in this order to clients too.
     if to.is_bare() && host.accounts.is_changing(&user) {
         let (from, to) = (from.clone(), to.clone());
-        let has_turn = change_queue::queue(host, now, &user, out, move |host, now, out| {
+        let turn = host.accounts.changes.queue(&user, move |host: &mut Host, now, out: &mut Outbox| {
             if !blocking::blocks_incoming(&host.accounts, &to.bare(), &from) {
                 arrived(host, now, &from, &to, presence, out);
             }
         });
         // Rather out of order than never.
-        return has_turn.unwrap_or_else(|job| job(host, now, out));
+        return turn.unwrap_or_else(Some).into_iter().for_each(|job| job(host, now, out));
     }
     arrived(host, now, from, to, presence, out);
 }
@@ -132,12 +136,12 @@ fn arrived(host: &mut Host, now: Instant, from: &Jid, to: &Jid, presence: Elemen
     }
     let event = PubSubEvent::Presence { user: &user, from, presence: &presence };
     host.tell_pubsub(now, event, out);
-    privileged::show_contact(host, &user, from, &presence, out);
+    host.privileged.show_contact((&host.settings, &host.accounts), &user, from, &presence, out);
     if !to.is_bare() {
         if let Some(key) = host.accounts.session_of(to) {
             let presence =
                 ownership::note_room_answer((&mut host.accounts, &host.settings), key, from, presence);
-            host.deliver(now, key, presence, out);
+            host.deliver(now, &[key], presence, out);
         }
         return;
     }
@@ -146,7 +150,7 @@ fn arrived(host: &mut Host, now: Instant, from: &Jid, to: &Jid, presence: Elemen
         return;
     }
     let keys = host.accounts.keys_of(&user, Session::is_available);
-    connection::deliver_to_all(host, now, &keys, presence, out);
+    host.deliver(now, &keys, presence, out);
 }
 
 /// A session's presence, new or sent again because an element that is added to it has changed (RFC 6121 §4.2 and §4.4). The order of the
@@ -164,8 +168,8 @@ pub(super) fn available_from(
         Err(error) => return refuse(&presence, &error, out),
     };
     let user = jid.bare();
-    webhooks::report_presence(host, now, &jid, &presence, out);
-    privileged::show_presence(host, &jid, &presence, out);
+    webhooks::report_presence(&host.settings, now, &jid, &presence, out);
+    host.privileged.show_presence(&host.settings, &jid, &presence, out);
     let question = host.caps.handle_presence(now, &host.accounts, (&jid, &user), &presence, &mut host.rng);
     if let Some(iq) = question {
         host.route(iq, out);
@@ -198,7 +202,7 @@ pub(super) fn available_from(
 pub(super) fn restore(host: &mut Host, now: Instant, key: Key, mut presence: Element, out: &mut Outbox) {
     let Ok(Some((jid, _))) = begin(&mut host.accounts, &host.avatars, key, &mut presence) else { return };
     let user = jid.bare();
-    privileged::note_presence(host, &jid, &presence);
+    host.privileged.note_presence(&host.settings, &jid, &presence);
     let question = host.caps.handle_presence(now, &host.accounts, (&jid, &user), &presence, &mut host.rng);
     if let Some(iq) = question {
         host.route(iq, out);
@@ -303,8 +307,8 @@ pub(super) fn unavailable_from(host: &mut Host, now: Instant, key: Key, presence
     if !was_available {
         return;
     }
-    webhooks::report_presence(host, now, &jid, &presence, out);
-    privileged::show_presence(host, &jid, &presence, out);
+    webhooks::report_presence(&host.settings, now, &jid, &presence, out);
+    host.privileged.show_presence(&host.settings, &jid, &presence, out);
     host.caps.forget(&jid);
     phones::show_to_phones(&host.accounts, &user, out);
     let event = PubSubEvent::Presence { user: &user, from: &jid, presence: &presence };
@@ -322,7 +326,7 @@ pub(super) fn unavailable_from(host: &mut Host, now: Instant, key: Key, presence
             note_last_seen((&mut host.accounts, &mut host.store), now, user, words.unwrap_or_default(), out);
         }
     });
-    connection::deliver_to_all(host, now, &others, presence, out);
+    host.deliver(now, &others, presence, out);
 }
 
 /// Notes the end of the last session with the text of its last status, for probes and XEP-0012. Anonymous

@@ -2,7 +2,7 @@
 //! performs its effects here.
 //!
 //! An account has its nodes under its own address, a service (`pubsub.` before a domain) those of all its users. Other features of an
-//! account publish, retract and read by [`Host::publish_for`], [`Host::retract_for`] and [`view_nodes`].
+//! account publish and retract by [`Host::publish_for`] and [`Host::retract_for`], and read by `IqEffect::ViewNodes`.
 
 mod entities;
 
@@ -13,17 +13,18 @@ use pubsub::{FeatureRequest, NodeChange, NodeLoad, NodePage, NodeReply, Notifica
 use pubsub::{PendingRequest, PubSubEffect, WriteFailure};
 use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
-use xmpp::{Bare, Element, Jid, Level, Specification, ns};
+use xmpp::{Bare, Element, Level, Specification, ns};
 
 use super::change_queue::not_written;
 use super::effect::{Change, Load, StoreFailure, StoreReply};
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
 use super::private::mirror_publication;
 use super::read_queues::with_requester;
 use super::store_requests::StoreRequests;
 use super::write_group::WriteContinuation;
 use super::{Host, ItemPage, ItemQuery, ItemRow, Outbox, token};
+use crate::outgoing;
 use entities::HostEntities;
 pub(super) use pubsub::{Approval, NodesView, PubSub, PubSubEvent, Publication};
 
@@ -68,13 +69,8 @@ pub(super) const FEATURE: Feature = Feature {
     account: pubsub::FEATURES,
     server: &[],
     handles: &[
-        IqHandler { at: IqTarget::Account, name: "pubsub", ns: ns::PUBSUB, run: IqHandlerFn::View(request) },
-        IqHandler {
-            at: IqTarget::Account,
-            name: "pubsub",
-            ns: ns::PUBSUB_OWNER,
-            run: IqHandlerFn::View(request),
-        },
+        IqHandler { at: IqTarget::Account, name: "pubsub", ns: ns::PUBSUB, run: request },
+        IqHandler { at: IqTarget::Account, name: "pubsub", ns: ns::PUBSUB_OWNER, run: request },
     ],
 };
 
@@ -88,7 +84,8 @@ fn request(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
 }
 
 /// The continuation of another feature that gets the nodes.
-pub(crate) type ViewContinuation = Box<dyn FnOnce(&mut Host, Result<NodesView, StanzaError>, &mut Outbox)>;
+pub(crate) type ViewContinuation =
+    Box<dyn FnOnce(&mut StoreRequests, Result<NodesView, StanzaError>, &mut Outbox)>;
 
 /// The continuations of other features' requests to [`PubSub`], by their numbers. Each is called once.
 #[derive(Default)]
@@ -112,7 +109,7 @@ impl FeatureContinuations {
     }
 
     /// A request whose continuation gets nodes.
-    fn insert_view(&mut self, then: ViewContinuation) -> FeatureRequest {
+    pub(super) fn insert_view(&mut self, then: ViewContinuation) -> FeatureRequest {
         let request = self.next();
         self.views.insert(request, then);
         request
@@ -169,13 +166,12 @@ impl Host {
                         host.perform_pubsub(now, effects, out);
                     });
                 }
-                PubSubEffect::Answer(iq, result) => self.answer(&iq, result, out),
-                PubSubEffect::Reply(asked, result) => self.answer(asked.iq(), result, out),
+                PubSubEffect::Answer(iq, Ok(payload)) => outgoing::answer(&iq, Ok(payload), out),
+                // A message for the service ends here, too.
+                PubSubEffect::Answer(stanza, Err(error)) => self.refuse(&stanza, &error, out),
+                PubSubEffect::Reply(asked, result) => outgoing::answer(asked.iq(), result, out),
                 // Ids are made here: the machine's effects are plain data without chance.
-                PubSubEffect::Send(stanza) => {
-                    let stanza = with_id(stanza, token(&mut self.rng));
-                    self.route(stanza, out);
-                }
+                PubSubEffect::Send(stanza) => outgoing::send(with_id(stanza, token(&mut self.rng)), out),
                 PubSubEffect::Notify(notification) => send_notification(self, now, notification, out),
                 PubSubEffect::Published { owner, node, payload } => {
                     // XEP-0398: an avatar that was published as an item goes into the vCard too.
@@ -183,8 +179,8 @@ impl Host {
                     crate::vcard::perform(self, now, effects, out);
                 }
                 PubSubEffect::MirrorBookmarks { asked, node, payload, is_new, answer } => {
-                    let answer = (asked, answer);
-                    mirror_bookmarks(self, now, answer, &node, (payload.as_ref(), is_new), out);
+                    let change = (payload.as_ref(), is_new);
+                    mirror_bookmarks(&mut self.store, (asked, answer), &node, change, out);
                 }
                 PubSubEffect::LoadAccount { user, client, ver } => {
                     // An account that is not in memory has no client here that could be notified.
@@ -203,7 +199,7 @@ impl Host {
                 }
                 PubSubEffect::View(request, result) => {
                     if let Some(then) = self.feature_continuations.views.remove(&request) {
-                        then(self, result, out);
+                        then(&mut self.store, result, out);
                     }
                 }
             }
@@ -239,22 +235,9 @@ impl Host {
     }
 }
 
-/// Reads the nodes of an owner as a requester may see them. `then` is called once.
-pub(super) fn view_nodes(
-    host: &mut Host,
-    now: Instant,
-    (owner, from): (&Bare, &Jid),
-    then: ViewContinuation,
-    out: &mut Outbox,
-) {
-    let then = host.feature_continuations.insert_view(then);
-    host.tell_pubsub(now, PubSubEvent::View { owner, from, then }, out);
-}
-
 /// Writes the other form of bookmarks that were published, then answers the request: the client may read either form next.
 fn mirror_bookmarks(
-    host: &mut Host,
-    now: Instant,
+    store: &mut StoreRequests,
     (asked, answer): (Rc<PendingRequest>, Option<Element>),
     node: &str,
     change: (Option<&Element>, bool),
@@ -262,9 +245,8 @@ fn mirror_bookmarks(
 ) {
     let owner = asked.owner().clone();
     // A copy that cannot be written now follows with the next change: the item itself is on disk.
-    let done: WriteContinuation = Box::new(move |host, _, _, out| host.answer(asked.iq(), Ok(answer), out));
-    mirror_publication(&mut host.store, &owner, node, change, out, done)
-        .unwrap_or_else(|done| done(host, now, Ok(()), out));
+    let done = move |out: &mut Outbox| outgoing::answer(asked.iq(), Ok(answer), out);
+    mirror_publication(store, &owner, node, change, out, done).unwrap_or_else(|done| done(out));
 }
 
 /// A read of nodes as a read of the store.

@@ -3,23 +3,23 @@
 //! Each stanza takes a turn in the account's queue of changes, so it is judged by the state that the one before left. The
 //! roster is written first; only then the stanza goes on, and roster pushes and presence follow from the new state.
 //!
-//! `presence` passes the stanzas on: `subscription_from` and `subscription_to` queue them, `Roster::send` and
+//! `presence` has the stanzas read (`SubscriptionRequest`) and `roster::change_subscription` queue them, `Roster::send` and
 //! `Roster::receive` decide by the table of `presence::subscription` and write, `handle_sent` and `handle_received` follow
 //! the write.
 
-use stdx::Instant;
 use stdx::slab::Key;
 use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
 
+use super::super::Outbox;
 use super::super::account_memory::AccountMemory;
 use super::super::effect::{AccountData, RosterItem};
 use super::super::presence::subscription::{SubscriptionAction, SubscriptionState, SubscriptionStep};
 use super::super::presence::typed;
 use super::super::session::Session;
-use super::super::{Host, Outbox};
+use super::super::store_requests::StoreRequests;
 use super::{ContactCause, Roster, RosterAction, RosterEffect};
-use crate::{blocking, invite, limits, presence, roster};
+use crate::{blocking, invite, limits, presence};
 
 /// A subscription stanza of an account of ours.
 pub(in super::super) struct SentSubscription {
@@ -246,75 +246,80 @@ fn is_shared(accounts: &AccountMemory, (user, contact): (&Bare, &Bare), act: Sub
     }
 }
 
-/// Passes a subscription stanza of a session of ours to [`Roster`].
-pub(in super::super) fn subscription_from(
-    host: &mut Host,
-    now: Instant,
-    (key, to): (Key, &Jid),
-    act: SubscriptionAction,
-    mut presence: Element,
-    out: &mut Outbox,
-) {
-    let Some(session) = host.accounts.sessions.get(key) else { return };
-    let (sender, contact) = (session.jid.clone(), to.bare());
-    let user = sender.bare();
-    // Presence of one's own account comes without a subscription.
-    if contact == user {
-        return;
-    }
-    // A subscription is between accounts, whichever resource was addressed.
-    presence.set("to", contact.as_str());
-    if session.is_anonymous {
-        let error = StanzaError::new(Condition::NotAllowed, "anonymous accounts have no contacts");
-        return presence::refuse(&presence, &error, out);
-    }
-    let refused = bounded(&presence, act);
-    let action = RosterAction::Send(SentSubscription { act, presence, sender });
-    if let Err(error) = roster::change_contact(host, now, &user, (contact, action), out) {
-        presence::refuse(&refused, &error, out);
-    }
+/// The change of a contact that a subscription stanza asks for, at an account whose data are in memory.
+pub(in super::super) struct SubscriptionRequest {
+    pub(in super::super) user: Bare,
+    pub(in super::super) contact: Bare,
+    pub(in super::super) action: RosterAction,
+    /// The stanza as it is refused if the change cannot wait for its turn.
+    pub(in super::super) stanza: Element,
 }
 
-/// Takes a subscription stanza for an account of ours (RFC 6121 §3.1.3, §3.1.6, §3.2.3, §3.3.3). A request with the token of an invitation is
-/// looked into first.
-pub(in super::super) fn subscription_to(
-    host: &mut Host,
-    now: Instant,
-    (user, contact): (&Bare, Bare),
-    act: SubscriptionAction,
-    mut presence: Element,
-    out: &mut Outbox,
-) {
-    // No other server speaks for this account, and the account needs no subscription to itself.
-    if contact == *user {
-        return;
+impl SubscriptionRequest {
+    /// Reads a subscription stanza of a session of ours. `None`: it has no effect, or is refused already.
+    pub(in super::super) fn of_session(
+        accounts: &AccountMemory,
+        (key, to): (Key, &Jid),
+        act: SubscriptionAction,
+        mut presence: Element,
+        out: &mut Outbox,
+    ) -> Option<SubscriptionRequest> {
+        let session = accounts.sessions.get(key)?;
+        let (sender, contact) = (session.jid.clone(), to.bare());
+        let user = sender.bare();
+        // Presence of one's own account comes without a subscription.
+        if contact == user {
+            return None;
+        }
+        // A subscription is between accounts, whichever resource was addressed.
+        presence.set("to", contact.as_str());
+        if session.is_anonymous {
+            let error = StanzaError::new(Condition::NotAllowed, "anonymous accounts have no contacts");
+            presence::refuse(&presence, &error, out);
+            return None;
+        }
+        let stanza = bounded(&presence, act);
+        let action = RosterAction::Send(SentSubscription { act, presence, sender });
+        Some(SubscriptionRequest { user, contact, action, stanza })
     }
-    presence.set("from", contact.as_str());
-    presence.set("to", user.as_str());
-    if act == SubscriptionAction::Subscribe
-        && invite::preauthenticate(&mut host.store, user, &contact, &presence, out)
-    {
-        return;
-    }
-    subscription_in(host, now, (user, contact), act, presence, out);
-}
 
-/// Passes a subscription stanza for an account of ours to [`Roster`]: no invitation speaks for it.
-pub(in super::super) fn subscription_in(
-    host: &mut Host,
-    now: Instant,
-    (user, contact): (&Bare, Bare),
-    act: SubscriptionAction,
-    presence: Element,
-    out: &mut Outbox,
-) {
-    if host.accounts.is_anonymous(user) {
-        return presence::answer_without_account(contact.as_jid(), user.as_jid(), &presence, out);
+    /// Reads a subscription stanza for an account of ours (RFC 6121 §3.1.3, §3.1.6, §3.2.3, §3.3.3). `None`: it has no effect, or has the token
+    /// of an invitation, which is looked into first.
+    pub(in super::super) fn of_contact(
+        (accounts, store): (&AccountMemory, &mut StoreRequests),
+        (user, contact): (&Bare, Bare),
+        act: SubscriptionAction,
+        mut presence: Element,
+        out: &mut Outbox,
+    ) -> Option<SubscriptionRequest> {
+        // No other server speaks for this account, and the account needs no subscription to itself.
+        if contact == *user {
+            return None;
+        }
+        presence.set("from", contact.as_str());
+        presence.set("to", user.as_str());
+        let is_request = act == SubscriptionAction::Subscribe;
+        if is_request && invite::preauthenticate(store, user, &contact, &presence, out) {
+            return None;
+        }
+        SubscriptionRequest::without_token(accounts, (user, contact), act, presence, out)
     }
-    let refused = bounded(&presence, act);
-    let action = RosterAction::Receive(ReceivedSubscription { act, presence });
-    if let Err(error) = roster::change_contact(host, now, user, (contact, action), out) {
-        presence::refuse(&refused, &error, out);
+
+    /// Reads a subscription stanza for an account of ours: no invitation speaks for it.
+    pub(in super::super) fn without_token(
+        accounts: &AccountMemory,
+        (user, contact): (&Bare, Bare),
+        act: SubscriptionAction,
+        presence: Element,
+        out: &mut Outbox,
+    ) -> Option<SubscriptionRequest> {
+        if accounts.is_anonymous(user) {
+            presence::answer_without_account(contact.as_jid(), user.as_jid(), &presence, out);
+            return None;
+        }
+        let stanza = bounded(&presence, act);
+        let action = RosterAction::Receive(ReceivedSubscription { act, presence });
+        Some(SubscriptionRequest { user: user.clone(), contact, action, stanza })
     }
 }
 

@@ -3,7 +3,7 @@
 //! address or of a domain, in hexadecimal digits; its payload, a report of XEP-0377, has no effect here.
 //!
 //! [`RtblClient`] follows the lists, one for each process; each host has a copy of their content, [`RtblLists`]
-//! (`set_lists`). `route` asks `refuses_in_room` for each stanza to a room, and `refuses_at_account` for each one to an account.
+//! (`set_lists`) in its `RtblFilter`, which `route` asks about each stanza to a room and each one to an account.
 //!
 //! Accounts of our own domains are never refused: their operator can end them, and a list must not be able to lock out all users of the
 //! server that reads it.
@@ -19,7 +19,8 @@ use xmpp::{Bare, Element, Jid};
 
 use self::entries::EntrySet;
 use super::effect::Subscription;
-use super::{Host, Outbox, presence};
+use super::{Host, HostSettings};
+use crate::account_memory::AccountMemory;
 pub use client::{RtblClient, RtblEffect, RtblFailure};
 
 /// The SHA-256 of an address.
@@ -84,55 +85,71 @@ fn is_harmless(stanza: &Element) -> bool {
     }
 }
 
+/// The feature in a host: the lists that it goes by, and what it has refused.
+#[derive(Default)]
+pub(super) struct RtblFilter {
+    lists: Arc<RtblLists>,
+    /// Stanzas that were refused because a list has their sender.
+    refused: u64,
+}
+
+impl RtblFilter {
+    /// The error of a stanza for a room, if a list has its sender's address. An occupant that a list names while it is in the room can only
+    /// leave.
+    pub(super) fn refuse_in_room(
+        &mut self,
+        settings: &HostSettings,
+        from: &Jid,
+        stanza: &Element,
+    ) -> Option<StanzaError> {
+        let is_refused = !settings.is_local(from.domain())
+            && !is_harmless(stanza)
+            && self.lists.has(from, |list| list.rooms);
+        is_refused.then(|| self.refuse())
+    }
+
+    /// The error of a message or a request for subscription to this account, if a list has its sender's address. Contacts of the account are
+    /// not strangers: the account itself knows better than a list. The account's data are in memory.
+    pub(super) fn refuse_at_account(
+        &mut self,
+        (settings, accounts): (&HostSettings, &AccountMemory),
+        user: &Bare,
+        from: &Jid,
+        stanza: &Element,
+    ) -> Option<StanzaError> {
+        let is_approach = match stanza::kind_of(stanza) {
+            Some(StanzaKind::Message) => !is_harmless(stanza),
+            Some(StanzaKind::Presence) => stanza.attr("type") == Some("subscribe"),
+            _ => false,
+        };
+        if !is_approach || settings.is_local(from.domain()) || !self.lists.has(from, |list| list.strangers) {
+            return None;
+        }
+        let contact = accounts.data(user).and_then(|data| data.contact(&from.bare()));
+        let is_stranger =
+            contact.is_none_or(|contact| !contact.is_listed && contact.subscription == Subscription::None);
+        is_stranger.then(|| self.refuse())
+    }
+
+    /// `forbidden`, as Prosody and ejabberd answer. It is counted.
+    fn refuse(&mut self) -> StanzaError {
+        self.refused += 1;
+        StanzaError::new(Condition::Forbidden, "a block list that this server follows has your address")
+    }
+}
+
 /// Gives a host the content of the lists.
 pub fn set_lists(host: &mut Host, lists: Arc<RtblLists>) {
-    host.rtbl = lists;
+    host.rtbl.lists = lists;
 }
 
 /// Stanzas that the host has refused because a list has their sender.
 pub fn refused(host: &Host) -> u64 {
-    host.rtbl_refused
+    host.rtbl.refused
 }
 
-/// True if a stanza for a room is refused because a list has its sender's address. An occupant that a list names while it is in the room can
-/// only leave.
-pub(super) fn refuses_in_room(host: &Host, from: &Jid, stanza: &Element) -> bool {
-    !host.settings.is_local(from.domain()) && !is_harmless(stanza) && host.rtbl.has(from, |list| list.rooms)
-}
-
-/// True if a message or a request for subscription to this account is refused because a list has its sender's address. Contacts of the
-/// account are not strangers: the account itself knows better than a list. The account's data are in memory.
-pub(super) fn refuses_at_account(host: &Host, user: &Bare, from: &Jid, stanza: &Element) -> bool {
-    let is_approach = match stanza::kind_of(stanza) {
-        Some(StanzaKind::Message) => !is_harmless(stanza),
-        Some(StanzaKind::Presence) => stanza.attr("type") == Some("subscribe"),
-        _ => false,
-    };
-    if !is_approach || host.settings.is_local(from.domain()) || !host.rtbl.has(from, |list| list.strangers) {
-        return false;
-    }
-    let contact = host.accounts.data(user).and_then(|data| data.contact(&from.bare()));
-    contact.is_none_or(|contact| !contact.is_listed && contact.subscription == Subscription::None)
-}
-
-/// Refuses a stanza of an address that a list has: `forbidden`, as Prosody and ejabberd answer. It is counted.
-pub(super) fn refuse(host: &mut Host, stanza: &Element, out: &mut Outbox) {
-    host.rtbl_refused += 1;
-    let error =
-        StanzaError::new(Condition::Forbidden, "a block list that this server follows has your address");
-    match stanza::kind_of(stanza) {
-        Some(StanzaKind::Presence) => presence::refuse(stanza, &error, out),
-        _ => host.refuse(stanza, &error, out),
-    }
-}
-
-/// True for a message that a service of a list sends to the server itself: `RtblClient` has it. An error in return would end the
+/// True if the message is an event of XEP-0060 from the service of one of these lists: `RtblClient` has it. An error in return would end the
 /// subscription at some services.
-pub(super) fn is_notification(host: &Host, from: &Jid, message: &Element) -> bool {
-    is_from_source(&host.settings.rtbl, from, message)
-}
-
-/// True if the message is an event of XEP-0060 from the service of one of these lists.
 pub fn is_from_source(sources: &[RtblSource], from: &Jid, message: &Element) -> bool {
     let from = from.bare_str();
     sources.iter().any(|source| source.service.as_str() == from)

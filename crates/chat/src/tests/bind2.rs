@@ -116,7 +116,7 @@ fn what_comes_before_it_knows_its_address_comes_after() {
     assert!(!out.iter().any(|effect| matches!(effect, Effect::Bound { .. })), "the archive is asked first");
     let key = world.host.accounts.by_edge[&edge(7)];
     let ping = Element::new("message", ns::CLIENT).with("id", "early");
-    world.host.deliver(START, key, ping, &mut out);
+    world.host.deliver(START, &[key], ping, &mut out);
     assert!(!out.iter().any(|effect| matches!(effect, Effect::Deliver { .. })));
     // The earlier request is answered now.
     world.tell(|_, _, all| *all = out);

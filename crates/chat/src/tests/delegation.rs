@@ -145,7 +145,7 @@ fn answer_questions(world: &mut HostWorld, answer: impl Fn(&str) -> String) -> V
         let answer = format!("<iq type='result' id='{id}' from='{GATE}' to='example.org'>{query}</iq>");
         let answer = parse(&answer);
         assert!(privilege::asker_of_answer(&answer).is_some());
-        world.tell(|host, now, _| crate::handle_nested_answer(host, now, &answer));
+        world.tell(|host, now, _| host.components().handle_nested_answer(now, &answer));
         nodes.push(node);
     }
 }
@@ -170,7 +170,7 @@ fn features_of_the_component_are_among_those_of_the_server_and_of_accounts_while
     let mut world = world();
     let alice = world.sign_in("alice@example.org/desk");
     let before = ["example.org", ALICE].map(|to| described(&mut world, alice, to));
-    world.tell(|host, now, _| crate::handle_component_attached(host, now, GATE));
+    world.tell(|host, now, _| host.components().handle_attached(now, GATE));
     let nodes = answer_questions(&mut world, |node| {
         let at = if node.contains(":bare:") { "account" } else { "server" };
         format!(
@@ -200,9 +200,9 @@ fn features_of_the_component_are_among_those_of_the_server_and_of_accounts_while
         assert!(!told.contains(&format!("#of-{other}")), "{to}: {told}");
     }
     // Another component goes, then this one.
-    world.tell(|host, _, _| crate::retain_components(host, |component| component == GATE));
+    world.tell(|host, _, _| host.components().retain(|component| component == GATE));
     assert!(described(&mut world, alice, ALICE).contains("urn:x#of-account"));
-    world.tell(|host, _, _| crate::retain_components(host, |_| false));
+    world.tell(|host, _, _| host.components().retain(|_| false));
     for (to, before) in ["example.org", ALICE].into_iter().zip(before) {
         assert_eq!(described(&mut world, alice, to), before);
     }
@@ -218,7 +218,7 @@ fn features_of_the_servers_own_give_way_to_those_of_the_component() {
     world.host.reload(Arc::new(settings));
     let alice = world.sign_in("alice@example.org/desk");
     assert!(described(&mut world, alice, ALICE).contains("pubsub#auto-create"));
-    world.tell(|host, now, _| crate::handle_component_attached(host, now, GATE));
+    world.tell(|host, now, _| host.components().handle_attached(now, GATE));
     // It has no node for the server's own address.
     answer_questions(&mut world, |node| match node.contains(":bare:") {
         true => {

@@ -358,7 +358,7 @@ impl HostWorld {
                     self.host.handle_store_reply(self.now, ticket, loaded, &mut out);
                 }
                 Effect::Befriend { user, contact } => {
-                    self.host.befriend(self.now, &user, &contact, &mut out);
+                    self.host.befriend(self.now, (&user, &contact), None, &mut out);
                 }
                 Effect::Access { ticket, access } => {
                     let done = self.store.access(access);

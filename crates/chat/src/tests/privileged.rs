@@ -406,7 +406,7 @@ fn a_component_that_connects_later_gets_the_presence_that_there_is() {
         }
     }
     world.sent_abroad();
-    world.tell(|host, now, _| crate::handle_component_attached(host, now, GATE));
+    world.tell(|host, now, _| host.components().handle_attached(now, GATE));
     let mut shown = Vec::new();
     for _ in 0..5 {
         world.wait(Duration::from_millis(20));
@@ -416,6 +416,6 @@ fn a_component_that_connects_later_gets_the_presence_that_there_is() {
     assert!(shown[0] <= crate::limits::COMPONENT_PRESENCES, "{shown:?}");
     assert_eq!(world.host.privileged.deadline(), None);
     // A component without the permission gets nothing.
-    world.tell(|host, now, _| crate::handle_component_attached(host, now, "other.example.org"));
+    world.tell(|host, now, _| host.components().handle_attached(now, "other.example.org"));
     assert_eq!(world.host.privileged.deadline(), None);
 }

@@ -56,7 +56,7 @@ pub(super) fn handle_component_message(
     let answer = xmpp.router.handle_component_message(xmpp.host.get().settings(), message);
     xmpp.send_addressed(now, answer, outbox);
     if let Some(domain) = first {
-        xmpp.tell_host(now, outbox, |host, _| chat::handle_component_attached(host, now, &domain));
+        xmpp.tell_host(now, outbox, |host, _| host.components().handle_attached(now, &domain));
     }
     if is_end {
         forget_unconnected(xmpp, now, outbox);
@@ -73,7 +73,7 @@ pub(super) fn forget_unconnected(xmpp: &mut Xmpp, now: Instant, outbox: &mut Vec
     let connected: Vec<Box<str>> =
         privileges.iter().filter(is_connected).map(|known| known.component.clone()).collect();
     xmpp.tell_host(now, outbox, |host, _| {
-        chat::retain_components(host, |component| connected.iter().any(|known| **known == *component));
+        host.components().retain(|component| connected.iter().any(|known| **known == *component));
     });
 }
 
@@ -86,7 +86,7 @@ pub(super) fn handle_reply(
     outbox: &mut Vec<XmppEffect>,
 ) {
     if token == NESTED {
-        xmpp.tell_host(now, outbox, |host, _| chat::handle_nested_answer(host, now, answer));
+        xmpp.tell_host(now, outbox, |host, _| host.components().handle_nested_answer(now, answer));
     }
 }
 

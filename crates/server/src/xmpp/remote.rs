@@ -180,7 +180,7 @@ pub(super) fn handle_view(
 ) {
     for component in xmpp.router.components.retain_shards(|shard| view.has(shard)) {
         // It may have connected anew before the death of its first node was noticed, and has not had the presence that there is.
-        xmpp.tell_host(now, outbox, |host, _| chat::handle_component_attached(host, now, &component));
+        xmpp.tell_host(now, outbox, |host, _| host.components().handle_attached(now, &component));
     }
     privileged::forget_unconnected(xmpp, now, outbox);
     xmpp.runs.retain_shards(|shard| view.has(shard));

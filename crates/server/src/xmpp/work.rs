@@ -217,7 +217,7 @@ impl Xmpp {
                 self.tell_host(now, outbox, |host, out| host.befriend_both(now, &invited, &inviter, out));
             }
             XmppShardMessage::Befriend { user, contact } => {
-                self.tell_host(now, outbox, |host, out| host.befriend(now, &user, &contact, out));
+                self.tell_host(now, outbox, |host, out| host.befriend(now, (&user, &contact), None, out));
             }
             XmppShardMessage::Servers(message) => self.router.handle_server_message(*message),
             message => announcing::handle_message(self, now, message, outbox),

@@ -95,7 +95,7 @@ impl Rooms {
     }
 
     /// Tells the occupants of restored rooms, some time after the death of their host, of those that have not come back.
-    pub(in super::super) fn expire_restored(&mut self, now: Instant) -> Vec<(Bare, RoomsEffect)> {
+    pub(crate) fn expire_restored(&mut self, now: Instant) -> Vec<(Bare, RoomsEffect)> {
         let mut effects = Vec::new();
         while let Some((address, mut restoring)) = self.restoring.take_due(now) {
             let Some(slot) = self.slots.get(&address) else {
