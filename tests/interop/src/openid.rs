@@ -1,5 +1,5 @@
-//! An OpenID provider on loopback, with a key of its own: it signs its one user in without asking, checks codes and verifiers as a provider does
-//! (OpenID Connect Core 1.0 §3.1, RFC 7636), and can be at fault.
+//! An OpenID provider on loopback, with a key of its own: it signs its one user in without asking, or asks on a page which of its users it is, checks
+//! codes and verifiers as a provider does (OpenID Connect Core 1.0 §3.1, RFC 7636), and can be at fault.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -60,6 +60,8 @@ struct State {
     fault: OpenIdFault,
     /// Claims of ID tokens beside those of each.
     claims: Value,
+    /// Claims of the users that its page asks about; without any it shows no page.
+    users: Vec<Value>,
     secret: Option<String>,
     takes_secret_in_form: bool,
     refuses_users: bool,
@@ -74,6 +76,7 @@ struct Authorization {
     redirect_uri: String,
     nonce: String,
     challenge: String,
+    claims: Value,
     is_used: bool,
 }
 
@@ -132,6 +135,11 @@ impl OpenIdProvider {
         self.shared.state().claims = claims;
     }
 
+    /// Shows browsers a page from now on, on which one of the users with these claims signs in, or refuses to.
+    pub fn ask_users(&self, users: Vec<Value>) {
+        self.shared.state().users = users;
+    }
+
     /// Clients have this secret, which they send in `Authorization`, or in the form.
     pub fn set_secret(&self, secret: &str, in_form: bool) {
         let mut state = self.shared.state();
@@ -175,7 +183,10 @@ impl Shared {
                 (200, String::new(), self.configuration(fault))
             }
             ("GET", "/realm/keys") => (200, String::new(), self.keys().to_string()),
-            ("GET", "/realm/authorize") => (302, self.authorize(&asked.query), String::new()),
+            ("GET", "/realm/authorize") => match self.page(&asked.query) {
+                Some(page) => (200, "Content-Type: text/html\r\n".to_owned(), page),
+                None => (302, self.authorize(&asked.query), String::new()),
+            },
             ("POST", "/realm/token") => {
                 let (status, body) = self.token(&asked, fault);
                 (status, String::new(), body)
@@ -183,8 +194,9 @@ impl Shared {
             _ => (404, String::new(), String::new()),
         };
         let length = body.len();
+        let kind = if field.starts_with("Content-Type") { "" } else { "Content-Type: application/json\r\n" };
         let head = format!(
-            "HTTP/1.1 {status} Done\r\n{field}Content-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+            "HTTP/1.1 {status} Done\r\n{field}{kind}Content-Length: {length}\r\nConnection: close\r\n\r\n"
         );
         // A client that has read enough closes the connection.
         let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
@@ -221,6 +233,18 @@ impl Shared {
         json!({ "keys": [{ "kty": "EC", "crv": "P-256", "kid": "own", "use": "sig", "x": x, "y": y }] })
     }
 
+    /// The page that asks a browser for its user; none: there is nothing to ask, or it has answered.
+    fn page(&self, query: &str) -> Option<String> {
+        let state = self.state();
+        if state.users.is_empty() || parse(query.as_bytes()).any(|(name, _)| name == "user") {
+            return None;
+        }
+        let link = |name: &str| format!("<p><a href=\"authorize?{query}&amp;user={name}\">{name}</a></p>");
+        let names = state.users.iter().filter_map(|user| user["sub"].as_str()).chain(["nobody"]);
+        let links: String = names.map(link).collect();
+        Some(format!("<!doctype html><title>Example sign-in</title><h1>Which user are you?</h1>{links}"))
+    }
+
     /// The header field with the way back.
     fn authorize(&self, query: &str) -> String {
         let query: HashMap<String, String> = parse(query.as_bytes()).into_owned().collect();
@@ -230,7 +254,9 @@ impl Shared {
             && get("scope").split(' ').any(|scope| scope == "openid");
         let mut back = Url::parse(&get("redirect_uri")).expect("a redirect URI");
         let mut state = self.state();
-        if !is_right || state.refuses_users {
+        let chosen = state.users.iter().find(|user| user["sub"] == *get("user")).cloned();
+        let refuses = state.refuses_users || chosen.is_none() && !state.users.is_empty();
+        if !is_right || refuses {
             back.query_pairs_mut().append_pair("error", "access_denied");
         } else {
             state.issued += 1;
@@ -238,7 +264,9 @@ impl Shared {
             back.query_pairs_mut().append_pair("code", &code);
             let (client, nonce, challenge) = (get("client_id"), get("nonce"), get("code_challenge"));
             let redirect_uri = get("redirect_uri");
-            let authorization = Authorization { client, redirect_uri, nonce, challenge, is_used: false };
+            let claims = chosen.unwrap_or_default();
+            let authorization =
+                Authorization { client, redirect_uri, nonce, challenge, claims, is_used: false };
             state.codes.insert(code, authorization);
         }
         back.query_pairs_mut().append_pair("state", &get("state")).append_pair("iss", &self.issuer);
@@ -279,7 +307,8 @@ impl Shared {
         }
         known.is_used = true;
         let known = known.clone();
-        let token = self.id_token(&known, &state.claims, fault);
+        let claims = if known.claims.is_null() { &state.claims } else { &known.claims };
+        let token = self.id_token(&known, claims, fault);
         (200, json!({ "access_token": "a", "token_type": "Bearer", "id_token": token }).to_string())
     }
 
