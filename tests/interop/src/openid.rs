@@ -40,6 +40,12 @@ pub enum OpenIdFault {
     ClearAddress,
     /// Answers to codes are faults of the server.
     Broken,
+    /// Its clock is years behind.
+    OldClock,
+    /// Its keys are for an algorithm that is not accepted.
+    OtherAlgorithm,
+    /// It has no configuration, only keys.
+    NoConfiguration,
 }
 
 /// The provider. It ends with the process.
@@ -179,10 +185,10 @@ impl Shared {
             return;
         }
         let (status, field, body) = match (&*asked.method, &*asked.path) {
-            ("GET", "/realm/.well-known/openid-configuration") => {
+            ("GET", "/realm/.well-known/openid-configuration") if fault != OpenIdFault::NoConfiguration => {
                 (200, String::new(), self.configuration(fault))
             }
-            ("GET", "/realm/keys") => (200, String::new(), self.keys().to_string()),
+            ("GET", "/realm/keys") => (200, String::new(), self.keys(fault).to_string()),
             ("GET", "/realm/authorize") => match self.page(&asked.query) {
                 Some(page) => (200, "Content-Type: text/html\r\n".to_owned(), page),
                 None => (302, self.authorize(&asked.query), String::new()),
@@ -194,9 +200,11 @@ impl Shared {
             _ => (404, String::new(), String::new()),
         };
         let length = body.len();
+        let date =
+            if fault == OpenIdFault::OldClock { "Date: Thu, 01 Jan 2015 00:00:00 GMT\r\n" } else { "" };
         let kind = if field.starts_with("Content-Type") { "" } else { "Content-Type: application/json\r\n" };
         let head = format!(
-            "HTTP/1.1 {status} Done\r\n{field}{kind}Content-Length: {length}\r\nConnection: close\r\n\r\n"
+            "HTTP/1.1 {status} Done\r\n{date}{field}{kind}Content-Length: {length}\r\nConnection: close\r\n\r\n"
         );
         // A client that has read enough closes the connection.
         let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
@@ -226,11 +234,12 @@ impl Shared {
         document.to_string()
     }
 
-    fn keys(&self) -> Value {
+    fn keys(&self, fault: OpenIdFault) -> Value {
         // An uncompressed point (RFC 7518 §6.2.1): 4, x and y.
         let (x, y) = self.key.public_key().as_ref()[1..].split_at(32);
         let [x, y] = [x, y].map(|part| URL_SAFE_NO_PAD.encode(part));
-        json!({ "keys": [{ "kty": "EC", "crv": "P-256", "kid": "own", "use": "sig", "x": x, "y": y }] })
+        let curve = if fault == OpenIdFault::OtherAlgorithm { "P-384" } else { "P-256" };
+        json!({ "keys": [{ "kty": "EC", "crv": curve, "kid": "own", "use": "sig", "x": x, "y": y }] })
     }
 
     /// The page that asks a browser for its user; none: there is nothing to ask, or it has answered.

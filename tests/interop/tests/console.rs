@@ -123,6 +123,9 @@ fn an_operator_signs_in_at_the_page_of_an_openid_provider_and_one_who_may_not_re
             ports.first(),
         ))
         .started();
+    let doctor = node.run(&["doctor", "--json"]);
+    let good = format!("{} answers, and is the issuer", provider.issuer());
+    assert!(doctor.contains(&good) && doctor.contains("1 usable key"), "{doctor}");
     drive_console_in_chromium(
         &format!("{origin}/"),
         &json!({
