@@ -38,8 +38,7 @@ async function main() {
         page.on("console", (message) => {
             // Refusals that the script provokes are no errors of the page.
             const isRefusal = /status of 40[13]/.test(message.text());
-            const isOfProvider = facts.provider && !page.url().startsWith(`${origin}/`);
-            if (message.type() === "error" && !isRefusal && !isOfProvider) errors.push(message.text());
+            if (message.type() === "error" && !isRefusal) errors.push(message.text());
         });
         await run(page);
     } finally {

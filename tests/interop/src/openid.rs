@@ -68,6 +68,10 @@ struct State {
     claims: Value,
     /// Claims of the users that its page asks about; without any it shows no page.
     users: Vec<Value>,
+    /// `aud` of access tokens, which are JSON web tokens then, end after a second and are renewed. None: they are opaque.
+    access_audience: Option<String>,
+    /// Claims of users by their refresh tokens.
+    refreshes: Vec<Value>,
     secret: Option<String>,
     takes_secret_in_form: bool,
     refuses_users: bool,
@@ -146,6 +150,11 @@ impl OpenIdProvider {
         self.shared.state().users = users;
     }
 
+    /// Makes access tokens for this audience from now on, and refresh tokens, for clients without a secret.
+    pub fn give_access_to(&self, audience: &str) {
+        self.shared.state().access_audience = Some(audience.to_owned());
+    }
+
     /// Clients have this secret, which they send in `Authorization`, or in the form.
     pub fn set_secret(&self, secret: &str, in_form: bool) {
         let mut state = self.shared.state();
@@ -204,7 +213,7 @@ impl Shared {
             if fault == OpenIdFault::OldClock { "Date: Thu, 01 Jan 2015 00:00:00 GMT\r\n" } else { "" };
         let kind = if field.starts_with("Content-Type") { "" } else { "Content-Type: application/json\r\n" };
         let head = format!(
-            "HTTP/1.1 {status} Done\r\n{date}{field}{kind}Content-Length: {length}\r\nConnection: close\r\n\r\n"
+            "HTTP/1.1 {status} Done\r\n{date}{field}{kind}Access-Control-Allow-Origin: *\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
         );
         // A client that has read enough closes the connection.
         let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
@@ -251,7 +260,9 @@ impl Shared {
         let link = |name: &str| format!("<p><a href=\"authorize?{query}&amp;user={name}\">{name}</a></p>");
         let names = state.users.iter().filter_map(|user| user["sub"].as_str()).chain(["nobody"]);
         let links: String = names.map(link).collect();
-        Some(format!("<!doctype html><title>Example sign-in</title><h1>Which user are you?</h1>{links}"))
+        Some(format!(
+            "<!doctype html><title>Example sign-in</title><link rel=\"icon\" href=\"data:,\"><h1>Which user are you?</h1>{links}"
+        ))
     }
 
     /// The header field with the way back.
@@ -304,6 +315,15 @@ impl Shared {
         if secret != state.secret {
             return refused(401, "invalid_client");
         }
+        // RFC 6749 §6. The number of its user follows the word.
+        if get("grant_type") == "refresh_token" {
+            let number = get("refresh_token").strip_prefix("refresh-").and_then(|number| number.parse().ok());
+            let claims = number.and_then(|number: usize| state.refreshes.get(number).cloned());
+            return claims.map_or_else(
+                || refused(400, "invalid_grant"),
+                |claims| (200, self.access_token(&state, &claims).to_string()),
+            );
+        }
         let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(get("code_verifier")));
         let Some(known) = state.codes.get_mut(&get("code")) else { return refused(400, "invalid_grant") };
         let is_right = get("grant_type") == "authorization_code"
@@ -317,21 +337,40 @@ impl Shared {
         known.is_used = true;
         let known = known.clone();
         let claims = if known.claims.is_null() { &state.claims } else { &known.claims };
-        let token = self.id_token(&known, claims, fault);
-        (200, json!({ "access_token": "a", "token_type": "Bearer", "id_token": token }).to_string())
+        let claims = claims.clone();
+        let mut answer = self.access_token(&state, &claims);
+        answer["id_token"] = self.id_token(&known, &claims, fault).into();
+        answer["refresh_token"] = format!("refresh-{}", state.refreshes.len()).into();
+        state.refreshes.push(claims);
+        (200, answer.to_string())
+    }
+
+    /// RFC 6749 §5.1: an answer with an access token of these claims.
+    fn access_token(&self, state: &State, claims: &Value) -> Value {
+        let Some(audience) = &state.access_audience else {
+            return json!({ "access_token": "a", "token_type": "Bearer" });
+        };
+        let all = json!({ "iss": self.issuer, "aud": audience, "exp": 4_000_000_000_u64 });
+        let token = self.signed(&self.key, all, claims);
+        json!({ "access_token": token, "token_type": "Bearer", "expires_in": 1 })
     }
 
     fn id_token(&self, known: &Authorization, claims: &Value, fault: OpenIdFault) -> String {
         let nonce = if fault == OpenIdFault::OtherNonce { "another" } else { &*known.nonce };
         let audience = if fault == OpenIdFault::OtherAudience { "another" } else { &*known.client };
         let end = if fault == OpenIdFault::Expired { 1_u64 } else { 4_000_000_000 };
-        let mut all = json!({ "iss": self.issuer, "aud": audience, "exp": end, "iat": 1, "nonce": nonce });
+        let all = json!({ "iss": self.issuer, "aud": audience, "exp": end, "iat": 1, "nonce": nonce });
+        let key = if fault == OpenIdFault::OtherKey { &self.other_key } else { &self.key };
+        self.signed(key, all, claims)
+    }
+
+    /// A token with these claims, of which the user's own come last.
+    fn signed(&self, key: &EcdsaKeyPair, mut all: Value, claims: &Value) -> String {
         for (name, value) in claims.as_object().into_iter().flatten() {
             all[name] = value.clone();
         }
         let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let message = format!("{}.{}", encode(&json!({ "alg": "ES256", "kid": "own" })), encode(&all));
-        let key = if fault == OpenIdFault::OtherKey { &self.other_key } else { &self.key };
         let signature = key.sign(&SystemRandom::new(), message.as_bytes()).expect("a signature");
         format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
     }

@@ -32,6 +32,7 @@ pub(super) fn settings(provider: &OpenIdProvider) -> JwtSettings {
             scopes: vec!["openid".into(), "profile".into()],
             label: "Example".into(),
             session: SESSION,
+            app_client_id: None,
         }),
     }
 }
