@@ -35,13 +35,19 @@ fn text(config: &Config, program: &str) -> String {
 }
 
 /// The ways to sign in to this account with clients and phones, one a line; nothing for services that the
-/// node does not offer.
+/// node does not offer. A name that only phones can have is told.
 pub(super) fn sign_in(config: &Config, user: &str, domain: &str) -> String {
     let mut text = String::new();
     let mut line = |name: &str, what: String| text.push_str(&format!("  {name:<12} {what}\n"));
-    profanity(config, user, domain).into_iter().for_each(|words| line("profanity", words));
-    page(config).into_iter().for_each(|url| line("a browser", url));
-    web(config).into_iter().for_each(|url| line("web chat", url));
+    if xmpp::Jid::new(Some(user), domain, None).is_ok() {
+        profanity(config, user, domain).into_iter().for_each(|words| line("profanity", words));
+        page(config).into_iter().for_each(|url| line("a browser", url));
+        web(config).into_iter().for_each(|url| line("web chat", url));
+    } else if !config.xmpp.listen.is_empty() {
+        // RFC 7622 §3.3.1. SIP takes such names (RFC 3261 §25.1), and so do phones.
+        let why = "not with this name: XMPP has no \" & ' / : < > in names, nor letters outside its profile (RFC 7622)";
+        line("chat", why.into());
+    }
     // Phones prove passwords by digests only (RFC 3261 §22.4).
     if let Some((host, port, transport)) = phone(config).filter(|_| config.accounts.digests) {
         let via = format!("sip:{host}:{port};transport={transport}");
@@ -151,6 +157,22 @@ mod tests {
     fn an_account_without_digests_has_no_line_for_phones() {
         let config = Config::parse("[accounts]\ndigests = false\n", Path::new("belfry.toml")).unwrap();
         assert_eq!(sign_in(&config, "bob", "a.test"), "");
+    }
+
+    #[test]
+    fn a_name_that_xmpp_does_not_have_is_for_phones() {
+        let chat = "[xmpp]\nlisten = [\"tcp:127.0.0.1:5222\"]\n";
+        let config = Config::parse(chat, Path::new("belfry.toml")).unwrap();
+        for name in ["a/b", "a'b", "a&b"] {
+            let said = sign_in(&config, name, "a.test");
+            assert!(
+                said.contains("  chat         not with this name: ") && said.contains("Linphone"),
+                "{said}"
+            );
+            assert!(!said.contains("profanity") && !said.contains("a browser"), "{said}");
+        }
+        let phones_only = Config::parse("", Path::new("belfry.toml")).unwrap();
+        assert!(!sign_in(&phones_only, "a/b", "a.test").contains("chat"));
     }
 
     #[test]

@@ -92,10 +92,12 @@ impl InitArgs {
         // makes it.
         write(&file, &text)?;
         say!("wrote {}", file.display());
+        // Without an account nobody can sign in: that is the first thing to do then.
+        let example = account.is_none().then(|| format!("alice@{}", config.sip.default_domain));
         if let Some(account) = account {
             make_account(&Config::read(&file)?, &account)?;
         }
-        say!("next:\n  {}", next_commands(&file).join("\n  "));
+        say!("next:\n  {}", next_commands(&file, example.as_deref()).join("\n  "));
         if let Some(url) = super::greeting::page(&config) {
             say!("then, in a browser, chat and calls:\n  {url}");
         }
@@ -261,12 +263,15 @@ fn give_to_owner(data: &Path) -> Result<(), CliError> {
 }
 
 /// The package's service runs under systemd; elsewhere the node is started by hand.
-fn next_commands(file: &Path) -> [String; 2] {
-    if file == Path::new(PACKAGED.0).join(USUAL_FILE) {
-        return ["belfry doctor".into(), "systemctl restart belfry".into()];
-    }
-    let file = file.display();
-    [format!("belfry doctor --config {file}"), format!("belfry serve --config {file}")]
+///
+/// `example`: the address of an account that is to be made; none: there is one.
+fn next_commands(file: &Path, example: Option<&str>) -> Vec<String> {
+    let is_packaged = file == Path::new(PACKAGED.0).join(USUAL_FILE);
+    let with_file = if is_packaged { String::new() } else { format!(" --config {}", file.display()) };
+    let add = example.map(|address| format!("belfry account add {address}{with_file}"));
+    let start =
+        if is_packaged { "systemctl restart belfry".into() } else { format!("belfry serve{with_file}") };
+    add.into_iter().chain([format!("belfry doctor{with_file}"), start]).collect()
 }
 
 /// A string of TOML.
@@ -405,6 +410,19 @@ mod tests {
         assert!(config.xmpp.require_tls && config.warnings().is_empty());
         let again = args(&dir).run().unwrap_err();
         assert!(again.to_string().contains("there is one already, and nothing was changed"), "{again}");
+    }
+
+    #[test]
+    fn without_an_account_the_next_step_is_to_make_one() {
+        let file = Path::new("d/belfry.toml");
+        let next = next_commands(file, Some("alice@a.test"));
+        let [add, doctor, serve] = ["account add alice@a.test", "doctor", "serve"]
+            .map(|words| format!("belfry {words} --config d/belfry.toml"));
+        assert_eq!(next, [add, doctor.clone(), serve.clone()]);
+        assert_eq!(next_commands(file, None), [doctor, serve]);
+        let packaged = Path::new(PACKAGED.0).join(USUAL_FILE);
+        let next = next_commands(&packaged, Some("alice@a.test"));
+        assert_eq!(next, ["belfry account add alice@a.test", "belfry doctor", "systemctl restart belfry"]);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 mod authenticator;
 mod http;
+mod issuer_check;
 mod jwt;
 mod keys;
 mod ldap;
@@ -24,6 +25,7 @@ pub use authenticator::{
     Answer, Authenticator, Credential, MemberAnswer, Query, RoleAnswer, RoleVerdict, Verdict,
 };
 pub use http::client as http_client;
+pub use issuer_check::{IssuerConfiguration, IssuerReport};
 pub use ldap::{DirectoryRole, FilterTemplate, GroupFilter, GroupSettings, MemberForm, NameTemplate};
 pub use provider::{AuthorizationQuery, CodeQuery, PageAnswer};
 pub use settings::{

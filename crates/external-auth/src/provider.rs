@@ -109,10 +109,13 @@ struct Endpoints {
 
 /// OpenID Connect Discovery 1.0 §3.
 #[derive(Deserialize)]
-struct Document {
-    issuer: String,
+pub(crate) struct Document {
+    pub(crate) issuer: String,
+    #[serde(default)]
     authorization_endpoint: String,
+    #[serde(default)]
     token_endpoint: String,
+    pub(crate) jwks_uri: Option<String>,
     #[serde(default)]
     token_endpoint_auth_methods_supported: Vec<String>,
     #[serde(default)]
@@ -124,6 +127,55 @@ struct Document {
 struct TokenResponse {
     id_token: Option<String>,
     error: Option<String>,
+}
+
+/// The address of an issuer's configuration (OpenID Connect Discovery 1.0 §4).
+pub(crate) fn configuration_url(issuer: &str) -> String {
+    format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'))
+}
+
+impl Document {
+    pub(crate) fn read(text: &[u8]) -> Result<Document, String> {
+        serde_json::from_slice(text)
+            .map_err(|_| "its configuration is not that of an OpenID provider".to_owned())
+    }
+
+    /// The addresses of a provider. An issuer that is none has not all of them.
+    fn endpoints(&self) -> Result<Endpoints, String> {
+        let methods = &self.token_endpoint_auth_methods_supported;
+        let takes = |method: &str| methods.iter().any(|one| one == method);
+        Ok(Endpoints {
+            authorization: endpoint(&self.authorization_endpoint)?,
+            token: endpoint(&self.token_endpoint)?,
+            // §3: `client_secret_basic` where nothing is said.
+            takes_secret_in_form: takes("client_secret_post") && !takes("client_secret_basic"),
+            names_itself: self.authorization_response_iss_parameter_supported,
+        })
+    }
+
+    /// # Errors
+    /// An address that browsers or codes are not sent to, or none.
+    pub(crate) fn check_endpoints(&self) -> Result<(), String> {
+        self.endpoints().map(drop)
+    }
+}
+
+/// An address of the document, by the rule of the configuration's URLs.
+fn endpoint(text: &str) -> Result<Url, String> {
+    if text.is_empty() {
+        return Err("its configuration has not all addresses of a provider".to_owned());
+    }
+    usable_url(text).ok_or_else(|| "its configuration has an address that is not of TLS".to_owned())
+}
+
+/// A URL that may be asked: of TLS, except to this machine.
+pub(crate) fn usable_url(text: &str) -> Option<Url> {
+    let is_good = |url: &Url| {
+        let is_safe =
+            url.scheme() == "https" || url.scheme() == "http" && url.host_str().is_some_and(is_loopback);
+        is_safe && url.username().is_empty() && url.password().is_none() && url.fragment().is_none()
+    };
+    Url::parse(text).ok().filter(is_good)
 }
 
 impl Provider {
@@ -267,38 +319,22 @@ impl Provider {
 
     /// OpenID Connect Discovery 1.0 §4.
     async fn read(&self) -> Result<Endpoints, SourceFailure> {
-        let url = format!("{}/.well-known/openid-configuration", self.issuer.trim_end_matches('/'));
-        let response = self.client.get(url).send().await.map_err(|error| self.failure(&cause(&error)))?;
+        let response = self
+            .client
+            .get(configuration_url(&self.issuer))
+            .send()
+            .await
+            .map_err(|error| self.failure(&cause(&error)))?;
         if response.status() != StatusCode::OK {
             return Err(self.failure(&format!("the status of its configuration is {}", response.status())));
         }
         let text = self.text(response).await?;
-        let document: Document = serde_json::from_slice(&text)
-            .map_err(|_| self.failure("its configuration is not that of an OpenID provider"))?;
+        let document = Document::read(&text).map_err(|mistake| self.failure(&mistake))?;
         // §4.3: the issuer is exactly that which was asked for.
         if *document.issuer != *self.issuer {
             return Err(self.failure("its configuration names another issuer"));
         }
-        let methods = &document.token_endpoint_auth_methods_supported;
-        let takes = |method: &str| methods.iter().any(|one| one == method);
-        Ok(Endpoints {
-            authorization: self.endpoint(&document.authorization_endpoint)?,
-            token: self.endpoint(&document.token_endpoint)?,
-            // §3: `client_secret_basic` where nothing is said.
-            takes_secret_in_form: takes("client_secret_post") && !takes("client_secret_basic"),
-            names_itself: document.authorization_response_iss_parameter_supported,
-        })
-    }
-
-    /// An address of the document, by the rule of the configuration's URLs: TLS, except to this machine.
-    fn endpoint(&self, text: &str) -> Result<Url, SourceFailure> {
-        let is_good = |url: &Url| {
-            let is_safe =
-                url.scheme() == "https" || url.scheme() == "http" && url.host_str().is_some_and(is_loopback);
-            is_safe && url.username().is_empty() && url.password().is_none() && url.fragment().is_none()
-        };
-        let url = Url::parse(text).ok().filter(is_good);
-        url.ok_or_else(|| self.failure("its configuration has an address that is not of TLS"))
+        document.endpoints().map_err(|mistake| self.failure(&mistake))
     }
 
     async fn text(&self, mut response: Response) -> Result<Vec<u8>, SourceFailure> {

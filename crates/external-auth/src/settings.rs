@@ -232,6 +232,8 @@ pub struct ProviderSettings {
     pub label: Box<str>,
     /// The longest time of a session: the claims count so long.
     pub session: Duration,
+    /// `client_id` of the users' page, a public client that asks for tokens of chat. `None`: the page sends no user there.
+    pub app_client_id: Option<Box<str>>,
 }
 
 /// The source of a key set (RFC 7517).

@@ -1,17 +1,21 @@
-//! The notice that nothing has answered yet: RFC 3261's timers keep a call for 32 s before it fails (§17.1.1.2), and a wrong
-//! address shows much earlier. Progress lines and the live view show it.
+//! The notice that nothing has answered yet: RFC 3261's timers keep a call for 32 s before it fails (§17.1.1.2), users of chat wait for `--timeout`, and a
+//! wrong address shows much earlier. Progress lines and the live view show it.
 
 use std::time::Duration;
 
 use crate::engine::{Progress, Setup};
 use lab_sip::stats::Count;
+use lab_xmpp::{StreamSecurity, XmppLoad};
 
 /// By then a request over UDP was sent four times (0.5, 1.5 and 3.5 s after the first).
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// The sentence for a run whose calls have brought no message back. `None`: it is too early, or a message has come.
 pub(crate) fn notice(setup: &Setup, progress: &Progress) -> Option<String> {
-    let remote = setup.options.remote.as_ref().filter(|_| setup.chat.is_none())?;
+    if let Some(chat) = &setup.chat {
+        return notice_of_chat(chat, progress);
+    }
+    let remote = setup.options.remote.as_ref()?;
     let counts = &progress.total.counts;
     let is_silent = counts[Count::MessagesReceived] == 0 && counts[Count::MessagesSent] > 0;
     let waited = progress.now.since(progress.started).saturating_sub(setup.options.behaviour.start_after);
@@ -28,5 +32,29 @@ pub(crate) fn notice(setup: &Setup, progress: &Progress) -> Option<String> {
          check address, port and transport (-t)",
         remote.address,
         counts[Count::MessagesSent]
+    ))
+}
+
+/// A server of XMPP answers the header of a stream at once (RFC 6120 §4.2), and so does one of HTTP.
+fn notice_of_chat(chat: &XmppLoad, progress: &Progress) -> Option<String> {
+    let counts = &progress.total.counts;
+    let is_silent = counts[Count::BytesReceived] == 0 && counts[Count::OutgoingCall] > 0;
+    let waited = progress.now.since(progress.started);
+    // Refused connections have failed, and the line of failures says so.
+    if !is_silent || progress.gauges.open_sockets == 0 || waited < PATIENCE {
+        return None;
+    }
+    let (what, check) = match chat.security {
+        StreamSecurity::Tls => (
+            "no answer by TLS has come",
+            "whether this port has TLS from the first byte (else --tls starttls)",
+        ),
+        StreamSecurity::None | StreamSecurity::StartTls => {
+            ("nothing has been answered", "whether this port waits for TLS first (then --tls direct)")
+        }
+    };
+    Some(format!(
+        "{what} yet at {}, where {} connections are open: check whether it is the port of XMPP, and {check}",
+        chat.target, progress.gauges.open_sockets
     ))
 }

@@ -3,8 +3,9 @@
 //! `Recorder` takes a sample at each interval by [`ProcessMeter`]. Several processes of one name count as one; a process that ends drops out, and
 //! one that starts is found by the next sample.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use stdx::time::Instant;
 
@@ -13,6 +14,27 @@ use crate::report::ProcessMeter;
 /// `/proc` counts processor time in these: USER_HZ is 100 for every program on Linux.
 const MICROS_A_TICK: u64 = 10_000;
 
+/// The specifications of a command, which makes a meter for each of its loads or runs.
+#[derive(Debug)]
+pub struct WatchedProcesses {
+    specs: Vec<String>,
+    /// The specifications whose missing process was told of: once for all meters.
+    told: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl WatchedProcesses {
+    /// A specification of digits only is a process id; anything else the name of a program: all processes whose
+    /// short name or first argument's last part is exactly that, those that start later included.
+    pub fn new(specs: &[String]) -> WatchedProcesses {
+        WatchedProcesses { specs: specs.to_vec(), told: Arc::default() }
+    }
+
+    /// A meter, whose processor time counts from now on.
+    pub fn meter(&self) -> ProcessWatch {
+        ProcessWatch::over(Path::new("/proc"), &self.specs, Arc::clone(&self.told))
+    }
+}
+
 /// Measures the processes that the specifications name, each given as its process id or its name.
 #[derive(Debug)]
 pub struct ProcessWatch {
@@ -20,6 +42,8 @@ pub struct ProcessWatch {
     proc: PathBuf,
     /// In the order of the flags, which is the order of the samples.
     specs: Vec<ProcessSpec>,
+    /// As [`WatchedProcesses`] has it.
+    told: Arc<Mutex<BTreeSet<String>>>,
 }
 
 /// One `--watch`.
@@ -35,8 +59,6 @@ struct ProcessSpec {
     seen: HashMap<ProcessInstance, u64>,
     /// The process that a process id meant when it was first seen.
     meant: Option<ProcessInstance>,
-    /// The notice that there is no such process was written.
-    told: bool,
 }
 
 /// A process, told from a later one with the same id.
@@ -69,22 +91,20 @@ struct ProcessReading {
 }
 
 impl ProcessWatch {
-    /// A specification of digits only is a process id; anything else the name of a program: all processes whose
-    /// short name or first argument's last part is exactly that, those that start later included.
+    /// The only meter of a command, as [`WatchedProcesses::meter`].
     pub fn new(specs: &[String]) -> ProcessWatch {
-        ProcessWatch::over(Path::new("/proc"), specs)
+        WatchedProcesses::new(specs).meter()
     }
 
-    fn over(proc: &Path, specs: &[String]) -> ProcessWatch {
+    fn over(proc: &Path, specs: &[String], told: Arc<Mutex<BTreeSet<String>>>) -> ProcessWatch {
         let specs = specs.iter().map(|text| ProcessSpec {
             label: label(proc, text),
             text: text.clone(),
             pid: text.parse().ok(),
             seen: HashMap::new(),
             meant: None,
-            told: false,
         });
-        let mut watch = ProcessWatch { proc: proc.to_owned(), specs: specs.collect() };
+        let mut watch = ProcessWatch { proc: proc.to_owned(), specs: specs.collect(), told };
         // CPU time before this moment does not belong to the run.
         watch.read();
         watch
@@ -102,15 +122,20 @@ impl ProcessWatch {
 impl ProcessMeter for ProcessWatch {
     fn sample(&mut self, _at: Instant) -> Vec<(String, u64, u64)> {
         let sums = self.read();
-        let specs = self.specs.iter_mut();
-        let told = specs.zip(sums).map(|(spec, (micros, resident))| {
-            if spec.seen.is_empty() && !spec.told {
-                spec.told = true;
-                eprintln!("--watch {}: no such process (yet)", spec.text);
-            }
-            (spec.label.clone(), micros, resident)
-        });
-        told.collect()
+        for text in self.missing() {
+            eprintln!("--watch {text}: no such process (yet)");
+        }
+        let specs = self.specs.iter();
+        specs.zip(sums).map(|(spec, (micros, resident))| (spec.label.clone(), micros, resident)).collect()
+    }
+}
+
+impl ProcessWatch {
+    /// The specifications without a process that were not told of before, by this meter or another of the command.
+    fn missing(&self) -> Vec<&str> {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let missing = self.specs.iter().filter(|spec| spec.seen.is_empty());
+        missing.filter(|spec| told.insert(spec.text.clone())).map(|spec| &*spec.text).collect()
     }
 }
 
@@ -230,6 +255,18 @@ mod tests {
     }
 
     #[test]
+    fn a_missing_process_is_told_of_once_by_all_meters_of_a_command() {
+        let own = std::process::id().to_string();
+        let specs = [own, "no program of this name".to_owned()];
+        let watched = WatchedProcesses::new(&specs);
+        let (mut first, second) = (watched.meter(), watched.meter());
+        assert_eq!(first.missing(), ["no program of this name"]);
+        assert_eq!(first.sample(AT).len(), 2);
+        assert!(first.missing().is_empty() && second.missing().is_empty());
+        assert_eq!(ProcessWatch::new(&specs).missing().len(), 1, "another command tells of it, too");
+    }
+
+    #[test]
     fn this_process_is_measured() {
         let pid = std::process::id().to_string();
         let mut watch = watch(&[&pid]);
@@ -273,7 +310,7 @@ mod tests {
         assert!(sample[0].2 > 0);
         assert_eq!(sample[1], ("no such name".to_owned(), 0, 0));
         assert_eq!(sample[2].2, 0);
-        assert!(watch.specs[1].told && !watch.specs[0].told);
+        assert!(watch.missing().is_empty(), "the sample has told of the other one");
         drop(child);
     }
 
@@ -288,7 +325,7 @@ mod tests {
             std::fs::write(folder.join("status"), "Name:\tx\nVmRSS:\t      12 kB\n").unwrap();
         };
         put(5, 100);
-        let mut watch = ProcessWatch::over(proc.path(), &["7".to_owned(), "x".to_owned()]);
+        let mut watch = ProcessWatch::over(proc.path(), &["7".to_owned(), "x".to_owned()], Arc::default());
         put(9, 100);
         let sample = |watch: &mut ProcessWatch| {
             watch.sample(AT).into_iter().map(|(_, micros, resident)| (micros, resident)).collect::<Vec<_>>()
@@ -302,7 +339,7 @@ mod tests {
     #[test]
     fn a_process_id_may_come_later() {
         let proc = tempfile::tempdir().unwrap();
-        let mut watch = ProcessWatch::over(proc.path(), &["7".to_owned()]);
+        let mut watch = ProcessWatch::over(proc.path(), &["7".to_owned()], Arc::default());
         assert_eq!(watch.sample(AT), [("7".to_owned(), 0, 0)]);
         std::fs::create_dir(proc.path().join("7")).unwrap();
         std::fs::write(proc.path().join("7/stat"), "7 (x) S 1 1 1 0 -1 0 0 0 0 0 3 0 0 0 20 0 1 0 9 0 0")

@@ -421,7 +421,14 @@ impl<'a> Fields<'a> {
     fn user(&self, form: Form, options: &ImportOptions) -> Result<SourceUser, StoreError> {
         if !(2..=3).contains(&self.count) {
             let found = if self.count == 1 { "1 field".into() } else { format!("{} fields", self.count) };
-            return Err(StoreError::invalid(found, "account,password,name (name may be missing)"));
+            // A spreadsheet of a country with a decimal comma writes semicolons.
+            let hint = if self.count == 1 && self.account.contains(';') {
+                ": commas between the fields, in place of the semicolons"
+            } else {
+                ""
+            };
+            let expected = format!("account,password,name (name may be missing){hint}");
+            return Err(StoreError::invalid(found, expected));
         }
         let address = Address::parse(self.account, options.default_domain.as_deref())?;
         let (verifiers, password) = match form {

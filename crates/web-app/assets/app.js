@@ -1,9 +1,9 @@
 // The page: signing in, and what is shown of people, conversations and the call. All state is in `Chat` and `Phone`.
 
 import { Chat, address } from "./chat.js";
-import { Device } from "./device.js";
 import { $, make, say, show } from "./dom.js";
 import { Phone } from "./phone.js";
+import { comeBack, leaveFor } from "./provider.js";
 
 /** Milliseconds that a word about what went wrong stays. */
 const NOTICE_FOR = 10_000;
@@ -60,6 +60,34 @@ async function start() {
     }
     $("address").placeholder = `name@${settings.domain}`;
     $("address").focus();
+    if (settings.tokens) {
+        say($("password-label"), "Token of your identity provider");
+        say($("sign-in-hint"), "What proves you stays in this page's memory, and is gone when the page is closed. Chat only: calls need a password, and this sign-in has none.");
+    }
+    if (settings.provider) await showProvider(settings.provider);
+}
+
+/** The provider knows the user; the form stays for a token that was made elsewhere. */
+async function showProvider(provider) {
+    const button = $("provider-button");
+    say(button, `Sign in with ${provider.label}`);
+    button.hidden = false;
+    button.onclick = () => withProvider(() => leaveFor(provider));
+    $("sign-in-button").classList.remove("primary");
+    button.focus();
+    await withProvider(async () => {
+        const tokens = await comeBack(provider);
+        if (tokens && !chat) connect({ domain: settings.domain, tokens });
+    });
+}
+
+async function withProvider(what) {
+    say($("sign-in-error"), "");
+    try {
+        await what();
+    } catch (error) {
+        say($("sign-in-error"), error.message);
+    }
 }
 
 function signIn(event) {
@@ -69,15 +97,18 @@ function signIn(event) {
     if (!whole) return say($("sign-in-error"), `Write an address such as name@${settings.domain}.`);
     const [user, domain] = whole.split("@");
     const password = $("password").value;
-    account = whole;
+    connect({ user, domain, password });
+}
+
+function connect({ user, domain, password, tokens }) {
     say($("sign-in-error"), "");
     $("sign-in-button").disabled = true;
-    const device = new Device(whole);
-    chat = new Chat({ url: settings.xmpp, user, domain, password, device });
+    $("provider-button").disabled = true;
+    chat = new Chat({ url: settings.xmpp, user, domain, password, tokens });
     chat.addEventListener("waiting", ({ detail }) => say($("sign-in-error"), detail.message));
     chat.addEventListener("refused", ({ detail }) => signOut(detail.message));
     chat.addEventListener("state", () => {
-        if (chat?.isOnline && $("app").hidden) enter({ user, domain, password, device });
+        if (chat?.isOnline && $("app").hidden) enter(chat.stream.isByToken ? null : password);
         showState();
     });
     chat.addEventListener("contacts", () => {
@@ -88,20 +119,22 @@ function signIn(event) {
     chat.addEventListener("arrived", ({ detail }) => arrived(detail));
 }
 
-/** The server has taken the password. */
-function enter({ user, domain, password, device }) {
+/** The server has taken the password, or a token: null then, and there is no phone. */
+function enter(password) {
+    account = chat.account;
+    const [user, domain] = account.split("@");
     $("password").value = "";
     say($("sign-in-error"), "");
     $("sign-in").hidden = true;
     $("app").hidden = false;
     say($("own"), account);
     $("notify").hidden = !("Notification" in globalThis) || Notification.permission !== "default";
-    if (settings.sip) {
+    if (settings.sip && password !== null) {
         phone = new Phone({ url: settings.sip, user, domain, password, iceServers: () => chat?.iceServers ?? [] });
         phone.addEventListener("state", showState);
         phone.addEventListener("call", showCall);
         phone.addEventListener("over", ({ detail }) => {
-            device.addCall(detail);
+            chat.device.addCall(detail);
             notice(`${chat.nameOf(detail.peer)}: ${detail.reason}${detail.seconds === null ? "" : ` after ${lengthWords(detail.seconds)}`}`);
             showCalls();
         });
@@ -125,18 +158,21 @@ function signOut(why = "") {
     $("app").hidden = true;
     $("sign-in").hidden = false;
     $("sign-in-button").disabled = false;
+    $("provider-button").disabled = false;
     $("columns").className = "";
     say($("sign-in-error"), why);
-    (why ? $("password") : $("address")).focus();
+    (settings.provider ? $("provider-button") : why ? $("password") : $("address")).focus();
     showTitle();
 }
 
 // What is shown.
 
+const noPhoneWords = () => (chat.stream.isByToken ? "chat only: calls need a password, and this sign-in has none" : "no calls here");
+
 function showState() {
     if (!chat) return;
     const phoneWords = { ready: "calls ready", connecting: "calls not ready yet", refused: "calls refused: this account has no phone" };
-    const words = [chat.isOnline ? "" : "Connecting again …", phone ? phoneWords[phone.state] : "no calls here"];
+    const words = [chat.isOnline ? "" : "Connecting again …", phone ? phoneWords[phone.state] : noPhoneWords()];
     say($("state"), words.filter(Boolean).join(", "));
     $("app").dataset.chat = chat.isOnline ? "online" : "offline";
     $("app").dataset.phone = phone?.state ?? "none";
@@ -365,6 +401,7 @@ function endCallView() {
 function dial(text, hasVideo) {
     const peer = address(text, account.split("@")[1]);
     if (!peer) return notice("Write an address such as name@example.net, or a number.");
+    if (!phone) return notice(`There are no calls here. ${chat.stream.isByToken ? "They need a password, and this sign-in has none." : ""}`);
     if (phone?.state !== "ready") return notice("Calls are not ready yet: the phone is not connected.");
     phone.dial(peer, hasVideo);
 }

@@ -1,5 +1,6 @@
 // Contacts with their presence, and conversations with their history.
 
+import { Device } from "./device.js";
 import { Stream, newId } from "./stream.js";
 import { child, children, textOf, xml } from "./xml.js";
 
@@ -86,16 +87,19 @@ class Conversation {
 
 /** Events: `state`, `contacts`, `conversation` (detail: address), `arrived` (detail: message), `refused` (detail: error). */
 export class Chat extends EventTarget {
-    constructor({ url, user, domain, password, device }) {
+    /** `tokens` in place of user and password: the server says whose they are, and there is no account until then. */
+    constructor({ url, user, domain, password, tokens }) {
         super();
-        Object.assign(this, { account: `${user}@${domain}`, device });
+        this.account = null;
+        this.device = null;
+        if (user) this.belongTo(`${user}@${domain}`);
         this.contacts = new Map();
         this.conversations = new Map();
         this.requests = new Set();
         this.show = "";
         this.archiveQueries = new Map();
         this.iceServers = [];
-        this.stream = new Stream({ url, user, domain, password, onRequest: (stanza) => this.answer(stanza) });
+        this.stream = new Stream({ url, user, domain, password, tokens, onRequest: (stanza) => this.answer(stanza) });
         this.stream.addEventListener("online", ({ detail }) => this.begin(detail.isResumed));
         this.stream.addEventListener("offline", () => this.tell("state"));
         for (const name of ["refused", "waiting"]) {
@@ -113,7 +117,13 @@ export class Chat extends EventTarget {
         this.dispatchEvent(new CustomEvent(name, { detail }));
     }
 
+    belongTo(account) {
+        this.account = account;
+        this.device = new Device(account);
+    }
+
     async begin(isResumed) {
+        if (!this.account) this.belongTo(bare(this.stream.jid));
         this.tell("state");
         if (isResumed) return;
         for (const contact of this.contacts.values()) contact.presence.clear();

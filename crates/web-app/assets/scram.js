@@ -43,6 +43,11 @@ export class Scram {
         return `n,,${this.bare}`;
     }
 
+    /** Whether the server has to prove itself, too. */
+    get isMutual() {
+        return true;
+    }
+
     /** The answer to the server's challenge. */
     async prove(challenge) {
         const values = Object.fromEntries(challenge.split(",").map((part) => [part[0], part.slice(2)]));

@@ -1,7 +1,9 @@
 // XMPP over WebSocket (RFC 7395): signs in (XEP-0388, XEP-0386), makes and answers requests, and comes back after a lost
 // connection, with the old session where the server still has it (XEP-0198).
 
-import { Scram, choose, decodeText, encodeText } from "./scram.js";
+import { ProviderError } from "./provider.js";
+import { begin } from "./sasl.js";
+import { decodeText, encodeText } from "./scram.js";
 import { Xml, child, children, parse, textOf, xml } from "./xml.js";
 
 const FRAMING = "urn:ietf:params:xml:ns:xmpp-framing";
@@ -30,6 +32,11 @@ const REFUSALS = {
     "policy-violation": "Too many tries. Wait a minute, then try again.",
 };
 
+const TOKEN_REFUSALS = {
+    "not-authorized": "The server did not accept this sign-in: it is over, or not for this server. Sign in again.",
+    "temporary-auth-failure": "The server cannot check the sign-in now. Try again in a moment.",
+};
+
 /** Why signing in failed, in words for the user. */
 export class SignInError extends Error {
     constructor(message, isTemporary = false) {
@@ -53,9 +60,11 @@ export const newId = () => `${Date.now().toString(36)}-${(counter += 1)}-${Math.
 
 /** Events: `online` (detail: `isResumed`), `offline`, `refused` (detail: a SignInError), `stanza` (detail), `handled` (detail: id). */
 export class Stream extends EventTarget {
-    constructor({ url, user, domain, password, onRequest }) {
+    /** `tokens`: those of a provider, which say who the user is; `user` and `password` are null then. */
+    constructor({ url, user, domain, password, tokens, onRequest }) {
         super();
-        Object.assign(this, { url, user, domain, password, onRequest });
+        Object.assign(this, { url, user, domain, password, tokens, onRequest });
+        this.mechanism = null;
         this.jid = null;
         this.isOnline = false;
         this.isStopped = false;
@@ -127,6 +136,7 @@ export class Stream extends EventTarget {
         clearInterval(this.beat);
         this.ending.abort();
         this.password = null;
+        this.tokens = null;
         this.rejectPending();
         const socket = this.socket;
         this.socket = null;
@@ -154,7 +164,7 @@ export class Stream extends EventTarget {
         const { localName: name, namespaceURI: namespace } = element;
         if (namespace === SASL2) return this.signIn(name, element);
         if (namespace === SM) return this.manage(name, element);
-        if (name === "features") return this.isOnline || this.exchange ? undefined : this.begin(element);
+        if (name === "features" && !this.isOnline && !this.exchange) return this.begin(element);
         if (name === "close" && namespace === FRAMING) return this.socket.close();
         if (name === "error") return this.handleStreamError(element);
         if (STANZAS.includes(name)) this.handleStanza(element);
@@ -168,15 +178,20 @@ export class Stream extends EventTarget {
         this.socket.close();
     }
 
-    begin(features) {
+    async begin(features) {
         const authentication = child(features, "authentication", SASL2);
         const offered = children(authentication, "mechanism", SASL2).map((one) => one.textContent);
-        const mechanism = choose(offered);
         if (!authentication || offered.length === 0) {
-            throw new SignInError("The server takes no password on a connection without encryption. Open this page by https.");
+            throw new SignInError("The server takes no sign-in on a connection without encryption. Open this page by https.");
         }
-        if (!mechanism) throw new SignInError("The server offers no way to sign in that this page knows.");
-        this.exchange = new Scram(mechanism, this.user, this.password);
+        // The one of tokens says itself whose it is.
+        const account = this.tokens || !this.user ? null : `${this.user}@${this.domain}`;
+        const secret = this.tokens ? await this.currentToken() : this.password;
+        const isEncrypted = this.url.startsWith("wss:");
+        const begun = begin(offered, { account, secret, isToken: Boolean(this.tokens), isEncrypted });
+        if (!begun) throw new SignInError("The server offers no way to sign in that this page knows.");
+        this.mechanism = begun.mechanism;
+        this.exchange = begun.exchange;
         const resume = this.session && xml("resume", { xmlns: SM, previd: this.session.id, h: this.session.heard });
         const bind = xml(
             "bind",
@@ -188,13 +203,27 @@ export class Stream extends EventTarget {
         this.write(
             xml(
                 "authenticate",
-                { xmlns: SASL2, mechanism },
+                { xmlns: SASL2, mechanism: begun.mechanism },
                 xml("initial-response", {}, encodeText(this.exchange.first())),
                 xml("user-agent", {}, xml("software", {}, "Belfry web page")),
                 resume,
                 bind,
             ),
         );
+    }
+
+    async currentToken() {
+        try {
+            return await this.tokens.current();
+        } catch (error) {
+            if (!(error instanceof ProviderError)) throw new SignInError("The provider gave no token. Sign in again.");
+            throw new SignInError(error.message, error.isTemporary);
+        }
+    }
+
+    /** Whether this account has no password here, which a phone would need. */
+    get isByToken() {
+        return this.mechanism === "OAUTHBEARER";
     }
 
     async signIn(name, element) {
@@ -204,15 +233,16 @@ export class Stream extends EventTarget {
         }
         if (name === "failure") {
             const condition = element.firstElementChild?.localName;
-            const words = REFUSALS[condition] ?? `The server refused the sign-in (${condition ?? "no reason given"}).`;
+            const words = (this.isByToken ? TOKEN_REFUSALS[condition] : undefined) ?? REFUSALS[condition] ?? `The server refused the sign-in (${condition ?? "no reason given"}).`;
             throw new SignInError(words, condition === "temporary-auth-failure");
         }
         if (name !== "success") return;
         const last = textOf(element, "additional-data", SASL2);
-        if (!last || !this.exchange.isProvedBy(decodeText(last))) {
+        if (this.exchange.isMutual && (!last || !this.exchange.isProvedBy(decodeText(last)))) {
             throw new SignInError("The server did not prove that it knows this account. Nothing was sent.");
         }
         this.pause = FIRST_PAUSE;
+        this.user ??= textOf(element, "authorization-identifier", SASL2)?.split("@")[0];
         const resumed = child(element, "resumed", SM);
         if (resumed) return this.resume(Number(resumed.getAttribute("h")));
         const bound = child(element, "bound", BIND2);

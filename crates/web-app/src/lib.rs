@@ -10,7 +10,7 @@ mod assets;
 mod ways;
 
 pub use assets::{Asset, find};
-pub use ways::{SipListener, SipWays, Ways};
+pub use ways::{PageProvider, PageSettings, SipListener, SipWays, TokenDomain, Ways};
 
 /// The headers of every answer below `/app/`, besides the content security policy of [`Ways`]. The browser shows the page in no
 /// frame, sends no referrer, and gives the page microphone and camera only.

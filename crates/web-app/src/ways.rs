@@ -24,6 +24,37 @@ pub struct SipWays {
     pub secure: Option<SipListener>,
 }
 
+/// The OpenID provider to which the page sends users, as a public client (RFC 6749 §2.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageProvider {
+    /// Its issuer: a URL, by which the page finds its addresses (OpenID Connect Discovery 1.0 §4).
+    pub issuer: Box<str>,
+    /// The name of the page at the provider.
+    pub client_id: Box<str>,
+    /// The scopes that are asked for.
+    pub scopes: Vec<Box<str>>,
+    /// The provider's name for people.
+    pub label: Box<str>,
+}
+
+/// A domain whose users prove themselves by tokens, not by passwords.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenDomain {
+    /// The domain.
+    pub domain: Box<str>,
+    /// `None`: users bring a token along.
+    pub provider: Option<PageProvider>,
+}
+
+/// The settings of the page of users.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PageSettings {
+    /// The ways of its phone.
+    pub sip: SipWays,
+    /// The domains of tokens.
+    pub token_domains: Vec<TokenDomain>,
+}
+
 /// The ways of one page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ways {
@@ -33,13 +64,16 @@ pub struct Ways {
     xmpp: String,
     /// The URL of SIP over WebSocket (RFC 7118); `None`: the page has no phone.
     sip: Option<String>,
+    /// The domain is one of tokens.
+    tokens: Option<TokenDomain>,
 }
 
 impl Ways {
     /// `base`: the URL of the page without `/app/`, as `https://chat.example.net`.
-    pub fn new(domain: &str, base: &str, sip: &SipWays) -> Ways {
+    pub fn new(domain: &str, base: &str, page: &PageSettings) -> Ways {
         let xmpp = format!("{}/ws", base.replacen("http", "ws", 1));
-        Ways { domain: domain.to_owned(), xmpp, sip: sip_url(base, sip) }
+        let tokens = page.token_domains.iter().find(|one| one.domain.eq_ignore_ascii_case(domain)).cloned();
+        Ways { domain: domain.to_owned(), xmpp, sip: sip_url(base, &page.sip), tokens }
     }
 
     /// The same as [`new`](Self::new), for a request. `public_url` is the configured one, which counts before the header `Host`; without
@@ -48,28 +82,49 @@ impl Ways {
         (host, is_secure): (Option<&str>, bool),
         (public_url, fallback): (Option<&str>, &str),
         domains: &[Box<str>],
-        sip: &SipWays,
+        page: &PageSettings,
     ) -> Ways {
         let asked = host.and_then(|host| base_of(host, is_secure));
         let base = public_url.map(str::to_owned).or(asked).unwrap_or_else(|| fallback.to_owned());
         let name = base.split_once("://").map_or("", |(_, rest)| host_of(rest));
         let own = domains.iter().find(|domain| domain.eq_ignore_ascii_case(name));
         let domain = own.or(domains.first()).map_or(name, |domain| domain);
-        Ways::new(domain, &base, sip)
+        Ways::new(domain, &base, page)
     }
 
     /// The content of `settings.json`, which the page reads first.
     pub fn settings(&self) -> String {
-        json!({ "domain": self.domain, "xmpp": self.xmpp, "sip": self.sip }).to_string()
+        let provider = self.provider().map(|provider| {
+            json!({
+                "issuer": provider.issuer,
+                "client_id": provider.client_id,
+                "scope": provider.scopes.join(" "),
+                "label": provider.label,
+            })
+        });
+        json!({
+            "domain": self.domain,
+            "xmpp": self.xmpp,
+            "sip": self.sip,
+            "tokens": self.tokens.is_some(),
+            "provider": provider,
+        })
+        .to_string()
     }
 
-    /// The value of `Content-Security-Policy`: files of this site, connections to these two addresses, nothing else. Strings
+    fn provider(&self) -> Option<&PageProvider> {
+        self.tokens.as_ref()?.provider.as_ref()
+    }
+
+    /// The value of `Content-Security-Policy`: files of this site, connections to these two addresses and the provider, nothing else. Strings
     /// become XML by the page's one policy of trusted types, and never HTML or code.
     pub fn content_security_policy(&self) -> String {
-        let sip = self.sip.as_deref().map(|url| format!(" {}", origin_of(url))).unwrap_or_default();
+        let further = [self.sip.as_deref(), self.provider().map(|provider| &*provider.issuer)];
+        let further: String =
+            further.into_iter().flatten().map(|url| format!(" {}", origin_of(url))).collect();
         format!(
             "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
-             connect-src 'self' {}{sip}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+             connect-src 'self' {}{further}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
              require-trusted-types-for 'script'; trusted-types xml",
             origin_of(&self.xmpp)
         )
@@ -120,6 +175,11 @@ const MAX_HOST: usize = 255 + 6;
 mod tests {
     use super::*;
 
+    /// The settings of a page with this phone, and no domain of tokens.
+    fn page_of(sip: &SipWays) -> PageSettings {
+        PageSettings { sip: sip.clone(), token_domains: Vec::new() }
+    }
+
     fn ways() -> SipWays {
         let at = |port| Some(SipListener { address: None, port });
         SipWays { url: None, plain: at(5080), secure: at(5443) }
@@ -127,7 +187,12 @@ mod tests {
 
     fn of(host: &str, is_secure: bool, public: Option<&str>, sip: &SipWays) -> Ways {
         let domains = ["example.test".into(), "example.net".into()];
-        Ways::of_request((Some(host), is_secure), (public, "https://example.test:5281"), &domains, sip)
+        Ways::of_request(
+            (Some(host), is_secure),
+            (public, "https://example.test:5281"),
+            &domains,
+            &page_of(sip),
+        )
     }
 
     #[test]
@@ -158,6 +223,28 @@ mod tests {
             page.content_security_policy()
                 .contains("connect-src 'self' wss://chat.example.net wss://chat.example.net;")
         );
+    }
+
+    #[test]
+    fn the_page_of_a_domain_of_tokens_may_reach_its_provider_and_no_other_page_may() {
+        let provider = PageProvider {
+            issuer: "https://id.example.org/realms/a".into(),
+            client_id: "page".into(),
+            scopes: vec!["openid".into(), "profile".into()],
+            label: "Example".into(),
+        };
+        let tokens = TokenDomain { domain: "example.test".into(), provider: Some(provider) };
+        let settings = PageSettings { sip: ways(), token_domains: vec![tokens] };
+        let page = Ways::new("example.test", "https://example.test", &settings);
+        assert!(page.settings().contains("\"scope\":\"openid profile\""), "{}", page.settings());
+        assert!(page.settings().contains("\"tokens\":true"), "{}", page.settings());
+        let policy = page.content_security_policy();
+        assert!(policy.contains(" wss://example.test:5443 https://id.example.org; base-uri"), "{policy}");
+        let other = Ways::new("example.net", "https://example.net", &settings);
+        assert!(
+            other.settings().contains("\"tokens\":false") && other.settings().contains("\"provider\":null")
+        );
+        assert!(!other.content_security_policy().contains("id.example.org"));
     }
 
     #[test]

@@ -31,7 +31,8 @@ async function main() {
         await page.setViewport({ width: 1100, height: 720 });
         await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "light" }]);
         page.on("request", (request) => {
-            if (!request.url().startsWith(`${origin}/`) && !request.url().startsWith("data:")) foreign.push(request.url());
+            const isKnown = [`${origin}/`, "data:", facts.provider && `${new URL(facts.provider).origin}/`].some((known) => known && request.url().startsWith(known));
+            if (!isKnown) foreign.push(request.url());
         });
         page.on("pageerror", (error) => errors.push(String(error)));
         page.on("console", (message) => {
@@ -52,6 +53,10 @@ async function run(page) {
     await page.waitForSelector("form.sign-in");
     if (facts.application) {
         await runApplications(page);
+        return;
+    }
+    if (facts.provider) {
+        await signInByProvider(page);
         return;
     }
     await refuseWrongPassword(page);
@@ -430,6 +435,53 @@ async function readOnly(page) {
     }, facts.domain);
     assert.equal(status, 403);
     assert.equal(error, "this needs the role operator; yours is read-only");
+}
+
+/** A browser goes to the provider of the domain, which is another site, and comes back signed in, or with the reason why not. */
+async function signInByProvider(page) {
+    await page.waitForSelector(".providers a");
+    // A token may stand in place of a password where a provider makes them.
+    await shows(page, "Password or token");
+    await picture(page, "sign-in-provider");
+    await goToProvider(page);
+    await choose(page, "nobody");
+    await shows(page, "You have not signed in at the provider.");
+    await picture(page, "sign-in-refused");
+    await goToProvider(page);
+    await choose(page, facts.stranger);
+    await shows(page, "This account has no role here. Ask the administrator.");
+    assert.deepEqual((await page.cookies()).map((cookie) => cookie.name), [], "no session, and no sign-in under way");
+    await goToProvider(page);
+    await choose(page, facts.operator);
+    await page.waitForSelector("nav a[aria-current=page]");
+    await shows(page, `${facts.operator}@${facts.domain}`);
+    assert.equal(await page.$eval(".who div:nth-child(2)", (role) => role.textContent), "Operator");
+    assert.ok(await page.$('nav a[data-page="trace"]'), "operators see traces");
+    // The address has neither code nor state, so a copy of it gives nothing away, and going back begins nothing again.
+    assert.equal(await page.evaluate(() => location.pathname + location.search), "/");
+    const cookies = await page.cookies();
+    assert.deepEqual(cookies.map((cookie) => [cookie.httpOnly, cookie.sameSite]), [[true, "Strict"]]);
+    await page.reload();
+    await page.waitForSelector("nav a[aria-current=page]");
+    await signOut(page);
+    // The provider's answer of before is used up: its code with no sign-in under way.
+    await page.goto(`${origin}/sign-in/callback?code=code-1&state=0`);
+    await shows(page, "The sign-in took too long, or was begun in another browser. Begin again.");
+}
+
+async function goToProvider(page) {
+    const link = await page.waitForSelector(".providers a");
+    assert.equal(await link.evaluate((one) => one.textContent), "Sign in with Example");
+    await Promise.all([page.waitForNavigation(), link.click()]);
+    assert.ok(page.url().startsWith(facts.provider), page.url());
+    assert.notEqual(new URL(page.url()).hostname, new URL(origin).hostname, "another site");
+}
+
+/** Chooses a user on the provider's page, and waits for the console's. */
+async function choose(page, user) {
+    const link = await page.waitForFunction((name) => [...document.querySelectorAll("a")].find((one) => one.textContent === name), {}, user);
+    await Promise.all([page.waitForNavigation(), link.asElement().click()]);
+    assert.ok(page.url().startsWith(`${origin}/`), page.url());
 }
 
 /** Numbers, applications, tests of documents, recordings and languages, at a node whose applications answer calls. */

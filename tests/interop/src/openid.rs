@@ -1,5 +1,5 @@
-//! An OpenID provider on loopback, with a key of its own: it signs its one user in without asking, checks codes and verifiers as a provider does
-//! (OpenID Connect Core 1.0 §3.1, RFC 7636), and can be at fault.
+//! An OpenID provider on loopback, with a key of its own: it signs its one user in without asking, or asks on a page which of its users it is, checks
+//! codes and verifiers as a provider does (OpenID Connect Core 1.0 §3.1, RFC 7636), and can be at fault.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -40,6 +40,12 @@ pub enum OpenIdFault {
     ClearAddress,
     /// Answers to codes are faults of the server.
     Broken,
+    /// Its clock is years behind.
+    OldClock,
+    /// Its keys are for an algorithm that is not accepted.
+    OtherAlgorithm,
+    /// It has no configuration, only keys.
+    NoConfiguration,
 }
 
 /// The provider. It ends with the process.
@@ -60,6 +66,12 @@ struct State {
     fault: OpenIdFault,
     /// Claims of ID tokens beside those of each.
     claims: Value,
+    /// Claims of the users that its page asks about; without any it shows no page.
+    users: Vec<Value>,
+    /// `aud` of access tokens, which are JSON web tokens then, end after a second and are renewed. None: they are opaque.
+    access_audience: Option<String>,
+    /// Claims of users by their refresh tokens.
+    refreshes: Vec<Value>,
     secret: Option<String>,
     takes_secret_in_form: bool,
     refuses_users: bool,
@@ -74,6 +86,7 @@ struct Authorization {
     redirect_uri: String,
     nonce: String,
     challenge: String,
+    claims: Value,
     is_used: bool,
 }
 
@@ -132,6 +145,16 @@ impl OpenIdProvider {
         self.shared.state().claims = claims;
     }
 
+    /// Shows browsers a page from now on, on which one of the users with these claims signs in, or refuses to.
+    pub fn ask_users(&self, users: Vec<Value>) {
+        self.shared.state().users = users;
+    }
+
+    /// Makes access tokens for this audience from now on, and refresh tokens, for clients without a secret.
+    pub fn give_access_to(&self, audience: &str) {
+        self.shared.state().access_audience = Some(audience.to_owned());
+    }
+
     /// Clients have this secret, which they send in `Authorization`, or in the form.
     pub fn set_secret(&self, secret: &str, in_form: bool) {
         let mut state = self.shared.state();
@@ -171,11 +194,14 @@ impl Shared {
             return;
         }
         let (status, field, body) = match (&*asked.method, &*asked.path) {
-            ("GET", "/realm/.well-known/openid-configuration") => {
+            ("GET", "/realm/.well-known/openid-configuration") if fault != OpenIdFault::NoConfiguration => {
                 (200, String::new(), self.configuration(fault))
             }
-            ("GET", "/realm/keys") => (200, String::new(), self.keys().to_string()),
-            ("GET", "/realm/authorize") => (302, self.authorize(&asked.query), String::new()),
+            ("GET", "/realm/keys") => (200, String::new(), self.keys(fault).to_string()),
+            ("GET", "/realm/authorize") => match self.page(&asked.query) {
+                Some(page) => (200, "Content-Type: text/html\r\n".to_owned(), page),
+                None => (302, self.authorize(&asked.query), String::new()),
+            },
             ("POST", "/realm/token") => {
                 let (status, body) = self.token(&asked, fault);
                 (status, String::new(), body)
@@ -183,8 +209,11 @@ impl Shared {
             _ => (404, String::new(), String::new()),
         };
         let length = body.len();
+        let date =
+            if fault == OpenIdFault::OldClock { "Date: Thu, 01 Jan 2015 00:00:00 GMT\r\n" } else { "" };
+        let kind = if field.starts_with("Content-Type") { "" } else { "Content-Type: application/json\r\n" };
         let head = format!(
-            "HTTP/1.1 {status} Done\r\n{field}Content-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+            "HTTP/1.1 {status} Done\r\n{date}{field}{kind}Access-Control-Allow-Origin: *\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
         );
         // A client that has read enough closes the connection.
         let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
@@ -214,11 +243,26 @@ impl Shared {
         document.to_string()
     }
 
-    fn keys(&self) -> Value {
+    fn keys(&self, fault: OpenIdFault) -> Value {
         // An uncompressed point (RFC 7518 §6.2.1): 4, x and y.
         let (x, y) = self.key.public_key().as_ref()[1..].split_at(32);
         let [x, y] = [x, y].map(|part| URL_SAFE_NO_PAD.encode(part));
-        json!({ "keys": [{ "kty": "EC", "crv": "P-256", "kid": "own", "use": "sig", "x": x, "y": y }] })
+        let curve = if fault == OpenIdFault::OtherAlgorithm { "P-384" } else { "P-256" };
+        json!({ "keys": [{ "kty": "EC", "crv": curve, "kid": "own", "use": "sig", "x": x, "y": y }] })
+    }
+
+    /// The page that asks a browser for its user; none: there is nothing to ask, or it has answered.
+    fn page(&self, query: &str) -> Option<String> {
+        let state = self.state();
+        if state.users.is_empty() || parse(query.as_bytes()).any(|(name, _)| name == "user") {
+            return None;
+        }
+        let link = |name: &str| format!("<p><a href=\"authorize?{query}&amp;user={name}\">{name}</a></p>");
+        let names = state.users.iter().filter_map(|user| user["sub"].as_str()).chain(["nobody"]);
+        let links: String = names.map(link).collect();
+        Some(format!(
+            "<!doctype html><title>Example sign-in</title><link rel=\"icon\" href=\"data:,\"><h1>Which user are you?</h1>{links}"
+        ))
     }
 
     /// The header field with the way back.
@@ -230,7 +274,9 @@ impl Shared {
             && get("scope").split(' ').any(|scope| scope == "openid");
         let mut back = Url::parse(&get("redirect_uri")).expect("a redirect URI");
         let mut state = self.state();
-        if !is_right || state.refuses_users {
+        let chosen = state.users.iter().find(|user| user["sub"] == *get("user")).cloned();
+        let refuses = state.refuses_users || chosen.is_none() && !state.users.is_empty();
+        if !is_right || refuses {
             back.query_pairs_mut().append_pair("error", "access_denied");
         } else {
             state.issued += 1;
@@ -238,7 +284,9 @@ impl Shared {
             back.query_pairs_mut().append_pair("code", &code);
             let (client, nonce, challenge) = (get("client_id"), get("nonce"), get("code_challenge"));
             let redirect_uri = get("redirect_uri");
-            let authorization = Authorization { client, redirect_uri, nonce, challenge, is_used: false };
+            let claims = chosen.unwrap_or_default();
+            let authorization =
+                Authorization { client, redirect_uri, nonce, challenge, claims, is_used: false };
             state.codes.insert(code, authorization);
         }
         back.query_pairs_mut().append_pair("state", &get("state")).append_pair("iss", &self.issuer);
@@ -267,6 +315,15 @@ impl Shared {
         if secret != state.secret {
             return refused(401, "invalid_client");
         }
+        // RFC 6749 §6. The number of its user follows the word.
+        if get("grant_type") == "refresh_token" {
+            let number = get("refresh_token").strip_prefix("refresh-").and_then(|number| number.parse().ok());
+            let claims = number.and_then(|number: usize| state.refreshes.get(number).cloned());
+            return claims.map_or_else(
+                || refused(400, "invalid_grant"),
+                |claims| (200, self.access_token(&state, &claims).to_string()),
+            );
+        }
         let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(get("code_verifier")));
         let Some(known) = state.codes.get_mut(&get("code")) else { return refused(400, "invalid_grant") };
         let is_right = get("grant_type") == "authorization_code"
@@ -279,21 +336,41 @@ impl Shared {
         }
         known.is_used = true;
         let known = known.clone();
-        let token = self.id_token(&known, &state.claims, fault);
-        (200, json!({ "access_token": "a", "token_type": "Bearer", "id_token": token }).to_string())
+        let claims = if known.claims.is_null() { &state.claims } else { &known.claims };
+        let claims = claims.clone();
+        let mut answer = self.access_token(&state, &claims);
+        answer["id_token"] = self.id_token(&known, &claims, fault).into();
+        answer["refresh_token"] = format!("refresh-{}", state.refreshes.len()).into();
+        state.refreshes.push(claims);
+        (200, answer.to_string())
+    }
+
+    /// RFC 6749 §5.1: an answer with an access token of these claims.
+    fn access_token(&self, state: &State, claims: &Value) -> Value {
+        let Some(audience) = &state.access_audience else {
+            return json!({ "access_token": "a", "token_type": "Bearer" });
+        };
+        let all = json!({ "iss": self.issuer, "aud": audience, "exp": 4_000_000_000_u64 });
+        let token = self.signed(&self.key, all, claims);
+        json!({ "access_token": token, "token_type": "Bearer", "expires_in": 1 })
     }
 
     fn id_token(&self, known: &Authorization, claims: &Value, fault: OpenIdFault) -> String {
         let nonce = if fault == OpenIdFault::OtherNonce { "another" } else { &*known.nonce };
         let audience = if fault == OpenIdFault::OtherAudience { "another" } else { &*known.client };
         let end = if fault == OpenIdFault::Expired { 1_u64 } else { 4_000_000_000 };
-        let mut all = json!({ "iss": self.issuer, "aud": audience, "exp": end, "iat": 1, "nonce": nonce });
+        let all = json!({ "iss": self.issuer, "aud": audience, "exp": end, "iat": 1, "nonce": nonce });
+        let key = if fault == OpenIdFault::OtherKey { &self.other_key } else { &self.key };
+        self.signed(key, all, claims)
+    }
+
+    /// A token with these claims, of which the user's own come last.
+    fn signed(&self, key: &EcdsaKeyPair, mut all: Value, claims: &Value) -> String {
         for (name, value) in claims.as_object().into_iter().flatten() {
             all[name] = value.clone();
         }
         let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let message = format!("{}.{}", encode(&json!({ "alg": "ES256", "kid": "own" })), encode(&all));
-        let key = if fault == OpenIdFault::OtherKey { &self.other_key } else { &self.key };
         let signature = key.sign(&SystemRandom::new(), message.as_bytes()).expect("a signature");
         format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
     }

@@ -1,7 +1,7 @@
 //! Certificates by ACME, with Pebble as the authority, and OpenSSL and curl as clients that trust it alone.
 
 use std::io::{BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
@@ -167,6 +167,41 @@ fn balance(port: u16, nodes: &'static [u16]) -> Arc<Mutex<Vec<String>>> {
     asked
 }
 
+/// A balancer that knows nothing of TLS: it passes each connection on to the next node in turn, and notes the node and the bytes of its answer.
+fn balance_connections(port: u16, nodes: &'static [u16]) -> Arc<Mutex<Vec<(u16, usize)>>> {
+    let listener = TcpListener::bind(("127.0.0.1", port)).expect("the port is free");
+    let passed: Arc<Mutex<Vec<(u16, usize)>>> = Arc::default();
+    let noted = Arc::clone(&passed);
+    let serve = move || {
+        for (client, node) in listener.incoming().flatten().zip(nodes.iter().copied().cycle()) {
+            let noted = Arc::clone(&noted);
+            let pass = move || {
+                let bytes = pass_on(client, node).unwrap_or_default();
+                noted.lock().expect("nothing panics with it").push((node, bytes));
+            };
+            std::thread::Builder::new().name("connection".into()).spawn(pass).expect("a thread starts");
+        }
+    };
+    std::thread::Builder::new().name("balancer".into()).spawn(serve).expect("a thread starts");
+    passed
+}
+
+/// Passes bytes on in both directions until both have ended; those that the node has sent.
+fn pass_on(client: TcpStream, node: u16) -> std::io::Result<usize> {
+    let server = TcpStream::connect(("127.0.0.1", node))?;
+    let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
+    let up = move || {
+        let _ = std::io::copy(&mut from_client, &mut to_server);
+        let _ = to_server.shutdown(Shutdown::Write);
+    };
+    std::thread::Builder::new().name("requests".into()).spawn(up)?;
+    let (mut from_server, mut to_client) = (server, client);
+    let bytes = std::io::copy(&mut from_server, &mut to_client)?;
+    // The other direction ends, too, when the authority keeps its side open.
+    let _ = to_client.shutdown(Shutdown::Both);
+    Ok(usize::try_from(bytes).unwrap_or_default())
+}
+
 /// None: nothing listens there.
 fn ask(port: u16, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
@@ -220,4 +255,37 @@ fn one_node_of_a_farm_orders_all_answer_the_authority_and_use_the_certificate_an
     let is_renewed = || certificate(other)["ends_at"].as_u64().is_some_and(|end| end > ends);
     wait_until("the renewal by the node that is left", ORDER, is_renewed, || explain(&farm));
     assert!(shown(other, &root).is_ok());
+}
+
+/// RFC 8737 §3: any node shows the certificate of the challenge, also of an order that is another's.
+#[test]
+fn any_node_of_a_farm_shows_the_challenge_certificate_of_the_order_of_one() {
+    let (pebble, nats) = (Pebble::prepare(), Nats::start(NatsRelease::Debian));
+    let ports: &'static [u16] = vec![free_port(), free_port()].leak();
+    let passed = balance_connections(pebble.tls, ports);
+    let mut farm = Farm::with_sections(&nats, 0, "");
+    for (number, port) in ports.iter().enumerate() {
+        let keys = pebble.keys("default");
+        let acme = format!("[acme]\n{keys}challenge = \"tls-alpn-01\"\nlisten = \"127.0.0.1:{port}\"\n");
+        let node = farm.prepare(&nats, &format!("n{number}"), true).with_sections(&acme);
+        farm.nodes.push(node.started());
+    }
+    // Not before: a node that is alone would order alone.
+    let pebble = pebble.started();
+    let explain = || {
+        let nodes: Vec<String> = farm.nodes.iter().map(|node| explain(node, &pebble)).collect();
+        format!("{}\n{:?}", nodes.join("\n"), passed.lock().unwrap())
+    };
+    let is_ordered = || farm.nodes.iter().all(|node| certificate(node)["source"] == "acme");
+    wait_until("a certificate at both nodes", ORDER, is_ordered, explain);
+    let issued = "a certificate was issued and is in use";
+    let orders: usize = farm.nodes.iter().map(|node| node.tail().matches(issued).count()).sum();
+    assert_eq!(orders, 1, "{}", explain());
+    // The authority asks several times for each name. An alert is some bytes, a certificate hundreds.
+    let has_shown =
+        |port: &u16| passed.lock().unwrap().iter().any(|(node, bytes)| node == port && *bytes > 300);
+    wait_until("a certificate of the challenge by each", ORDER, || ports.iter().all(has_shown), explain);
+    let root = pebble.root();
+    let shown = |number: usize| certificate_shown(farm.nodes[number].tls, DOMAIN, &root, &[]);
+    wait_until("the same certificate at both", ORDER, || shown(0).is_ok() && shown(0) == shown(1), explain);
 }

@@ -3,8 +3,10 @@
 use std::process::Command;
 use std::time::Duration;
 
-use interop::{Account, DOMAIN, Node, Ports, Sipp, document_at, drive_console_in_chromium, wait_until};
-use serde_json::Value;
+use interop::{
+    Account, DOMAIN, Node, OpenIdProvider, Ports, Sipp, document_at, drive_console_in_chromium, wait_until,
+};
+use serde_json::{Value, json};
 
 /// A name that would be an element, if a page made markup of it.
 const MARKUP: &str = "<img src=x onerror=\"document.title='broken'\">";
@@ -38,7 +40,7 @@ fn an_operator_sees_each_page_changes_what_the_role_permits_and_reaches_no_other
     Sipp::for_accounts("register-log.xml", node.port, &[phone], ports.first() + 2, 10).succeeds();
     drive_console_in_chromium(
         &format!("http://127.0.0.1:{}/", ports.first()),
-        &serde_json::json!({
+        &json!({
             "admin": address("root"),
             "reader": address("eye"),
             "password": "a long secret",
@@ -92,7 +94,7 @@ fn an_admin_binds_a_number_tests_its_documents_and_plays_a_recording_in_two_lang
     drop(caller);
     drive_console_in_chromium(
         &format!("http://127.0.0.1:{}/", ports.first()),
-        &serde_json::json!({
+        &json!({
             "admin": address("root"),
             "reader": address("eye"),
             "password": "a long secret",
@@ -101,6 +103,39 @@ fn an_admin_binds_a_number_tests_its_documents_and_plays_a_recording_in_two_lang
             "recording": recording,
         }),
     );
+}
+
+#[test]
+fn an_operator_signs_in_at_the_page_of_an_openid_provider_and_one_who_may_not_reads_why() {
+    let ports = Ports::reserve(1);
+    let provider = OpenIdProvider::start(Value::Null);
+    provider.ask_users(vec![json!({ "sub": "olga", "groups": ["desk"] }), json!({ "sub": "stan" })]);
+    // By its name the console is another site than the provider, which is at an address.
+    let origin = format!("http://localhost:{}", ports.first());
+    let node = Node::prepare()
+        .with_sections(&format!(
+            "[[accounts.sources]]\ndomain = \"{DOMAIN}\"\ntype = \"jwt\"\nkeys_url = \"{}\"\nissuer = \"{}\"\n\
+             audience = \"chat\"\nroles = {{ operators = [\"desk\"] }}\n\
+             provider = {{ client_id = \"console\", label = \"Example\" }}\n\
+             [xmpp]\n[console]\nlisten = \"127.0.0.1:{}\"\norigin = \"{origin}\"\n",
+            provider.keys_url(),
+            provider.issuer(),
+            ports.first(),
+        ))
+        .started();
+    let doctor = node.run(&["doctor", "--json"]);
+    let good = format!("{} answers, and is the issuer", provider.issuer());
+    assert!(doctor.contains(&good) && doctor.contains("1 usable key"), "{doctor}");
+    drive_console_in_chromium(
+        &format!("{origin}/"),
+        &json!({
+            "provider": provider.issuer(),
+            "operator": "olga",
+            "stranger": "stan",
+            "domain": DOMAIN,
+        }),
+    );
+    drop(node);
 }
 
 /// The answer of the REST interface; null if it is none.

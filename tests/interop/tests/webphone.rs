@@ -2,22 +2,25 @@
 
 use std::path::{Path, PathBuf};
 
-use interop::{DOMAIN, Node, bundle_jssip, free_port, play_in_browsers};
+use interop::{DOMAIN, Node, OpenIdFault, OpenIdProvider, Slapd, bundle_jssip, free_port, play_in_browsers};
+use serde_json::json;
 
 /// A node of alice and bob with the page at that kind of address, `ws` or `wss`; and the URL of the page.
 fn node(transport: &str) -> (Node, String) {
+    let (node, url) = node_of(transport, "");
+    (node.with_account("alice", "secret-a").with_account("bob", "secret-b").started(), url)
+}
+
+/// The same without accounts, not started.
+fn node_of(transport: &str, source: &str) -> (Node, String) {
     let (chat, sip) = (free_port(), free_port());
     let listener = |port| format!("{transport}:127.0.0.1:{port}");
     let require_tls = transport == "wss";
-    let node = Node::prepare()
-        .with_sip_listener(&listener(sip))
-        .with_sections(&format!(
+    let node =
+        Node::prepare().with_sip_listener(&listener(sip)).with_sections(source).with_sections(&format!(
             "[xmpp]\nlisten = [\"{}\"]\nrequire_tls = {require_tls}\n[xmpp.web]\napp = true\n",
             listener(chat)
-        ))
-        .with_account("alice", "secret-a")
-        .with_account("bob", "secret-b")
-        .started();
+        ));
     let scheme = transport.replace("ws", "http");
     (node, format!("{scheme}://127.0.0.1:{chat}/app/"))
 }
@@ -42,6 +45,54 @@ fn pages_come_back_after_their_node_was_killed() {
     play_in_browsers(&url, "restart", None, |line| match line {
         "kill" => node.kill(),
         "start" => node.start(),
+        other => panic!("the play asks for {other}"),
+    });
+}
+
+/// Their passwords are in a directory, which no phone can ask: the digests that the sign-in of chat leaves are the phone's.
+#[test]
+fn users_of_a_directory_chat_and_call_in_their_browsers() {
+    let slapd = Slapd::start(&[("alice", "secret-a"), ("bob", "secret-b")]);
+    let (node, url) = node_of(
+        "wss",
+        &format!(
+            "[[accounts.sources]]\ndomain = \"{DOMAIN}\"\ntype = \"ldap\"\nurl = \"ldap://localhost:{}\"\n\
+             starttls = true\nca = {:?}\nbind_dn = \"{}\"\nbind_password_file = {:?}\nbase = \"{}\"\n\
+             filter = \"(uid={{user}})\"\nkeep_digests = \"30d\"\n",
+            slapd.port,
+            slapd.authorities(),
+            Slapd::SEARCHER,
+            slapd.password_file(),
+            Slapd::BASE,
+        ),
+    );
+    let _node = node.started();
+    play_in_browsers(&url, "directory", None, |line| panic!("the play asks for {line}"));
+}
+
+#[test]
+fn users_sign_in_at_an_openid_provider_chat_and_read_that_there_are_no_calls() {
+    let provider = OpenIdProvider::start(json!(null));
+    provider.give_access_to("chat");
+    let users =
+        [json!({ "sub": "alice" }), json!({ "sub": "bob" }), json!({ "sub": "stan", "aud": "another" })];
+    provider.ask_users(users.to_vec());
+    let (node, url) = node_of(
+        "wss",
+        &format!(
+            "[[accounts.sources]]\ndomain = \"{DOMAIN}\"\ntype = \"jwt\"\nkeys_url = \"{}\"\nissuer = \"{}\"\n\
+             audience = \"chat\"\n\
+             provider = {{ client_id = \"console\", app_client_id = \"page\", label = \"Example\" }}\n",
+            provider.keys_url(),
+            provider.issuer(),
+        ),
+    );
+    let mut node = node.started();
+    play_in_browsers(&url, "provider", pictures().as_deref(), |line| match line {
+        "kill" => node.kill(),
+        "start" => node.start(),
+        "break" => provider.set_fault(OpenIdFault::Broken),
+        "mend" => provider.set_fault(OpenIdFault::None),
         other => panic!("the play asks for {other}"),
     });
 }

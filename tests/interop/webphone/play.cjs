@@ -1,5 +1,5 @@
-// Two users of the page in Chromium: play.cjs MODULES PAGE DOMAIN PLAY [FOLDER]. PLAY is `all` or `restart`; FOLDER gets pictures.
-// Fails with what was expected and what the pages showed. In `restart` it writes a line for each thing that the node is to do, and
+// Two users of the page in Chromium: play.cjs MODULES PAGE DOMAIN PLAY [FOLDER]. PLAY is one of the last lines; FOLDER gets pictures.
+// Fails with what was expected and what the pages showed. In `restart` and `provider` it writes a line for each thing that the node is to do, and
 // reads a line when that is done.
 "use strict";
 
@@ -47,7 +47,7 @@ class User {
         tab.on("pageerror", (error) => this.faults.push(String(error)));
         tab.on("console", (message) => {
             // Chromium itself reports each try while the node is away.
-            const isExpected = this.isOffline && /WebSocket connection to/.test(message.text());
+            const isExpected = this.isOffline && /WebSocket connection to|status of 500/.test(message.text());
             if (["error", "warn"].includes(message.type()) && !isExpected) this.faults.push(message.text());
         });
         await tab.evaluateOnNewDocument(() => {
@@ -285,7 +285,7 @@ async function leave(users) {
         await user.shows("#sign-in-button", "Sign in");
         const kept = await user.tab.evaluate(() => JSON.stringify(localStorage) + JSON.stringify(sessionStorage) + document.cookie);
         if (kept.includes("secret-") || kept.includes("Hello")) fail(`${user.name}: kept ${kept}`);
-        const ours = new Set([new URL(page).origin, ...(await sockets(user))]);
+        const ours = new Set([new URL(page).origin, user.provider, ...(await sockets(user))]);
         const others = [...user.addresses].filter((one) => !ours.has(one));
         if (others.length > 0 || user.faults.length > 0) fail(`${user.name}: to ${others}; faults: ${user.faults.join("\n")}`);
     }
@@ -385,6 +385,92 @@ async function restart(alice, bob) {
     await leave([alice, bob]);
 }
 
+/** The sign-in of a directory's user: chat by the password itself, the phone by what it has left. */
+async function directory(alice, bob) {
+    await alice.signIn("wrong");
+    await alice.shows("#sign-in-error", "The address or the password is wrong.");
+    await Promise.all([alice.signIn(), bob.signIn()]);
+    await Promise.all([alice.online(), bob.online()]);
+    await meet(alice, bob);
+    await alice.openChat(bob);
+    await alice.click("#chat-call");
+    await bob.call("ringing");
+    await bob.click("#answer");
+    await Promise.all([alice.call("talking"), bob.call("talking")]);
+    await bob.click("#hang-up");
+    await Promise.all([alice.hides("#call"), bob.hides("#call")]);
+    await leave([alice, bob]);
+}
+
+/** Goes to the provider from the page, and comes back as that user. */
+async function signInAt(user, name) {
+    await Promise.all([user.tab.waitForNavigation(), user.click("#provider-button")]);
+    user.provider = new URL(user.tab.url()).origin;
+    await user.until("the provider's page", (name) => [...document.querySelectorAll("a")].some((one) => one.textContent === name), name);
+    await Promise.all([
+        user.tab.waitForNavigation(),
+        user.tab.evaluate((name) => [...document.querySelectorAll("a")].find((one) => one.textContent === name).click(), name),
+    ]);
+    await user.until("a page without the provider's answer", () => location.pathname === "/app/" && location.search === "" && history.length > 1);
+}
+
+function chatOnly(user) {
+    return user.until("chat without a phone", () => {
+        const { chat, phone } = document.querySelector("#app").dataset;
+        return chat === "online" && phone === "none";
+    });
+}
+
+async function provider(alice, bob) {
+    const tokens = [];
+    const grants = [];
+    alice.tab.on("response", async (response) => {
+        if (!response.url().endsWith("/token")) return;
+        grants.push(`${new URLSearchParams(response.request().postData()).get("grant_type")} ${response.status()}`);
+        if (response.ok()) tokens.push((await response.json()).access_token);
+    });
+    await alice.shows("#provider-button", "Sign in with Example");
+    await alice.picture("sign-in-provider");
+    await signInAt(alice, "nobody");
+    await alice.shows("#sign-in-error", "You have not signed in at the provider.");
+    await signInAt(alice, "stan");
+    await alice.shows("#sign-in-error", "The server did not accept this sign-in");
+    await signInAt(alice, "alice");
+    await chatOnly(alice);
+    await alice.shows("#own", alice.address);
+    await alice.shows("#state", "chat only: calls need a password, and this sign-in has none");
+    // A token that was made elsewhere stands in place of a password.
+    await bob.type("#address", alice.address);
+    await bob.type("#password", "no token");
+    await bob.tab.keyboard.press("Enter");
+    await bob.shows("#sign-in-error", "The server did not accept this sign-in");
+    await bob.type("#password", tokens.at(-1));
+    await bob.tab.keyboard.press("Enter");
+    await chatOnly(bob);
+    await bob.click("#sign-out");
+    await signInAt(bob, "bob");
+    await chatOnly(bob);
+    await meet(alice, bob);
+    await alice.openChat(bob);
+    await alice.say("Hello from elsewhere");
+    await bob.openChat(alice);
+    await bob.shows("#log .other .text", "Hello from elsewhere");
+    await alice.shows("#log .own .about", "read");
+    if ((await alice.tab.evaluate(() => sessionStorage.length)) > 0) fail("the tab keeps something of the sign-in");
+    // The tokens are over meanwhile; the page renews them, as soon as the provider can.
+    for (const user of [alice, bob]) user.isOffline = true;
+    await ask("kill");
+    for (const user of [alice, bob]) await user.until("word of the loss", () => document.querySelector("#app").dataset.chat === "offline");
+    await ask("break");
+    await ask("start");
+    while (!grants.includes("refresh_token 500")) await new Promise((resolve) => setTimeout(resolve, 50));
+    await alice.shows("#state", "Connecting again");
+    await ask("mend");
+    await Promise.all([chatOnly(alice), chatOnly(bob)]);
+    if (grants.at(-1) !== "refresh_token 200") fail(`no token was renewed: ${grants}`);
+    await leave([alice, bob]);
+}
+
 async function main() {
     const browser = await puppeteer.launch({
         executablePath: program ?? fail("no chromium: run tools/setup"),
@@ -409,7 +495,7 @@ async function main() {
     }, ALL);
     try {
         const users = await Promise.all(["alice", "bob"].map((name) => User.open(browser, name)));
-        await { all, restart }[play](...users);
+        await { all, restart, directory, provider }[play](...users);
     } finally {
         clearTimeout(patience);
         await browser.close();

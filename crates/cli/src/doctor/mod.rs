@@ -1,7 +1,7 @@
 //! `belfry doctor`: what is wrong on this machine for the node of a configuration, and how to mend it.
 //!
-//! Each check is a function of what [`host`] has found, and returns [`Finding`]s. Nothing is contacted but the DNS servers, the database and the
-//! NATS servers that the configuration names, and the node itself.
+//! Each check is a function of what [`host`] has found, and returns [`Finding`]s. Nothing is contacted but the DNS servers, the database, the
+//! NATS servers and the issuers of tokens that the configuration names, and the node itself.
 //!
 //! Invariant: nothing is changed. Ports are bound and let go, files are opened and closed; a check that cannot
 //! know says so as a warning, and only what keeps the node from its work is a problem, which makes the exit
@@ -11,6 +11,7 @@ mod addresses;
 mod certificate;
 mod folder;
 mod host;
+mod issuers;
 mod kernel;
 mod names;
 mod ports;
@@ -125,6 +126,7 @@ fn examine(config: &Config) -> Result<Vec<Finding>, CliError> {
     findings.extend(kernel::check(config, &host::Kernel::read(&node)));
     findings.extend(folder::check(&config.server.data));
     findings.extend(services::check(config));
+    findings.extend(issuers::check(config));
     Ok(findings)
 }
 

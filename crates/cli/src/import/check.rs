@@ -3,6 +3,7 @@
 //! Reads all of the input as the import does and goes on after each mistake, which an import does not. The result is an error if there is any.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use config::Config;
 use control::{Ask, Listing};
@@ -11,7 +12,7 @@ use store::{ImportOptions, Users};
 use super::files::Files;
 use super::foreign::{ForeignSource, ForeignUsers};
 use super::people::People;
-use super::{Source, Stop};
+use super::{LineError, Source, Stop};
 use crate::backend::{Backend, unexpected};
 use crate::error::CliError;
 use crate::limits;
@@ -20,12 +21,12 @@ use crate::table::{grouped, printable};
 /// `source` is read to its end. Domains are looked up only for files of XEP-0227: lines may name any domain.
 pub(super) fn run(
     source: Source,
-    options: &ImportOptions,
-    stop: &Stop,
+    file: &Path,
+    (options, stop): (&ImportOptions, &Stop),
     config: &Config,
 ) -> Result<(), CliError> {
     let checked = match source {
-        Source::Lines(input, _) => lines(stop.guard(input), options),
+        Source::Lines(input, _) => lines(file, stop.guard(input), options),
         Source::Files(files) => people(files, options, served(config)?),
         Source::Foreign(source) => Ok(foreign(source, options)),
     };
@@ -41,11 +42,12 @@ pub(super) fn run(
 type Checked = Result<(u64, Option<String>), CliError>;
 
 /// Lines of accounts. The first mistakes are named and the rest counted.
-fn lines(input: impl std::io::Read + Send, options: &ImportOptions) -> Checked {
+fn lines(file: &Path, input: impl std::io::Read + Send, options: &ImportOptions) -> Checked {
     let (mut bad, mut first) = (0, Vec::new());
     let good = store::import::check(input, options, &mut |error| {
         bad += 1;
         if first.len() < limits::IMPORT_CHECKED {
+            let error = LineError { file, error };
             first.push(printable(&error.to_string()).to_string());
         }
     })?;

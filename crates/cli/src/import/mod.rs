@@ -22,7 +22,7 @@ mod rows;
 mod summary;
 
 use std::collections::BTreeSet;
-use std::fmt::Display;
+use std::fmt::{self, Display, Formatter};
 use std::fs::File;
 use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
@@ -102,7 +102,7 @@ impl ImportArgs {
         let file = if self.file.is_dir() { None } else { Some(open(&self.file, &stop)?) };
         if self.check {
             let source = self.source(file, domain, &stop)?;
-            return check::run(source, &options, &stop, config);
+            return check::run(source, &self.file, (&options, &stop), config);
         }
         // Also decides the batch, and whether rosters may be imported at all.
         let node = running(config)?;
@@ -116,7 +116,7 @@ impl ImportArgs {
         let source = self.source(file, domain, &stop)?;
         let import = Import { admin, node, options, clock, stop };
         match source {
-            Source::Lines(input, size) => import.lines(input, size, config),
+            Source::Lines(input, size) => import.lines(&self.file, (input, size), config),
             Source::Files(files) => import.files(files, config),
             Source::Foreign(source) => import.foreign(source, config),
         }
@@ -155,8 +155,8 @@ impl Import {
     /// Accounts only, beside a node or without one. A node reads the accounts again, and ends sessions of accounts whose password is another now.
     fn lines(
         mut self,
-        input: Box<dyn Read + Send>,
-        size: Option<Arc<AtomicU64>>,
+        file: &Path,
+        (input, size): (Box<dyn Read + Send>, Option<Arc<AtomicU64>>),
         config: &Config,
     ) -> Result<(), CliError> {
         if self.node.is_some() {
@@ -174,7 +174,8 @@ impl Import {
         });
         report.finish();
         tell(self.node, &changed)?;
-        let is_of_file = |error: &StoreError| matches!(error, StoreError::Line { .. });
+        let result = result.map_err(|error| LineError { file, error });
+        let is_of_file = |error: &LineError<'_>| matches!(error.error, StoreError::Line { .. });
         let added = added_domains(&mut self.admin, &served)?;
         let concluded = conclude(result, is_of_file, &report, &self.stop);
         say_added(&added)?;
@@ -242,6 +243,23 @@ impl Import {
             eprintln!("a node was started meanwhile: start it again, so that it knows of all");
         }
         failure.map_or(Ok(()), |text| Err(CliError::Other(text)))
+    }
+}
+
+/// An error with its place: `accounts.csv:3: …`; of standard input `line 3: …`.
+struct LineError<'a> {
+    file: &'a Path,
+    error: StoreError,
+}
+
+impl Display for LineError<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.error {
+            StoreError::Line { line, found, expected } if self.file != Path::new("-") => {
+                write!(f, "{}:{line}: {found}; expected {expected}", self.file.display())
+            }
+            error => error.fmt(f),
+        }
     }
 }
 

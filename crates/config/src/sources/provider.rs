@@ -7,7 +7,8 @@ use external_auth::ProviderSettings;
 use super::{DAY, Fault, MINUTE, SourceKeys, fault};
 
 /// Keys of `provider`.
-const PROVIDER: [&str; 5] = ["client_id", "client_secret_file", "scopes", "label", "session"];
+const PROVIDER: [&str; 6] =
+    ["client_id", "client_secret_file", "scopes", "label", "session", "app_client_id"];
 /// Scopes, at most.
 const SCOPES: usize = 16;
 /// Characters of a provider's name on the page: one line of a button.
@@ -31,6 +32,13 @@ fn read_provider(keys: &SourceKeys<'_>) -> Result<ProviderSettings, Fault> {
         let expected = format!("texts, `label` of at most {LABEL} characters");
         return Err(fault("`client_id` or `label` is empty or too long", expected));
     }
+    let app_client_id = keys.get::<Box<str>>("app_client_id")?;
+    if app_client_id.as_deref().is_some_and(|id| id.trim().is_empty()) {
+        return Err(fault(
+            "`app_client_id` is empty",
+            "the name of the users' page at the provider, or no such line",
+        ));
+    }
     let mut scopes = keys.names("scopes")?;
     // RFC 6749 §3.3: words of visible characters.
     let is_scope = |scope: &str| {
@@ -49,6 +57,7 @@ fn read_provider(keys: &SourceKeys<'_>) -> Result<ProviderSettings, Fault> {
         scopes,
         label,
         session: keys.duration("session", Duration::from_hours(1), (MINUTE, DAY))?,
+        app_client_id,
     })
 }
 
@@ -85,6 +94,10 @@ mod tests {
         let provider = source.provider().unwrap();
         assert_eq!((&*provider.label, provider.session), ("single sign-on", 60 * MINUTE));
         assert_eq!((provider.scopes.len(), provider.client_secret_file.is_none()), (1, true));
+        assert_eq!(provider.app_client_id, None, "the users' page sends nobody to it");
+        let source =
+            read(ISSUER, "provider = { client_id = \"console\", app_client_id = \"page\" }").unwrap();
+        assert_eq!(source.provider().unwrap().app_client_id.as_deref(), Some("page"));
         assert!(read("i", "").unwrap().provider().is_none(), "without one an issuer is any text");
     }
 
@@ -96,6 +109,7 @@ mod tests {
             (ISSUER, "provider = { client_id = \" \" }", "`client_id` or `label` is empty"),
             (ISSUER, "provider = { client_id = \"c\", scopes = [\"a b\"] }", "`scopes` cannot be used"),
             (ISSUER, &many, "`scopes` cannot be used"),
+            (ISSUER, "provider = { client_id = \"c\", app_client_id = \" \" }", "`app_client_id` is empty"),
             (ISSUER, "provider = { client_id = \"c\", session = \"10s\" }", "`session` is"),
             (
                 ISSUER,

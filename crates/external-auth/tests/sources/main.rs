@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 
 mod http;
+mod issuer;
 mod ldap;
 mod provider;
 

@@ -16,7 +16,7 @@ use super::{DOMAIN, NOW, start};
 const SESSION: Duration = Duration::from_secs(600);
 
 /// The source of the provider's tokens.
-fn settings(provider: &OpenIdProvider) -> JwtSettings {
+pub(super) fn settings(provider: &OpenIdProvider) -> JwtSettings {
     JwtSettings {
         keys: KeySource::Url(provider.keys_url().into()),
         authorities: None,
@@ -32,6 +32,7 @@ fn settings(provider: &OpenIdProvider) -> JwtSettings {
             scopes: vec!["openid".into(), "profile".into()],
             label: "Example".into(),
             session: SESSION,
+            app_client_id: None,
         }),
     }
 }

@@ -36,6 +36,10 @@ impl fmt::Display for CheckReport {
             }
             Err(errors) => {
                 errors.iter().try_for_each(|error| writeln!(f, "{error}"))?;
+                // A file that cannot be read has no mistakes to count.
+                if let [CompileError { line: 0, .. }] = &errors[..] {
+                    return Ok(());
+                }
                 writeln!(f, "{}: {}", self.file, counted(errors.len(), "mistake"))
             }
         }
@@ -77,4 +81,26 @@ pub(super) fn role_name(role: Role) -> &'static str {
 /// `1 mistake`, `2 mistakes`.
 pub fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_are_counted_and_a_file_that_is_not_there_has_none() {
+        let folder = std::env::temp_dir();
+        let missing = folder.join(format!("no-scenario-{}.xml", std::process::id()));
+        let report = check(&missing);
+        assert!(!report.is_ok());
+        let text = report.to_string();
+        assert!(text.contains(": cannot be read: ") && text.lines().count() == 1, "{text}");
+        let errors = [(2, "one"), (3, "two")].map(|(line, message)| CompileError {
+            file: "a.xml".into(),
+            line,
+            message: message.into(),
+        });
+        let report = CheckReport { file: "a.xml".into(), outcome: Err(errors.into()) };
+        assert_eq!(report.to_string(), "a.xml:2: one\na.xml:3: two\na.xml: 2 mistakes\n");
+    }
 }

@@ -18,7 +18,7 @@ use crate::find::{FindArguments, OPTIONS, SearchResult, Searcher, USER_OPTIONS, 
 use crate::plan::model::VariedSetting;
 use crate::plan::{LoadCommand, Plan};
 use crate::threshold::Threshold;
-use crate::watch::ProcessWatch;
+use crate::watch::WatchedProcesses;
 
 const USAGE: &str = "usage: ringer find [flags of ringer sip] TARGET
        ringer find xmpp TARGET [flags of ringer xmpp]
@@ -83,7 +83,8 @@ fn work(words: &[String]) -> Result<ExitCode, String> {
         println!();
     }
     // A meter for each run: its processor time counts from the start of the run.
-    let meter = || ProcessWatch::new(&wanted.outputs.watch);
+    let watched = WatchedProcesses::new(&wanted.outputs.watch);
+    let meter = || watched.meter();
     let mut searcher = Searcher {
         setup: &wanted.setup,
         parse_xmpp: &|words| parse_load(LoadCommand::Xmpp, words),

@@ -16,7 +16,7 @@ use crate::cli::flags::Outputs;
 use crate::engine::{Progress, Setup};
 use crate::plan::model::PublishedTest;
 use crate::plan::{self, Plan, PlanOutcome, PreparedPlan, SHIPPED};
-use crate::watch::ProcessWatch;
+use crate::watch::WatchedProcesses;
 
 const USAGE: &str =
     "usage: ringer run PLAN --target HOST:PORT [--scale X] [--set name=value …] [--watch PID|NAME …]
@@ -158,7 +158,8 @@ fn work(words: &[String]) -> Result<ExitCode, String> {
         eprintln!("needs {needs}");
     }
     let stop = stop_on_interrupt()?;
-    let meter = || ProcessWatch::new(&words.watch);
+    let watched = WatchedProcesses::new(&words.watch);
+    let meter = || watched.meter();
     let finished =
         plan::run(&prepared, &meter, &stop, &mut |name, setup, progress| line(name, setup, progress))?;
     print_results(&finished, prepared.plan.seed.as_ref());

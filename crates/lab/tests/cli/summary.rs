@@ -66,6 +66,19 @@ fn a_target_that_does_not_answer_is_told_of_early() {
     run.heard(&format!("nothing has answered yet at {target} by UDP: "));
 }
 
+/// Users wait for half a minute; a server that takes connections and says nothing shows after four seconds.
+#[test]
+fn a_server_that_says_nothing_to_users_is_told_of_early() {
+    let place = Place::new();
+    let silent = std::net::TcpListener::bind((address(), 0)).expect("a port");
+    let target = silent.local_addr().expect("bound");
+    let words = format!("xmpp {target} --domain d --users 6 --contacts 3");
+    let mut run = place.start(&words);
+    run.heard(&format!("nothing has been answered yet at {target}, where 6 connections are open: "));
+    let mut run = place.start(&format!("{words} --tls direct"));
+    run.heard(&format!("no answer by TLS has come yet at {target}, where 6 connections are open: "));
+}
+
 #[test]
 fn users_without_accounts_end_the_run_with_what_to_do() {
     let place = Place::new();

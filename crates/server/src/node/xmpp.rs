@@ -69,7 +69,7 @@ pub(super) fn settings(
             clock: shared.clock,
             public_url: config.web.public_url.clone(),
             fallback_url: web_address(config).unwrap_or_default(),
-            app: config.web.app.then(|| sip_ways(config)),
+            app: config.web.app.then(|| page(config)),
             invitations: has_invitation_page(&config.registration),
             uploads: shared.uploads.clone(),
             // A client that takes longer cannot sign in.
@@ -421,6 +421,23 @@ fn start_bytestreams(config: &Config, admissions: &Admissions) -> Result<Option<
     }
     let proxy = BytestreamProxy::start(settings).context("[xmpp.bytestreams] listen")?;
     Ok(Some(Arc::new(proxy)))
+}
+
+/// The page of users: its phone, and the domains whose users sign in by tokens.
+fn page(config: &Config) -> web_app::PageSettings {
+    let token_domains = config.accounts.sources.iter().filter_map(|source| {
+        let external_auth::SourceKind::Jwt(settings) = &source.kind else { return None };
+        let provider = settings.provider.as_ref().and_then(|provider| {
+            Some(web_app::PageProvider {
+                issuer: settings.issuer.clone(),
+                client_id: provider.app_client_id.clone()?,
+                scopes: provider.scopes.clone(),
+                label: provider.label.clone(),
+            })
+        });
+        Some(web_app::TokenDomain { domain: source.domain.clone(), provider })
+    });
+    web_app::PageSettings { sip: sip_ways(config), token_domains: token_domains.collect() }
 }
 
 /// The listeners that the page of users may connect to for calls.

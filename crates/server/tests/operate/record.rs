@@ -258,9 +258,11 @@ fn a_check_lists_every_bad_line_and_writes_nothing() {
     let lines: Vec<&str> = output.err.lines().collect();
     assert_eq!(lines.len(), 4, "{}", output.err);
     assert_eq!(lines[0], "belfry: bad: 3");
-    for (line, words) in
-        lines[1..].iter().zip(["line 3: 1 field; ", "line 4: account name", "line 6: account name"])
-    {
+    for (line, words) in lines[1..].iter().zip([
+        "users.csv:3: 1 field; ",
+        "users.csv:4: account name",
+        "users.csv:6: account name",
+    ]) {
         assert!(line.starts_with(words), "{words}: {line}");
     }
     assert!(!place.path("data").exists(), "not even an empty record");
@@ -272,13 +274,23 @@ fn a_check_lists_every_bad_line_and_writes_nothing() {
 }
 
 #[test]
+fn an_import_names_file_and_line_and_knows_semicolons() {
+    let place = Place::new();
+    place.write("users.csv", "account;password\nalice;x\n");
+    let words = "users.csv:1: 1 field; expected account,password,name (name may be missing): commas between the fields, in place of the semicolons; accounts in before it: 0; ";
+    place.belfry(&["account", "import", "users.csv"]).failed(1, words);
+    place.write("users.csv", "account,password\nalice,x\nbob\n");
+    place.belfry(&["account", "import", "users.csv"]).failed(1, "users.csv:3: 1 field; ");
+}
+
+#[test]
 fn a_check_of_many_bad_lines_names_the_first_and_counts_the_others() {
     let place = Place::new();
     place.write("users.csv", &"bad\n".repeat(1_234));
     let output = place.belfry(&["account", "import", "--check", "users.csv"]);
-    assert!(output.err.starts_with("belfry: bad: 1 234\nline 1: "), "{}", &output.err[..200]);
+    assert!(output.err.starts_with("belfry: bad: 1 234\nusers.csv:1: "), "{}", &output.err[..200]);
     assert!(output.err.ends_with(
-        "\nline 1000: 1 field; expected account,password,name (name may be missing)\nand 234 more\n"
+        "\nusers.csv:1000: 1 field; expected account,password,name (name may be missing)\nand 234 more\n"
     ));
 }
 

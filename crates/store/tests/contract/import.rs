@@ -103,13 +103,17 @@ fn accounts_with_a_changed_password_are_reported_and_an_equal_one_keeps_its_keys
 
 #[test]
 fn a_bad_line_is_named_with_what_was_expected() {
-    let cases: [(&[u8], &str); 8] = [
+    let cases: [(&[u8], &str); 9] = [
         (b"a,x\nb\n", "line 2: 1 field; expected account,password,name (name may be missing)"),
         (b"a,x\nb,y,z,w\n", "line 2: 4 fields; expected account,password,name (name may be missing)"),
         (b"account,password\na,\n", "line 2: password; expected 1 to 1024 bytes"),
         (
             b"a,x\n\n\nb c,x\n",
             "line 4: account name \"b c\"; expected 1 to 255 bytes without spaces, @ : < > and quotes",
+        ),
+        (
+            b"account;password\na;x\n",
+            "line 1: 1 field; expected account,password,name (name may be missing): commas between the fields, in place of the semicolons",
         ),
         (b"a,x\r\n\r\nb", "line 3: 1 field; expected account,password,name (name may be missing)"),
         (

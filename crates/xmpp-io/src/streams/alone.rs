@@ -74,7 +74,7 @@ impl WebConnections {
                 clock,
                 public_url: None,
                 fallback_url: "http://127.0.0.1:5280".into(),
-                app: Some(web_app::SipWays::default()),
+                app: Some(web_app::PageSettings::default()),
                 invitations: false,
                 uploads: Some(Uploads::start(files, clock, Box::new(|_| true))?),
                 head_within: limits::XMPP_HTTP_HEAD,

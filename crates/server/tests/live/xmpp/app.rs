@@ -27,7 +27,8 @@ fn the_page_of_users_is_served_with_a_policy_that_names_its_two_ways() {
         let settings = http.ask("GET", "/app/settings.json", "", b"");
         let read: serde_json::Value = serde_json::from_slice(&settings.body).unwrap();
         let ways = serde_json::json!({
-            "domain": "example.test", "xmpp": format!("{scheme}://{at}/ws"), "sip": "wss://calls.test/sip"
+            "domain": "example.test", "xmpp": format!("{scheme}://{at}/ws"), "sip": "wss://calls.test/sip",
+            "tokens": false, "provider": null,
         });
         assert_eq!(read, ways);
         assert!(policy(&settings).contains("default-src 'none'"));

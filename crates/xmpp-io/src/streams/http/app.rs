@@ -2,7 +2,7 @@
 
 use hyper::header::{CONTENT_SECURITY_POLICY, ETAG, HOST, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
-use web_app::{SipWays, Ways};
+use web_app::{PageSettings, Ways};
 
 use super::Front;
 use super::route::{Body, empty, full, not_allowed};
@@ -12,7 +12,7 @@ pub(super) const PREFIX: &str = "/app/";
 
 /// The answer to a request of a path that the page has; `None`: the page is off, or has no such path.
 pub(super) fn answer<B>(front: &Front, request: &Request<B>) -> Option<Response<Body>> {
-    let sip = front.shared.settings.http.app.as_ref()?;
+    let page = front.shared.settings.http.app.as_ref()?;
     let path = request.uri().path();
     // Relative: something before this server may have put a path of its own before ours.
     if path == "/" || path == "/app" {
@@ -22,7 +22,7 @@ pub(super) fn answer<B>(front: &Front, request: &Request<B>) -> Option<Response<
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return Some(not_allowed("GET, HEAD"));
     }
-    let ways = ways(front, request.headers(), request.uri(), sip);
+    let ways = ways(front, request.headers(), request.uri(), page);
     let response = if name == "settings.json" {
         full(StatusCode::OK, "application/json", ways.settings().into())
     } else {
@@ -48,7 +48,7 @@ fn file(name: &str, headers: &HeaderMap) -> Option<Response<Body>> {
 }
 
 /// The addresses by which the page reaches this server, as the request has found it.
-fn ways(front: &Front, headers: &HeaderMap, uri: &Uri, sip: &SipWays) -> Ways {
+fn ways(front: &Front, headers: &HeaderMap, uri: &Uri, page: &PageSettings) -> Ways {
     let http = &front.shared.settings.http;
     let host = uri.authority().map(|authority| authority.as_str());
     let host = host.or_else(|| headers.get(HOST)?.to_str().ok());
@@ -57,7 +57,7 @@ fn ways(front: &Front, headers: &HeaderMap, uri: &Uri, sip: &SipWays) -> Ways {
         (host, front.is_secure),
         (http.public_url.as_deref(), &http.fallback_url),
         &settings.domains,
-        sip,
+        page,
     )
 }
 

@@ -47,8 +47,8 @@ pub struct HttpServiceSettings {
     pub public_url: Option<Box<str>>,
     /// The same of a request that does not say how it found us.
     pub fallback_url: Box<str>,
-    /// The page of users, and where its phone connects; `None`: there is no page.
-    pub app: Option<web_app::SipWays>,
+    /// The page of users: where its phone connects, and how users sign in; `None`: there is no page.
+    pub app: Option<web_app::PageSettings>,
     /// Invitations have a page.
     pub invitations: bool,
     /// Files that users share; `None`: uploads are off.
