@@ -16,6 +16,18 @@ use crate::{commands, invite, offline};
 
 const FILE: &str = "crates/chat/src/disco.rs";
 
+/// The features of accounts that anonymous accounts have, too: nothing of these accounts is stored (XEP-0175 §4).
+const OF_ANONYMOUS: [&str; 8] = [
+    ns::BLOCKING,
+    ns::CARBONS,
+    ns::CARBON_RULES,
+    ns::DISCO_INFO,
+    ns::DISCO_ITEMS,
+    ns::HINTS,
+    ns::LAST,
+    ns::PING,
+];
+
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[
         Specification {
@@ -210,11 +222,14 @@ fn of_account(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
         let describe = answer_from_nodes(iq, move |nodes, _| nodes.describe(&node));
         return IqReply::Perform(IqEffect::ViewNodes(describe));
     }
-    let kind = if view.accounts.is_anonymous(&user) { "anonymous" } else { "registered" };
+    let is_anonymous = view.accounts.is_anonymous(&user);
+    let kind = if is_anonymous { "anonymous" } else { "registered" };
     let is_own = |var: &str| !view.nested.replaces(DiscoveryTarget::Account, var);
-    // XEP-0163 §6. A component that answers for publish-subscribe says itself what it is.
-    let pep = is_own(ns::PUBSUB).then(|| identity("pubsub", "pep"));
-    let features = FEATURES.iter().flat_map(|feature| feature.account).filter(|var| is_own(var));
+    let is_offered = |var: &str| !is_anonymous || OF_ANONYMOUS.contains(&var);
+    // XEP-0163 §6.1: "if … the account is provisioned for PEP". A component that answers for publish-subscribe says itself what it is.
+    let pep = (is_own(ns::PUBSUB) && is_offered(ns::PUBSUB)).then(|| identity("pubsub", "pep"));
+    let features = FEATURES.iter().flat_map(|feature| feature.account);
+    let features = features.filter(|var| is_own(var) && is_offered(var));
     let query = Element::new("query", ns::DISCO_INFO)
         .child(identity("account", kind))
         .children(pep)

@@ -171,13 +171,17 @@ fn write_hidden(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// The configured filter. The client of NATS reports each connection at level INFO; the farm's own lines say what matters.
+/// The configured filter. The client of NATS reports each connection at level INFO; the farm's own lines say what matters. The library of TLS
+/// writes alerts of peers at level WARN, as `user_canceled`, with which Java's clients end each connection (RFC 8446 §6.1): any peer could write
+/// such lines, and nobody has to look. A directive of the configuration for one of both, as `rustls=warn`, counts more.
 fn filter(level: &str) -> Result<EnvFilter, tracing_subscriber::filter::ParseError> {
-    EnvFilter::try_new(format!("async_nats=warn,{level}"))
+    EnvFilter::try_new(format!("async_nats=warn,rustls=error,{level}"))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
 
     #[test]
@@ -189,6 +193,40 @@ mod tests {
         let json = marked(b"{\"level\":\"INFO\",\"life\":9}\n", LogFormat::Json, &mark);
         let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
         assert_eq!((&json["node"], &json["node_life"], &json["life"]), (&"n1".into(), &7.into(), &9.into()));
+    }
+
+    /// The lines of an event at level WARN of that library, with that level configured.
+    fn lines_of_a_warning(level: &str) -> String {
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let writer = Arc::clone(&written);
+        let lines = tracing_subscriber::fmt::layer().with_writer(move || Written(Arc::clone(&writer)));
+        let registry = tracing_subscriber::registry().with(filter(level).unwrap()).with(lines);
+        tracing::subscriber::with_default(registry, || {
+            tracing::warn!(target: "rustls::common_state", "TLS alert warning received");
+            tracing::warn!(target: "server", "a limit was met");
+        });
+        String::from_utf8(written.lock().unwrap().clone()).unwrap()
+    }
+
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Written {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(line)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_peer_that_ends_tls_with_an_alert_writes_no_warning() {
+        for level in ["info", "debug"] {
+            let lines = lines_of_a_warning(level);
+            assert!(lines.contains("a limit was met") && !lines.contains("alert"), "{level}: {lines}");
+        }
+        assert!(lines_of_a_warning("info,rustls=warn").contains("alert"));
     }
 
     struct Hidden<'a>(&'a str);

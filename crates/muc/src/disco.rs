@@ -20,7 +20,7 @@ const OWN_ITEM: &str = "x-roomuser-item";
 const TRAFFIC: &str = "http://jabber.org/protocol/muc#traffic";
 
 /// The features of each room; `RoomConfig::features` adds those of its type.
-const FEATURES: [&str; 14] = [
+const FEATURES: [&str; 18] = [
     ns::DISCO_INFO,
     ns::DISCO_ITEMS,
     ns::MUC,
@@ -35,6 +35,12 @@ const FEATURES: [&str; 14] = [
     ns::HATS,
     "http://jabber.org/protocol/muc#stable_id",
     "http://jabber.org/protocol/muc#self-ping-optimization",
+    // The registry (§16.3) has a feature for support of each of these forms.
+    "http://jabber.org/protocol/muc#register",
+    "http://jabber.org/protocol/muc#roomconfig",
+    "http://jabber.org/protocol/muc#roominfo",
+    // COMPAT(clients of Prosody): the registry has it as a form only, and clients such as aioxmpp offer to ask for voice (§7.13) where it is a feature.
+    "http://jabber.org/protocol/muc#request",
 ];
 
 fn identity(category: &'static str, kind: &'static str, name: &str) -> Element {

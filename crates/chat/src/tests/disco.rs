@@ -96,6 +96,39 @@ fn an_account_tells_only_who_may_see_it() {
     assert!(ask(&mut world, guest, "info", "guest@example.org").contains("type='anonymous'"));
 }
 
+/// XEP-0163 §6.1: the identity `pubsub/pep` says that "the account is provisioned for PEP". Nothing of an anonymous account is stored, so it
+/// names none of the features that store something, and those that it names work.
+#[test]
+fn an_anonymous_account_names_only_what_it_can_use() {
+    let mut world = HostWorld::new(&["alice@example.org"]);
+    let guest = world.sign_in_as("guest@example.org/x", true);
+    world.say(guest, "<presence/>");
+    world.hear(guest);
+    let info = ask(&mut world, guest, "info", "guest@example.org");
+    let stored =
+        ["pubsub", "urn:xmpp:mam", "push", "private", "bookmarks", "vcard", "offline", "retract", "sid"];
+    for part in stored {
+        assert!(!info.contains(part), "{part}: {info}");
+    }
+    for (name, var, kind) in [
+        ("blocklist", "urn:xmpp:blocking", "get"),
+        ("enable", "urn:xmpp:carbons:2", "set"),
+        ("query", "http://jabber.org/protocol/disco#items", "get"),
+        ("query", "jabber:iq:last", "get"),
+        ("ping", "urn:xmpp:ping", "get"),
+    ] {
+        assert!(info.contains(&format!("<feature var='{var}'/>")), "{var}: {info}");
+        world.say(guest, &format!("<iq type='{kind}' id='1'><{name} xmlns='{var}'/></iq>"));
+        let answer = world.hear(guest).pop().expect("an answer");
+        assert!(answer.contains("type='result'"), "{var}: {answer}");
+    }
+    let alice = world.sign_in("alice@example.org/x");
+    let info = ask(&mut world, alice, "info", "alice@example.org");
+    for part in stored {
+        assert!(info.contains(part), "{part}: {info}");
+    }
+}
+
 /// XEP-0030 §8: of an account that is not there, "no matter if the request specifies a node or not", and of one that the
 /// asking entity may not see, items are an empty set. The two cannot be told from each other.
 #[test]

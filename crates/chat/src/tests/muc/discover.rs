@@ -84,6 +84,10 @@ fn a_room_says_how_it_is_configured() {
     let mut hall = Hall::coven(&[("roomdesc", "The place"), ("membersonly", "1"), ("persistentroom", "1")]);
     let info = ask(&mut hall, ROOM, INFO).to_string();
     for var in [
+        "muc#register'",
+        "muc#roomconfig'",
+        "muc#roominfo'",
+        "muc#request'",
         "muc_membersonly",
         "muc_persistent",
         "muc_public",
