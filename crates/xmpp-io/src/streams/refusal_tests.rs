@@ -32,7 +32,7 @@ fn fall_behind(shared: &C2sConnections) {
     let mut limiter = shared.limiter.borrow_mut();
     let (start, step) = (Instant::from_unix_seconds(600), limits::XMPP_LATE_FOR / 10);
     (0..=10).for_each(|turn| {
-        limiter.handle_delay(start + step * turn, DelayedWork::Turn, limits::XMPP_LATE_TURN)
+        limiter.handle_delay(start + step * turn, DelayedWork::Turn, limits::XMPP_LATE_TURN);
     });
     assert!(limiter.is_limiting());
 }
