@@ -124,7 +124,7 @@ listen = "127.0.0.1:{self.http}"
 
 
 class Ejabberd(Server):
-    """Debian's, without distribution, so that it needs no epmd. Its accounts have a SCRAM-SHA-256 verifier, `sha1` of
+    """Debian's, without distribution, so that it needs no epmd, and with schedulers that do not spin before they sleep. Its accounts have a SCRAM-SHA-256 verifier, `sha1` of
     them one of SCRAM-SHA-1, and `clear` of them the password itself: a PLAIN sign-in is checked against that, which is
     cheaper for it."""
 
@@ -147,7 +147,7 @@ class Ejabberd(Server):
             "ERL_LIBS": self.LIBRARIES, "ERL_MAX_PORTS": "32000", "ERL_CRASH_DUMP": f"{folder}/crash", "HOME": folder,
         }  # fmt: skip
         command = ["env", *(f"{name}={value}" for name, value in environment.items()), "erl", "-noinput", "+K", "true",
-                   "+P", "250000", "-mnesia", "dir", f'"{folder}/db"', "-eval", self.accounts()]  # fmt: skip
+                   "+sbwt", "none", "+sbwtdcpu", "none", "+sbwtdio", "none", "+P", "250000", "-mnesia", "dir", f'"{folder}/db"', "-eval", self.accounts()]  # fmt: skip
         self.process = processes.start(command, folder, f"{folder}/log")
         wait_for(self.process, self.tcp, seconds=1_800, ready="accounts are there")
 
