@@ -44,7 +44,7 @@ async function json(url, options = {}) {
 /** OpenID Connect Discovery 1.0 §4.3: the issuer is the one that was asked for. */
 async function configuration({ issuer }) {
     const found = await json(`${issuer.replace(/\/+$/, "")}/.well-known/openid-configuration`);
-    const isSound = found.issuer === issuer && [found.authorization_endpoint, found.token_endpoint].every((url) => /^https?:\/\//.test(url));
+    const isSound = found.issuer === issuer && [found.authorization_endpoint, found.token_endpoint].every((url) => /^https?:[/][/]/.test(url));
     if (!isSound) throw new ProviderError("The provider is not the one that the server names. Tell the server's operator.");
     return found;
 }
