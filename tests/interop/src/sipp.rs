@@ -47,6 +47,14 @@ impl Sipp {
         sipp
     }
 
+    /// As [`answering`](Self::answering), for requests that nodes of a farm forward again: the Via names the node, and SIPp compares all
+    /// bytes, but a retransmission is told by its transaction (RFC 3261 §17.2.3).
+    pub fn answering_nodes(scenario: &str, calls: u32) -> Sipp {
+        let sipp = Sipp::start(scenario, &[], calls, &["-rtcheck", "loose"].map(str::to_owned));
+        sipp.wait_until_bound();
+        sipp
+    }
+
     /// Places `calls` calls to `user` through 127.0.0.1:`proxy`, `rate` a second. They end soon.
     pub fn calling(scenario: &str, proxy: u16, user: &str, calls: u32, rate: u32) -> Sipp {
         Sipp::calling_for(SHORT, scenario, proxy, user, calls, rate)

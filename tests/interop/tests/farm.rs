@@ -151,7 +151,7 @@ fn a_node_of_a_taken_name_or_with_another_secret_does_not_start() {
 fn calls_that_are_set_up_at_a_node_that_is_killed_are_answered_and_end() {
     let _alone = alone();
     let nats = Nats::start(NatsRelease::Current);
-    let callee = Sipp::answering("answer-late.xml", 800);
+    let callee = Sipp::answering_nodes("answer-late.xml", 800);
     let mut farm = Farm::start(&nats, 3, "bob", callee.port);
     let caller = Sipp::calling_for(Duration::from_secs(1), "dialog.xml", farm.port, "bob", 800, 50);
     let begun = || farm.calls().iter().sum::<u64>() > 200;
