@@ -64,6 +64,10 @@ def measure(part, options):
             say("".join(f"{count:5} {what}\n" for what, count in deaths.items()))
         wait(ringer, registering + seconds + options.length + 2 * GRACE)
         reports = {report["title"]: report for report in read_report(ringer, path)}
+        if part == "storm":
+            # Calls begin with the storm, and so do their seconds.
+            failed = [f"{sample['failed']:.0f} at {sample['at']:.0f} s" for sample in reports["calls"]["samples"] if sample["failed"]]
+            say(f"calls that failed: {', '.join(failed) or 'none'}\n")
         # The plan's own page, with the published row.
         say(tail(ringer.log, 30))
         used = farm.cpu() - before[0], database.cpu() - before[1]

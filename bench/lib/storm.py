@@ -26,10 +26,10 @@ class Storm:
         began = time.monotonic()
         while (deaths := sum(self.counts.values())) < self.options.kills and ringer.poll() is None:
             self.watch(self.chance.uniform(*self.options.between))
+            at = time.monotonic() - began
             what = self.kill(deaths)
             self.counts[what] += 1
-            if deaths % 10 == 9:
-                say(f"{time.monotonic() - began:7.1f} s  {deaths + 1} deaths\n")
+            say(f"{at:7.1f} s  {what}\n")
         self.settle()
         return dict(self.counts)
 
