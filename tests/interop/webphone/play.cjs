@@ -353,14 +353,19 @@ async function ask(what) {
     if ((await lines.next()).done) fail(`${what}: no answer`);
 }
 
+/** Calls from the open chat, and the other answers. */
+async function callFromChat(caller, callee) {
+    await caller.click("#chat-call");
+    await callee.call("ringing");
+    await callee.click("#answer");
+}
+
 async function restart(alice, bob) {
     await Promise.all([alice.signIn(), bob.signIn()]);
     await Promise.all([alice.online(), bob.online()]);
     await meet(alice, bob);
     await alice.openChat(bob);
-    await alice.click("#chat-call");
-    await bob.call("ringing");
-    await bob.click("#answer");
+    await callFromChat(alice, bob);
     await Promise.all([alice.call("talking"), bob.call("talking")]);
     for (const user of [alice, bob]) user.isOffline = true;
     await ask("kill");
@@ -376,9 +381,7 @@ async function restart(alice, bob) {
     await Promise.all([alice.hears(), bob.hears()]);
     await bob.click("#hang-up");
     await Promise.all([alice.hides("#call"), bob.hides("#call")]);
-    await alice.click("#chat-call");
-    await bob.call("ringing");
-    await bob.click("#answer");
+    await callFromChat(alice, bob);
     await Promise.all([alice.hears(), bob.hears()]);
     await alice.click("#hang-up");
     await Promise.all([alice.hides("#call"), bob.hides("#call")]);
@@ -393,9 +396,7 @@ async function directory(alice, bob) {
     await Promise.all([alice.online(), bob.online()]);
     await meet(alice, bob);
     await alice.openChat(bob);
-    await alice.click("#chat-call");
-    await bob.call("ringing");
-    await bob.click("#answer");
+    await callFromChat(alice, bob);
     await Promise.all([alice.call("talking"), bob.call("talking")]);
     await bob.click("#hang-up");
     await Promise.all([alice.hides("#call"), bob.hides("#call")]);
