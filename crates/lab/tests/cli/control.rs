@@ -26,33 +26,37 @@ fn signals_dump_screens_and_end_the_run() {
     }
 }
 
+/// A control port beyond those that SIPp and Ringer take at every address by default, from 8888 on.
+const CONTROL_PORT: u16 = 7899;
+
 #[test]
 fn the_control_port_changes_rate_limit_and_traces() {
     let place = Place::new();
     let (_uas, server) = place.uas("");
     let own = address();
-    let mut uac =
-        place.start(&format!("sip -sn uac {server}:5060 -i {own} -r 5 -d 1 -ci {own} -cp 8899 -trace_logs"));
+    let mut uac = place.start(&format!(
+        "sip -sn uac {server}:5060 -i {own} -r 5 -d 1 -ci {own} -cp {CONTROL_PORT} -trace_logs"
+    ));
     uac.heard("/5.0 cps");
-    tell(&own, 8899, "cset rate 50");
+    tell(&own, CONTROL_PORT, "cset rate 50");
     uac.heard("/50.0 cps");
-    tell(&own, 8899, "ctrace messages on");
-    tell(&own, 8899, "ctrace shortmessages on");
+    tell(&own, CONTROL_PORT, "ctrace messages on");
+    tell(&own, CONTROL_PORT, "ctrace shortmessages on");
     until("messages", || place.read("_messages.log").contains("UDP message"));
     // The first may be of a call that has begun before.
     until("short messages", || place.read("_shortmessages.log").contains("CSeq:1 INVITE"));
-    tell(&own, 8899, "ctrace error on");
-    tell(&own, 8899, "cdump tasks");
+    tell(&own, CONTROL_PORT, "ctrace error on");
+    tell(&own, CONTROL_PORT, "cdump tasks");
     until("the tasks", || place.read("_errors.log").contains("Running tasks: "));
-    tell(&own, 8899, "cdump variables");
+    tell(&own, CONTROL_PORT, "cdump variables");
     until("the variables", || place.read("_errors.log").contains("Variables Screen"));
-    tell(&own, 8899, "cset moon 1");
+    tell(&own, CONTROL_PORT, "cset moon 1");
     uac.heard("Unknown set command: \"moon\"");
-    tell(&own, 8899, "+");
+    tell(&own, CONTROL_PORT, "+");
     uac.heard("/51.0 cps");
-    tell(&own, 8899, "p");
+    tell(&own, CONTROL_PORT, "p");
     uac.heard("/0.0 cps");
-    tell(&own, 8899, "q");
+    tell(&own, CONTROL_PORT, "q");
     let said = uac.end();
     assert_eq!(said.code, Some(0), "{said:?}");
 }
