@@ -51,6 +51,7 @@ struct Current {
     /// The same as the first, speaking XMPP only (XEP-0368 §2).
     xmpp: Arc<ServerConfig>,
     end_point: Option<Box<[u8]>>,
+    fingerprint: Option<[u8; 32]>,
     client: Arc<ClientConfig>,
     /// With other servers.
     peers: Arc<Peers>,
@@ -151,6 +152,11 @@ impl Tls {
         (current.xmpp, current.end_point)
     }
 
+    /// SHA-256 of the certificate, as peers are told of it out of band (RFC 7711 §3). `None`: the file has none.
+    pub fn fingerprint(&self) -> Option<[u8; 32]> {
+        self.current().fingerprint
+    }
+
     /// The configuration of listeners that request no certificate.
     pub fn server(&self) -> Arc<ServerConfig> {
         self.current().server
@@ -218,6 +224,7 @@ fn read(files: &TlsFiles, tickets: &TicketKeys) -> Result<Current, TlsError> {
         asking: Arc::new(asking),
         xmpp: Arc::new(xmpp),
         end_point: own.first().and_then(|own| end_point(own)),
+        fingerprint: own.first().map(|own| sha2::Sha256::digest(own).into()),
         client,
         peers: Arc::new(peers),
         shown: own.first().map(|own| certificate::shown(own)).unwrap_or_default(),

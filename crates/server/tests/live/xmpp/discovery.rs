@@ -1,5 +1,10 @@
 //! Discovery of connection addresses (XEP-0156), contact addresses (XEP-0157) and relays (XEP-0215).
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use sha2::{Digest as _, Sha256};
 use sip::transport::Transport::{Tls, Ws, Wss};
 use xmpp::ns;
 
@@ -44,6 +49,29 @@ fn a_browser_finds_where_to_connect() {
     let answer =
         Http::connect(&place, Ws).ask("GET", "/.well-known/host-meta", "Host: example.test\r\n", b"");
     assert!(answer.text().contains("'wss://chat.example.test/xmpp/ws'"), "{}", answer.text());
+    node.stop();
+}
+
+/// RFC 7711 §3.1 and §4: the certificate that the streams show, of which the fingerprint is SHA-256 over DER, in Base64.
+#[test]
+fn the_certificate_of_the_streams_is_told_over_https() {
+    let place = Place::new("").with_xmpp("");
+    let mut node = place.start();
+    let certificate = std::fs::read(place.path("data/cert.pem")).expect("the certificate");
+    let certificate = CertificateDer::from_pem_slice(&certificate).expect("a certificate");
+    let fingerprint = BASE64_STANDARD.encode(Sha256::digest(&certificate));
+    let mut http = Http::connect(&place, Wss);
+    for service in ["client", "server"] {
+        let path = format!("/.well-known/posh/xmpp-{service}.json");
+        let answer = http.ask("GET", &path, "Host: hosted.test\r\nOrigin: https://any.test\r\n", b"");
+        assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
+        assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
+        let document: serde_json::Value = serde_json::from_slice(&answer.body).expect("JSON");
+        assert_eq!(document["fingerprints"], serde_json::json!([{ "sha-256": fingerprint }]));
+        assert!(document["expires"].as_u64().is_some_and(|seconds| seconds > 0), "{document}");
+        assert_eq!(http.ask("PUT", &path, "", b"x").status, 405);
+    }
+    assert_eq!(http.ask("GET", "/.well-known/posh/sip.json", "", b"").status, 404);
     node.stop();
 }
 

@@ -4,6 +4,8 @@ use std::convert::Infallible;
 use std::io;
 use std::rc::Rc;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -103,6 +105,7 @@ async fn serve(front: &Rc<Front>, request: Request<Incoming>) -> Response<Body> 
     let is_refused = request.headers().get(ORIGIN).is_some_and(|origin| !front.allows(origin));
     match &*path {
         "/.well-known/host-meta" | "/.well-known/host-meta.json" => host_meta(front, &request),
+        "/.well-known/posh/xmpp-client.json" | "/.well-known/posh/xmpp-server.json" => posh(front, &request),
         _ if is_refused => text(StatusCode::FORBIDDEN, "this origin is not allowed"),
         "/bosh" | "/bosh/" | "/http-bind" | "/http-bind/" => match *request.method() {
             Method::POST => post(front, request).await,
@@ -156,6 +159,28 @@ fn host_meta(front: &Front, request: &Request<Incoming>) -> Response<Body> {
         )
     };
     let mut response = full(StatusCode::OK, kind, content.into());
+    response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    response
+}
+
+/// Seconds for which a peer may remember the certificate. A day: a new one stands in the document before the old one ends.
+const POSH_LIFETIME: u32 = 24 * 3600;
+
+/// The certificate of the streams of XMPP, for those who asked the domain for it over HTTPS: a domain that is hosted here needs no certificate of
+/// its own at this server (RFC 7711). Every site may read it.
+fn posh(front: &Front, request: &Request<Incoming>) -> Response<Body> {
+    match *request.method() {
+        Method::GET | Method::HEAD => {}
+        Method::OPTIONS => return preflight("GET, HEAD, OPTIONS"),
+        _ => return not_allowed("GET, HEAD, OPTIONS"),
+    }
+    let Some(fingerprint) = front.shared.settings.tls.as_ref().and_then(|tls| tls.fingerprint()) else {
+        return text(StatusCode::NOT_FOUND, "This server has no certificate.");
+    };
+    let fingerprint = BASE64_STANDARD.encode(fingerprint);
+    let document =
+        serde_json::json!({ "fingerprints": [{ "sha-256": fingerprint }], "expires": POSH_LIFETIME });
+    let mut response = full(StatusCode::OK, "application/json", document.to_string().into());
     response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     response
 }
