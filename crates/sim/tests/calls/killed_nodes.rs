@@ -25,6 +25,8 @@ const SUCCESSOR: usize = NODES;
 
 /// A message over a link.
 const HOP: Duration = Duration::from_millis(1);
+/// A link gives back messages that a process has received within this time before its death.
+const UNACKNOWLEDGED: Duration = Duration::from_millis(60);
 /// From a death to the end of the links to it, and to the first connection that its host refuses.
 const LINK_ENDS: Duration = Duration::from_millis(2);
 const REFUSAL: Duration = Duration::from_millis(100);
@@ -293,7 +295,7 @@ impl KilledNodes {
         for (at, from, message) in unacknowledged {
             match message {
                 _ if from != node => self.unacknowledged.push((at, from, message)),
-                Message::Packet { packet, worker, passed } if at + Duration::from_millis(25) >= died => {
+                Message::Packet { packet, worker, passed } if at + UNACKNOWLEDGED >= died => {
                     self.relay(now, node, worker, packet, passed, out);
                 }
                 _ => {}
