@@ -1,7 +1,10 @@
 """Calls and messages of all kinds at once through a farm: a caller and an answerer of each kind, and a route to it."""
 
+import glob
 import os
 import re
+import shutil
+import tempfile
 from collections import namedtuple
 
 from .procs import free_port
@@ -42,8 +45,22 @@ class Mix:
         self.calls = {}
         for kind, port in self.ports.items():
             scenario = ("-sf", self.lingering(KINDS[kind].answerer))
-            errors = ("-trace_err", "-error_file", f"{folder}/answer-{user(kind)}.errors")
-            start_answerer(processes, folder, f"answer-{user(kind)}", port, scenario, threads=1, extra=errors)
+            name = f"answer-{user(kind)}"
+            errors = ("-trace_err", "-error_file", f"{folder}/{name}.errors", *self.messages(name))
+            start_answerer(processes, folder, name, port, scenario, threads=1, extra=errors)
+
+    def messages(self, name):
+        """Flags by which Ringer writes the messages of its failed calls, and forgets those of the others."""
+        return ("-trace_calldebug", "-calldebug_file", f"{self.folder}/{name}.failed")
+
+    def keep_failed(self):
+        """Copies what both ends have written about failed calls to a folder that stays, and returns its path: their messages and their errors.
+        A call has the same Call-ID at both ends. An answerer ends a call with the caller's patience or later, so some have no second half."""
+        kept = tempfile.mkdtemp(prefix="kept-calls-")
+        for path in glob.glob(f"{self.folder}/*.failed") + glob.glob(f"{self.folder}/*.errors"):
+            if os.path.getsize(path):
+                shutil.copy(path, kept)
+        return kept
 
     def lingering(self, scenario):
         """The scenario, which answers repeated requests for as long as a server transaction does: Timer J, 64*T1
@@ -60,7 +77,7 @@ class Mix:
         for kind, (share, caller, _, pause) in KINDS.items():
             self.calls[kind] = Calls(
                 self.processes, self.folder, user(kind), target, rate * share, seconds, ("-sf", caller),
-                ["-s", user(kind), "-d", pause, "-recv_timeout", LOST], threads=1,
+                ["-s", user(kind), "-d", pause, "-recv_timeout", LOST, *self.messages(user(kind))], threads=1,
             )  # fmt: skip
 
     def is_over(self):

@@ -11,6 +11,8 @@ mod cut_links;
 mod dialog_routes;
 mod farm_calls;
 mod forks;
+mod killed_dialogs;
+mod killed_nodes;
 mod moved_slots;
 mod phone;
 mod raw;

@@ -1,6 +1,8 @@
 //! A phone: both sides of a call by RFC 3261 §13 to §15, with all its retransmissions, over the transaction
 //! machines. Its answers to calls stand in `script`.
 
+mod dialog;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -32,6 +34,7 @@ pub struct Phone {
     pub requests: Vec<String>,
     /// Every final response to requests of its own.
     pub finals: Vec<(u16, String)>,
+    pub dialog: dialog::DialogPlan,
     sequence: u32,
 }
 
@@ -39,6 +42,8 @@ struct Transaction {
     key: (Vec<u8>, Method),
     machine: TransactionMachine,
     peer: SocketAddr,
+    /// The CSeq number.
+    number: u32,
 }
 
 /// One call leg, of either side.
@@ -76,6 +81,7 @@ impl Phone {
             calls: Vec::new(),
             requests: Vec::new(),
             finals: Vec::new(),
+            dialog: dialog::DialogPlan::default(),
             sequence: 0,
         }
     }
@@ -183,7 +189,8 @@ impl Phone {
             let (machine, turn) = ClientOther::start(now, bytes, reliable);
             (TransactionMachine::ClientOther(machine), turn)
         };
-        self.transactions.push(Transaction { key: key_of(&message, message.method()), machine, peer });
+        let (key, number) = (key_of(&message, message.method()), message.cseq().unwrap().0);
+        self.transactions.push(Transaction { key, machine, peer, number });
         let last = self.transactions.len() - 1;
         self.perform(now, last, turn, None, out);
     }
@@ -199,6 +206,9 @@ impl Phone {
         let method = self.transactions[index].key.1;
         if let Some(bytes) = turn.send {
             out.push((self.addr, self.transactions[index].peer, bytes));
+        }
+        if turn.tell == Some(TransactionEvent::Timeout) {
+            self.note_answer(now, self.transactions[index].number, method, 408);
         }
         match (turn.tell, response) {
             (Some(TransactionEvent::Response), Some(response)) => self.hear(now, response, out),
@@ -224,7 +234,7 @@ impl Phone {
 
     /// The 100 that an INVITE transaction asks for (§17.2.1).
     fn send_trying(&mut self, now: Instant, index: usize, out: &mut Vec<Datagram>) {
-        let Transaction { key, machine, peer } = &mut self.transactions[index];
+        let Transaction { key, machine, peer, .. } = &mut self.transactions[index];
         let mut invites = self.calls.iter().filter(|call| !call.is_caller).map(|call| &call.invite);
         let invite = invites.find(|invite| key_of(invite, Method::Invite) == *key);
         let (Some(invite), TransactionMachine::ServerInvite(machine)) = (invite, machine) else { return };
@@ -235,7 +245,11 @@ impl Phone {
 
     fn hear(&mut self, now: Instant, response: &Message, out: &mut Vec<Datagram>) {
         let status = response.status();
+        if status >= 200 {
+            self.note_answer(now, response.cseq().unwrap().0, response.method(), status);
+        }
         match response.method() {
+            Method::Invite if self.hear_of_reinvite(now, response, out) => {}
             Method::Invite => self.hear_of_call(now, response, out),
             method if status >= 200 => {
                 self.finals.push((status, String::from_utf8_lossy(response.bytes()).into_owned()));
@@ -274,7 +288,7 @@ impl Phone {
             call.cseq = call.invite.cseq().unwrap().0;
         }
         // §13.2.2.4: every 2xx gets an ACK; those of another leg end it, which these tests look at as arrows.
-        self.in_dialog(now, index, "ACK", out);
+        self.acknowledge(now, index, response.cseq().unwrap().0, out);
     }
 
     fn handle_request(&mut self, now: Instant, from: SocketAddr, request: &Message, out: &mut Vec<Datagram>) {
@@ -292,15 +306,18 @@ impl Phone {
         }
         self.requests.push(String::from_utf8_lossy(request.bytes()).into_owned());
         match method {
-            Method::Ack => self.handle_ack(request),
+            Method::Ack => self.handle_ack(now, request),
             Method::Invite => self.handle_invite(now, from, request, key),
             _ => self.handle_other(now, from, request, key, out),
         }
     }
 
-    fn handle_ack(&mut self, ack: &Message) {
+    fn handle_ack(&mut self, now: Instant, ack: &Message) {
+        self.note_ack(now);
         for call in self.calls.iter_mut().filter(|call| !call.is_caller) {
-            if call.invite.call_id() == ack.call_id() {
+            if call.invite.call_id() == ack.call_id()
+                && call.invite.cseq().unwrap().0 == ack.cseq().unwrap().0
+            {
                 call.unacknowledged = None;
                 call.acknowledged = true;
             }
@@ -309,11 +326,17 @@ impl Phone {
 
     fn handle_invite(&mut self, now: Instant, from: SocketAddr, request: &Message, key: (Vec<u8>, Method)) {
         let machine = TransactionMachine::ServerInvite(ServerInvite::start(now, self.is_tcp()));
-        self.transactions.push(Transaction { key, machine, peer: from });
+        let number = request.cseq().unwrap().0;
+        self.transactions.push(Transaction { key, machine, peer: from, number });
+        let is_in_order = self.is_in_order(request);
         let mut call = Call::new(request.clone(), false);
         call.to_tag = format!("{}{}", self.name, self.transactions.len()).into_bytes();
         call.learn(request);
-        call.todo = self.script.iter().map(|(after, status)| (now + *after, *status)).collect();
+        call.todo = match request.to_tag() {
+            _ if !is_in_order => vec![(now, 500)],
+            Some(_) if self.dialog.is_orderly => vec![(now + self.dialog.answers_after, 200)],
+            _ => self.script.iter().map(|(after, status)| (now + *after, *status)).collect(),
+        };
         self.calls.push(call);
     }
 
@@ -325,7 +348,7 @@ impl Phone {
         key: (Vec<u8>, Method),
         out: &mut Vec<Datagram>,
     ) {
-        let mut status = self.other;
+        let mut status = if self.is_in_order(request) { self.other } else { 500 };
         if request.method() == Method::Cancel {
             status = 200;
             let invite = key_of(request, Method::Invite);
@@ -353,6 +376,7 @@ impl Phone {
             key,
             machine: TransactionMachine::ServerOther(machine),
             peer: from,
+            number: request.cseq().unwrap().0,
         });
         self.perform(now, self.transactions.len() - 1, turn, None, out);
     }
@@ -407,6 +431,7 @@ impl Phone {
     }
 
     fn do_what_is_due(&mut self, now: Instant, out: &mut Vec<Datagram>) {
+        self.send_in_dialog(now, out);
         for index in 0..self.calls.len() {
             while let Some(&(at, status)) = self.calls[index].todo.first()
                 && at <= now
@@ -511,7 +536,7 @@ impl Node for Phone {
             let answer = call.unacknowledged.as_ref().map(|(.., next, end)| (*next).min(*end));
             [answer, call.hang_up_at, call.todo.first().map(|(at, _)| *at)].into_iter().flatten()
         });
-        transactions.chain(calls).min().filter(|at| *at < Instant::FAR_FUTURE)
+        transactions.chain(calls).chain(self.dialog.deadline()).min().filter(|at| *at < Instant::FAR_FUTURE)
     }
 }
 

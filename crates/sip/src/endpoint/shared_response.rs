@@ -72,8 +72,9 @@ pub(super) fn share_response(lower: &mut LowerView<'_>, response: &Message, hand
     if response.status() >= 200 || response.method() == Method::Invite {
         let branch = wire::top_branch(response).unwrap_or_default();
         let hash = lower.transactions.table.client_hash(branch, response.method_name());
-        // A callee that repeats its response without pause costs the farm two messages a second.
-        let shared = hash.rotate_left(u32::from(response.status()) % 63 + 1);
+        // A callee that repeats its response without pause costs the farm a few messages a second. A node that could do nothing with the first
+        // one and forwards the next one has news: without it another node's copy of the request would answer 408.
+        let shared = hash.rotate_left(u32::from(response.status()) % 63 + 1) ^ handling as u64;
         if lower.settled.get_at(lower.now, &shared).is_some() {
             return;
         }

@@ -59,6 +59,8 @@ pub(super) struct CallProgress {
     sent_step: u32,
     /// CSeq of the last INVITE received; 0 before there was one. Its ACK must have the same.
     invite_cseq: u32,
+    /// Hash of the last INVITE received, 0 for none: the same again is a retransmission, whatever was received since.
+    invite: u64,
     /// Code of the last response received, for the way a call is aborted; 0 without.
     last_code: u16,
     /// The confirmed dialog that this end's INVITE made, for the BYE of a call that is aborted.
@@ -320,6 +322,7 @@ impl CallProgress {
             answer_step: NONE,
             sent_step: NONE,
             invite_cseq: 0,
+            invite: 0,
             last_code: 0,
             dialog: None,
             flags: CallFlags::default(),

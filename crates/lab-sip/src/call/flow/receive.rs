@@ -1,9 +1,10 @@
 //! Received messages: the step that a message is for, and the parts of it that the step keeps.
 //!
-//! The order for each message: ignored in a pause (`-pause_msg_ign`); the ACK's CSeq checked; a retransmission of the last message answered
+//! The order for each message: ignored in a pause (`-pause_msg_ign`); a late ACK ignored, and the CSeq of others checked; a retransmission of the last message answered
 //! again; a kept request answered again; then a step is searched (`place`), forwards over optional steps and backwards over old ones; the
 //! step consumes it, or it is unexpected.
 
+use std::cmp::Ordering;
 use std::net::SocketAddr;
 
 use stdx::time::Instant;
@@ -52,6 +53,9 @@ fn receive(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, m
     }
     call.flow.flags.has_received = true;
     debug(call, ctx, "receives", message.bytes);
+    if is_late_ack(call, ctx, message) {
+        return;
+    }
     if !acknowledges_right_invite(call, ctx, message) {
         complain(call, ctx, "the CSeq of the ACK is not that of its INVITE");
         end(call, ctx, CallOutcome::Failure(Count::FailedCall));
@@ -70,7 +74,7 @@ fn receive(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, m
     if answered_before(call, ctx, hash) || is_late_invite(call, ctx, message, hash) {
         return;
     }
-    note_dialog(call, message);
+    note_dialog(call, message, hash);
     if ctx.env.options.call.defaults.bye {
         dialog::keep_dialog(call, message);
     }
@@ -141,14 +145,30 @@ fn answered_before(call: &mut Call, ctx: &mut CallContext<'_>, hash: u64) -> boo
 }
 
 /// An INVITE that was answered comes once more after its ACK or after a later INVITE, as when a copy of it was under way
-/// through another server. Its transaction absorbs it (RFC 6026 §7.1). Only for the loose check: SIPp's default takes it
-/// for a new message. A step that waits for it gets it all the same.
+/// through another server. Its transaction absorbs it (RFC 6026 §7.1), also where a step waits for the next INVITE. Only for the
+/// loose check: SIPp's default takes it for a new message.
 fn is_late_invite(call: &Call, ctx: &CallContext<'_>, message: &Incoming<'_>, hash: u64) -> bool {
-    hash != 0
-        && ctx.env.options.timers.retransmission_check == RetransmissionCheck::Loose
-        && message.method() == b"INVITE"
-        && message.cseq_number <= call.flow.invite_cseq
-        && place(call, &ctx.env.scenario, message, hash) == MessageMatch::Nowhere
+    if hash == 0 || !is_loose(ctx) || message.method() != b"INVITE" {
+        return false;
+    }
+    match message.cseq_number.cmp(&call.flow.invite_cseq) {
+        Ordering::Less => true,
+        // A client that tries again with the same number and other headers gets the step that waits for it.
+        Ordering::Equal => {
+            hash == call.flow.invite || place(call, &ctx.env.scenario, message, hash) == MessageMatch::Nowhere
+        }
+        Ordering::Greater => false,
+    }
+}
+
+/// The ACK of an earlier INVITE: each copy of a 2xx has one (RFC 3261 §13.2.2.4), and the last may come after the next INVITE.
+fn is_late_ack(call: &Call, ctx: &CallContext<'_>, message: &Incoming<'_>) -> bool {
+    is_loose(ctx) && message.method() == b"ACK" && message.cseq_number < call.flow.invite_cseq
+}
+
+/// True if a retransmission is told by its transaction.
+fn is_loose(ctx: &CallContext<'_>) -> bool {
+    ctx.env.options.timers.retransmission_check == RetransmissionCheck::Loose
 }
 
 /// RFC 3261 §17.1.1.3: the ACK has the CSeq number of its INVITE. Checked unless `-default_behaviors -cseq`.
@@ -160,7 +180,7 @@ fn acknowledges_right_invite(call: &Call, ctx: &CallContext<'_>, message: &Incom
 }
 
 /// Updates the dialog from any message, expected or not.
-fn note_dialog(call: &mut Call, message: &Incoming<'_>) {
+fn note_dialog(call: &mut Call, message: &Incoming<'_>, hash: u64) {
     match message.start {
         StartLine::Response { code } => {
             call.flow.last_code = code;
@@ -172,6 +192,7 @@ fn note_dialog(call: &mut Call, message: &Incoming<'_>) {
                 call.flow.flags.established = true;
             } else if method == b"INVITE" {
                 call.flow.invite_cseq = message.cseq_number;
+                call.flow.invite = hash;
             }
         }
     }

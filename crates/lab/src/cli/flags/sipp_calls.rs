@@ -105,7 +105,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("max_invite_retrans", Timers, One("N"), "The same, INVITE only.", |a, v| put(&mut a.options.timers.max_invite_retrans, integer(v[0]))),
     flag("max_non_invite_retrans", Timers, One("N"), "The same, all but INVITE.", |a, v| put(&mut a.options.timers.max_non_invite_retrans, integer(v[0]))),
     flag("nr", Timers, Nothing, "No retransmission over UDP.", |a, _| done(&mut a.options.timers.no_retransmission, true)),
-    flag("rtcheck", Timers, One("full|loose"), "What makes a message a retransmission: all of it, or its identifying headers; with loose, an INVITE that comes again after its ACK is absorbed.", |a, v| {
+    flag("rtcheck", Timers, One("full|loose"), "What makes a message a retransmission: all of it, or its identifying headers; with loose, an INVITE that comes again after its ACK is absorbed, and so is the ACK of an earlier INVITE.", |a, v| {
         put(&mut a.options.timers.retransmission_check, match v[0] {
             "full" => Ok(RetransmissionCheck::Full),
             "loose" => Ok(RetransmissionCheck::Loose),

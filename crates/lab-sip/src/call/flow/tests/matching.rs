@@ -209,50 +209,6 @@ fn rule_3_a_repeated_request_gets_the_last_answer_again() {
     }
 }
 
-/// RFC 6026 §7.1: the transaction of an INVITE that was answered absorbs what still comes of it.
-#[test]
-fn rule_3_an_invite_that_comes_once_more_after_its_ack_is_absorbed_by_the_loose_check_only() {
-    for check in [RetransmissionCheck::Full, RetransmissionCheck::Loose] {
-        let mut options = Options::default();
-        options.timers.retransmission_check = check;
-        let mut end = Endpoint::new(uas(), options);
-        end.ask(ID, 1, "INVITE");
-        end.ask(ID, 1, "ACK");
-        assert_eq!(end.said(), ["180", "200"]);
-        end.ask(ID, 1, "INVITE");
-        if check == RetransmissionCheck::Full {
-            assert_eq!(end.count(Count::FailedUnexpectedMessage), 1);
-            continue;
-        }
-        assert_eq!((end.said().len(), position(&end)), (0, 4));
-        end.ask(ID, 2, "BYE");
-        assert_eq!((end.said(), end.ended.len()), (vec!["200".to_owned()], 0));
-    }
-}
-
-/// The first INVITE comes once more between a re-INVITE and its ACK, whose CSeq is still the re-INVITE's.
-#[test]
-fn rule_3_an_earlier_invite_does_not_disturb_a_later_one() {
-    let mut options = Options::default();
-    options.timers.retransmission_check = RetransmissionCheck::Loose;
-    let steps = vec![
-        wants("INVITE"),
-        response(200, Some(500)),
-        wants("ACK"),
-        wants("INVITE"),
-        response(200, Some(500)),
-        wants("ACK"),
-        wants("BYE"),
-        response(200, None),
-    ];
-    let mut end = Endpoint::new(scenario(Role::Server, steps), options);
-    for (cseq, method) in [(1, "INVITE"), (1, "ACK"), (2, "INVITE"), (1, "INVITE"), (2, "ACK"), (3, "BYE")] {
-        end.ask(ID, cseq, method);
-    }
-    assert_eq!(end.said(), ["200", "200", "200"]);
-    assert_eq!(end.count(Count::SuccessfulCall), 1);
-}
-
 #[test]
 fn rule_3_without_retransmissions_a_repetition_is_unexpected() {
     let mut options = Options::default();

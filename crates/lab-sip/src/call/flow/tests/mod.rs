@@ -3,5 +3,6 @@
 mod acting;
 mod challenges;
 mod failures;
+mod late_requests;
 mod matching;
 mod world;
