@@ -484,6 +484,12 @@ const ADMISSIONS: &[AdmissionMetric] = &[
         help: "Times that a listener was closed for want of room",
         read: |admission| admission.listener_closures,
     },
+    AdmissionMetric {
+        name: "belfry_connections_unaccepted_total",
+        kind: Kind::Counter,
+        help: "Connections reset when they came, because the process had no file descriptor left",
+        read: |admission| admission.unaccepted,
+    },
 ];
 
 const SIGN_IN_FAILURES: (&str, &str) = (
