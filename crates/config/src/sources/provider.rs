@@ -7,7 +7,7 @@ use external_auth::ProviderSettings;
 use super::{DAY, Fault, MINUTE, SourceKeys, fault};
 
 /// Keys of `provider`.
-const PROVIDER: [&str; 6] =
+pub(super) const PROVIDER: [&str; 6] =
     ["client_id", "client_secret_file", "scopes", "label", "session", "app_client_id"];
 /// Scopes, at most.
 const SCOPES: usize = 16;
