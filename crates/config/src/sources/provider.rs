@@ -98,6 +98,8 @@ mod tests {
         let source =
             read(ISSUER, "provider = { client_id = \"console\", app_client_id = \"page\" }").unwrap();
         assert_eq!(source.provider().unwrap().app_client_id.as_deref(), Some("page"));
+        let configuration = source.openid_configuration().unwrap();
+        assert!(configuration.ends_with("/.well-known/openid-configuration"), "{configuration}");
         assert!(read("i", "").unwrap().provider().is_none(), "without one an issuer is any text");
     }
 
