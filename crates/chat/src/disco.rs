@@ -28,6 +28,9 @@ const OF_ANONYMOUS: [&str; 8] = [
     ns::PING,
 ];
 
+/// The features of the server that anonymous accounts are refused, for nothing of theirs is stored.
+const REFUSED_TO_ANONYMOUS: [&str; 3] = [ns::PRIVATE, ns::REGISTER, ns::UPLOAD];
+
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[
         Specification {
@@ -143,14 +146,30 @@ fn of_server(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
         return IqReply::Result(Some(command));
     }
     let mut info = server_info(view.settings, view.nested);
-    if let Some(node) = iq.payload.attr("node") {
-        // XEP-0115 §6.2: the hash that we announce is a node of ours.
-        if !caps::is_of(node, &info) {
-            return IqReply::Error(Condition::ItemNotFound.into());
+    let Some(node) = iq.payload.attr("node") else {
+        if view.accounts.is_anonymous(&iq.from.bare()) {
+            remove_refused(&mut info);
         }
-        info.set("node", node);
+        return IqReply::Result(Some(info));
+    };
+    // XEP-0115 §6.2: the hash that we announce is a node of ours. It is announced before a client has signed in, so it is that of all features.
+    if !caps::is_of(node, &info) {
+        return IqReply::Error(Condition::ItemNotFound.into());
     }
+    info.set("node", node);
     IqReply::Result(Some(info))
+}
+
+/// Removes what an anonymous account cannot use from the server's information.
+fn remove_refused(info: &mut Element) {
+    let is_of_files = |child: &Element| {
+        let is_form = |field: &Element| field.content_of("value", ns::DATA).as_deref() == Some(ns::UPLOAD);
+        child.attr("type") == Some("file") || child.is("x", ns::DATA) && child.elements().any(is_form)
+    };
+    let is_refused = |child: &Element| {
+        child.attr("var").is_some_and(|var| REFUSED_TO_ANONYMOUS.contains(&var)) || is_of_files(child)
+    };
+    info.remove_children(is_refused);
 }
 
 /// The services of a domain, or the commands of its node for commands: those that the sender may run.

@@ -272,6 +272,11 @@ fn print_trouble(status: &Status, out: &mut impl Write) -> io::Result<()> {
     let drops = status.sum(|shard| shard.kernel_drops);
     let advice = if drops > 0 { ": raise [sip] udp_receive_buffer and net.core.rmem_max" } else { "" };
     writeln!(out, "drops          {} datagrams by the kernel{advice}", grouped(drops))?;
+    let unaccepted: u64 = status.node.admissions.iter().map(|admission| admission.unaccepted).sum();
+    if unaccepted > 0 {
+        let count = grouped(unaccepted);
+        writeln!(out, "not accepted   {count} connections, for want of open files: raise LimitNOFILE")?;
+    }
     for (name, count) in [
         ("shed", status.sum(|shard| shard.shed)),
         ("not sent", status.sum(|shard| shard.send_failures)),

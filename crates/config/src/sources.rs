@@ -413,6 +413,18 @@ mod tests {
         config.map(|config| config.accounts.sources).map_err(|error| error.to_string())
     }
 
+    /// The configuration reference has the keys of sections only; those of a source are in the text.
+    #[test]
+    fn each_key_of_a_source_is_documented() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let manual = std::fs::read_to_string(docs.join("operating.md")).unwrap();
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let is_there = |key: &str| manual.split(|c| !is_part(c)).any(|word| word == key);
+        let tables = [&COMMON[..], &super::LDAP, &GROUPS, &HTTP, &JWT, &ROLES, &provider::PROVIDER];
+        let missing: Vec<_> = tables.concat().into_iter().filter(|key| !is_there(key)).collect();
+        assert!(missing.is_empty(), "docs/operating.md lacks {missing:?}");
+    }
+
     const LDAP: &str = "domain = \"Example.net\"\ntype = \"ldap\"\n";
     const SEARCH: &str = "base = \"dc=example\"\nfilter = \"(uid={user})\"\n";
 

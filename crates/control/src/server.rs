@@ -72,9 +72,14 @@ impl Drop for ControlSocket {
 /// Serves commands, on a `LocalSet`, until dropped.
 pub async fn serve<C: Control + 'static>(socket: ControlSocket, control: Rc<C>, status: StatusSource) {
     let open = Rc::new(Cell::new(0));
+    // Without another descriptor it is given up for one command at a time: the operator needs to see what is wrong.
+    let mut reserve = open_reserve();
     loop {
         match socket.listener.accept().await {
             Ok((stream, _)) => {
+                if reserve.is_none() {
+                    reserve = open_reserve();
+                }
                 let (control, status) = (control.clone(), status.clone());
                 let seat = ConnectionSlot::take(&open);
                 spawn_local(async move {
@@ -83,9 +88,17 @@ pub async fn serve<C: Control + 'static>(socket: ControlSocket, control: Rc<C>, 
                     drop(seat);
                 });
             }
-            Err(error) => pause_after(&error).await,
+            Err(_) if reserve.is_some() => drop(reserve.take()),
+            Err(error) => {
+                pause_after(&error).await;
+                reserve = open_reserve();
+            }
         }
     }
+}
+
+fn open_reserve() -> Option<std::fs::File> {
+    std::fs::File::open("/dev/null").ok()
 }
 
 /// Answers each command with a failure, until dropped: for a node that has not started. On a `LocalSet`.

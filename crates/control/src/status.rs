@@ -150,6 +150,9 @@ pub struct AdmissionStatus {
     /// Times that a listener was closed for that.
     #[serde(default)]
     pub listener_closures: u64,
+    /// Reset when they came, because the process had no file descriptor left.
+    #[serde(default)]
+    pub unaccepted: u64,
 }
 
 /// The phase of a node's life.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::ldap::{FilterTemplate, GroupSettings, NameTemplate};
+use crate::provider::configuration_url;
 use crate::token::{TokenRoles, TokenUse};
 
 /// A password or a token, which is never shown.
@@ -66,6 +67,14 @@ impl SourceSettings {
         match &self.kind {
             SourceKind::Jwt(jwt) => jwt.provider.as_ref(),
             SourceKind::Ldap(_) | SourceKind::Http(_) => None,
+        }
+    }
+
+    /// The URL of the configuration of that provider (OpenID Connect Discovery 1.0 §4). `None`: the issuer is known by its name only.
+    pub fn openid_configuration(&self) -> Option<String> {
+        match &self.kind {
+            SourceKind::Jwt(jwt) if jwt.provider.is_some() => Some(configuration_url(&jwt.issuer)),
+            SourceKind::Jwt(_) | SourceKind::Ldap(_) | SourceKind::Http(_) => None,
         }
     }
 

@@ -1,10 +1,7 @@
-//! The metrics, once: name, kind, meaning and where the value is. `/metrics` and `docs/metrics.md` are both
-//! made from here.
+//! The metrics, once: name, kind, meaning and where the value is. `/metrics` and `docs/metrics.md` are both made from here.
 //!
-//! In: `control::Status`, which the node's operator gathers when it is asked; out: text. Nothing is counted here. Names
-//! and labels are a contract with dashboards and alert rules (`interop/tests/observe.rs` compares them): a
-//! renamed metric breaks them. Labels are bounded: by shards, routes, services and fixed kinds, never by
-//! accounts or peers.
+//! In: `control::Status`, which the node's operator gathers when it is asked; out: text. Nothing is counted here. Names and labels are a contract with dashboards and alert rules (`interop/tests/observe.rs` compares them): a
+//! renamed metric breaks them. Labels are bounded: by shards, routes, services and fixed kinds, never by accounts or peers.
 
 #![warn(missing_docs)]
 
@@ -484,6 +481,12 @@ const ADMISSIONS: &[AdmissionMetric] = &[
         help: "Times that a listener was closed for want of room",
         read: |admission| admission.listener_closures,
     },
+    AdmissionMetric {
+        name: "belfry_connections_unaccepted_total",
+        kind: Kind::Counter,
+        help: "Connections reset when they came, because the process had no file descriptor left",
+        read: |admission| admission.unaccepted,
+    },
 ];
 
 const SIGN_IN_FAILURES: (&str, &str) = (
@@ -494,11 +497,9 @@ const TARGET_UP: (&str, &str) =
     ("belfry_target_up", "1 when a probed target of a route answers, 0 when it is out");
 const BUILD: (&str, &str) = ("belfry_build_info", "Always 1; the version is in the label");
 
-/// Prometheus' text format 0.0.4.
-/// All samples of one metric follow its head without another in between, as the format demands.
+/// Prometheus' text format 0.0.4. All samples of one metric follow its head without another in between, as the format demands.
 pub fn exposition(status: &Status) -> String {
-    // A scrape of a few shards fits without a second allocation.
-    let mut out = String::with_capacity(16 * 1024);
+    let mut out = String::with_capacity(16 * 1024); // Enough for a scrape of a few shards.
     head(&mut out, BUILD.0, Kind::Gauge, BUILD.1);
     let _ = writeln!(out, "{}{{version=\"{}\"}} 1", BUILD.0, escaped(&status.version));
     for metric in NODE {

@@ -25,6 +25,7 @@ pub mod limits;
 mod patience;
 pub mod peers;
 pub mod proxies;
+mod reserve_file;
 pub mod reuse_group;
 mod settings;
 pub mod source_limiter;
@@ -43,6 +44,7 @@ pub use counters::NetCounters;
 pub use dns::DnsAnswer;
 pub use io::Io;
 pub use proxies::{ForwardedHeader, Network, Proxies};
+pub use reserve_file::AcceptFailures;
 pub use settings::{
     Bound, Certified, ClientCertificates, CloseReason, Listener, NetError, NetEvent, NetSettings, SendFault,
 };

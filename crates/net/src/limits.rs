@@ -74,7 +74,8 @@ pub const IN_PROGRESS_LOOKS: usize = 64;
 /// Places of connections that are in progress no longer and still stand in a queue, besides as many as are.
 pub const IN_PROGRESS_LEFT: usize = 64;
 
-/// Connections in progress that are closed when the process has no file descriptor for a new one.
+/// Connections in progress that are closed when the process has no file descriptor for a new one. If none is idle, or these were not
+/// enough, the connections that wait are reset.
 pub const SHED: usize = 16;
 
 /// The part of the room for connections that is left when a listener of a shared address closes, one in so many: room for
@@ -120,6 +121,9 @@ pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Names of a client's certificate that count; a carrier's has a handful. The others prove nothing.
 pub const CERTIFICATE_NAMES: usize = 32;
+
+/// The shortest time between two log lines about connections that found no file descriptor: clients that are refused come again at once.
+pub const UNACCEPTED_LOG: Duration = Duration::from_secs(10);
 
 /// Connections that a listener accepts before other tasks of its shard run: some ten milliseconds of work.
 pub const ACCEPT_BATCH: usize = 512;

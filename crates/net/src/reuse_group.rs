@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, spawn_local};
 
 use super::admission::{Admission, open_files};
+use super::reserve_file::is_lack_of_files;
 use super::stream::{Acceptor, listen};
 use crate::limits;
 
@@ -130,9 +131,11 @@ async fn accept_until_full(
             }
             Err(error) => {
                 tracing::warn!(local = ?listener.local_addr().ok(), %error, "cannot accept a connection");
-                (0..limits::SHED).for_each(|_| admission.shed());
-                // The process (or the system) has no descriptor: the next attempt would fail the same way.
-                if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) {
+                // The next attempt would fail the same way.
+                if is_lack_of_files(&error) {
+                    for _ in 0..limits::SHED {
+                        admission.shed();
+                    }
                     return "open files";
                 }
                 tokio::time::sleep(limits::ACCEPT_PAUSE).await;

@@ -28,6 +28,7 @@ use tokio::time::timeout;
 use super::admission::{Admission, within};
 use super::flow::{Flow, Origin, PeerKey, Queued, Shared};
 use super::patience::MessageTimer;
+use super::reserve_file::AcceptFailures;
 use super::reuse_group::{self, Room};
 use super::settings::{CloseReason, NetEvent};
 use super::udp::bind_socket;
@@ -73,25 +74,19 @@ impl Acceptor {
     }
 }
 
-/// Accepts for as long as the handle is not aborted. Without file descriptors connections of `admission` make room.
+/// Accepts for as long as the handle is not aborted. Without file descriptors idle connections of `admission` make room, or new ones are
+/// reset.
 pub fn accept_each(
     listener: TcpListener,
     admission: Arc<Admission>,
     take: impl Fn(TcpStream, SocketAddr) + 'static,
 ) -> JoinHandle<()> {
     spawn_local(async move {
-        let mut acceptor = Acceptor::default();
+        let (mut acceptor, mut failures) = (Acceptor::default(), AcceptFailures::new(admission));
         loop {
             match acceptor.accept(&listener).await {
                 Ok((socket, remote)) => take(socket, remote),
-                // Usually the process has no descriptor left. Idle connections make room, and the pause keeps
-                // the loop from spinning, as the connection still waits in the kernel.
-                Err(error) => {
-                    let local = listener.local_addr().ok();
-                    tracing::warn!(?local, %error, "cannot accept a connection");
-                    (0..limits::SHED).for_each(|_| admission.shed());
-                    tokio::time::sleep(limits::ACCEPT_PAUSE).await;
-                }
+                Err(error) => failures.handle(&listener, &error).await,
             }
         }
     })

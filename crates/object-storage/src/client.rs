@@ -21,7 +21,7 @@ use rusty_s3::{Bucket, Credentials, UrlStyle};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use url::Url;
 
 use crate::body::{self, ContentDigest};
@@ -107,6 +107,9 @@ pub struct ObjectReader {
     response: Response,
     /// Bytes of the whole object.
     pub total: u64,
+    /// Bytes that came, and the time that was waited for them, without that of a slow client.
+    received: u64,
+    waited: Duration,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -121,10 +124,17 @@ impl ObjectReader {
     /// The next bytes. `None`: the end of the range.
     ///
     /// # Errors
-    /// The connection broke, or nothing came for [`limits::READ_TIME`].
+    /// The connection broke, nothing came for [`limits::READ_TIME`], or the object trickles.
     pub async fn next(&mut self) -> Result<Option<Bytes>, StorageFault> {
-        match timeout(limits::READ_TIME, self.response.chunk()).await {
-            Ok(chunk) => chunk.map_err(|error| of_error(&error)),
+        let asked = Instant::now();
+        let chunk = timeout(patience(self.received, self.waited), self.response.chunk()).await;
+        self.waited += asked.elapsed();
+        match chunk {
+            Ok(chunk) => {
+                let chunk = chunk.map_err(|error| of_error(&error))?;
+                self.received += chunk.as_ref().map_or(0, |bytes| bytes.len() as u64);
+                Ok(chunk)
+            }
             Err(_) => Err(StorageFault::Away("an object stopped coming".into())),
         }
     }
@@ -230,7 +240,9 @@ impl ObjectStorage {
         let request = self.client.get(url).header(RANGE, format!("bytes={}-{last}", range.start));
         let response = self.send(request, limits::ANSWER_TIME).await?;
         match total_of(response.headers(), range.start) {
-            Some(total) => Ok(ObjectReader { response, total, _permit: permit }),
+            Some(total) => {
+                Ok(ObjectReader { response, total, received: 0, waited: Duration::ZERO, _permit: permit })
+            }
             None => self.note(Err(StorageFault::Refused("the store does not serve ranges".into()))),
         }
     }
@@ -334,6 +346,12 @@ impl ObjectStorage {
     }
 }
 
+/// The time for the next bytes of an object of which so many came, after so long a wait in all.
+fn patience(received: u64, waited: Duration) -> Duration {
+    let earned = Duration::from_secs(received / limits::READ_SPEED);
+    (limits::READ_TIME + earned).saturating_sub(waited).min(limits::READ_TIME)
+}
+
 /// The whole size in `Content-Range: bytes 5-9/100`, if the answer begins where it was asked to (RFC 9110 §14.4).
 fn total_of(headers: &HeaderMap, start: u64) -> Option<u64> {
     let range = headers.get(CONTENT_RANGE)?.to_str().ok()?.strip_prefix("bytes ")?;
@@ -353,4 +371,21 @@ fn check_confirmation(headers: &HeaderMap, digest: ContentDigest) -> Result<(), 
         return Ok(());
     }
     Err(StorageFault::Away("the store confirms other content than was put (its ETag differs)".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_that_trickles_ends_and_one_that_is_slow_does_not() {
+        let second = Duration::from_secs(1);
+        // A byte each second: the next one has no time any more after `READ_TIME`.
+        let trickle = (1..).map(|count| patience(count, second * u32::try_from(count).unwrap()));
+        let bytes = trickle.take_while(|limit| !limit.is_zero()).count();
+        assert_eq!(second * u32::try_from(bytes + 1).unwrap(), limits::READ_TIME);
+        // At the speed that is due it lasts, and a pause is no longer than that of any other.
+        assert_eq!(patience(1_000 * limits::READ_SPEED, second * 1_000), limits::READ_TIME);
+        assert_eq!(patience(limits::OBJECT_SIZE, Duration::ZERO), limits::READ_TIME);
+    }
 }

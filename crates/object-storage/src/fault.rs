@@ -49,13 +49,15 @@ pub(crate) fn of_error(error: &reqwest::Error) -> StorageFault {
 pub(crate) async fn of_response(mut response: Response, bucket: &str) -> StorageFault {
     let status = response.status();
     let mut document = Vec::new();
-    while document.len() < limits::ERROR_DOCUMENT {
-        match tokio::time::timeout(limits::ANSWER_TIME, response.chunk()).await {
-            Ok(Ok(Some(bytes))) => document.extend_from_slice(&bytes),
-            // The status is known, whatever becomes of the document.
-            _ => break,
+    let read = async {
+        while document.len() < limits::ERROR_DOCUMENT
+            && let Ok(Some(bytes)) = response.chunk().await
+        {
+            document.extend_from_slice(&bytes);
         }
-    }
+    };
+    // One limit for all of it, as it may trickle. The status is known, whatever becomes of the document.
+    let _ = tokio::time::timeout(limits::ANSWER_TIME, read).await;
     of_answer(status, code_of(&document).as_deref(), bucket)
 }
 

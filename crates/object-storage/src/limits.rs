@@ -12,6 +12,10 @@ pub const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// The time until the next bytes of an object come. Longer: the reader's connection breaks, and its client asks for the rest.
 pub const READ_TIME: Duration = Duration::from_secs(30);
 
+/// Bytes a second at which an object comes at least, after [`READ_TIME`]: one that trickles would hold one of [`READS`] for ever. Time in which its reader
+/// takes nothing does not count.
+pub const READ_SPEED: u64 = 4 << 10;
+
 /// The time that a file has for its way into the store, besides that of its bytes at [`PUT_SPEED`].
 pub const PUT_TIME: Duration = Duration::from_secs(60);
 

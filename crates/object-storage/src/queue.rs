@@ -1,5 +1,6 @@
 //! The files that wait to be put. Their folder is the queue: nothing else has to be written, and nothing is lost by a restart.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -101,6 +102,7 @@ impl Worker {
         // The result is in the status and the log.
         let _ = self.storage.check().await;
         let mut pause = limits::FIRST_PAUSE;
+        let mut refused = Refused::default();
         loop {
             self.delete_again().await;
             let source = Arc::clone(&self.source);
@@ -110,7 +112,7 @@ impl Worker {
                 let _ = timeout(limits::DELETIONS, self.wake.notified()).await;
                 continue;
             }
-            let pass = self.put_all(files).await;
+            let pass = self.put_all(refused.put_last(files), &mut refused).await;
             if pass.put > 0 {
                 pause = limits::FIRST_PAUSE;
             }
@@ -138,13 +140,17 @@ impl Worker {
     }
 
     /// Tries each file once. Ends early if the store, and not a file, is at fault.
-    async fn put_all(&self, files: Vec<WaitingFile>) -> Pass {
+    async fn put_all(&self, files: Vec<WaitingFile>, refused: &mut Refused) -> Pass {
         let mut pass = Pass::default();
-        let mut results = stream::iter(files).map(|file| self.put(file)).buffer_unordered(limits::PUTS);
-        while let Some(result) = results.next().await {
+        let put = async |file: WaitingFile| (file.key.clone(), self.put(file).await);
+        let mut results = stream::iter(files).map(put).buffer_unordered(limits::PUTS);
+        while let Some((key, result)) = results.next().await {
             match result {
                 Ok(()) => pass.put += 1,
-                Err(PutFault::Store) => pass.refused += 1,
+                Err(PutFault::Store) => {
+                    pass.refused += 1;
+                    refused.0.insert(key);
+                }
                 Err(PutFault::File) => pass.unreadable += 1,
             }
             if pass.put == 0 && pass.refused >= limits::PASS_FAILURES {
@@ -179,6 +185,23 @@ impl Worker {
                 Err(PutFault::File)
             }
         }
+    }
+}
+
+/// The keys of files that the store has refused of late. A pass ends early with the first files that are refused, so they come last in the next one:
+/// otherwise a few files that the store never takes would keep all others from it.
+#[derive(Default)]
+struct Refused(HashSet<String>);
+
+impl Refused {
+    /// The files in the order of the next pass. Once each has been refused, all begin again.
+    fn put_last(&mut self, files: Vec<WaitingFile>) -> Vec<WaitingFile> {
+        let (again, mut all): (Vec<_>, Vec<_>) =
+            files.into_iter().partition(|file| self.0.contains(&file.key));
+        self.0 =
+            if all.is_empty() { HashSet::new() } else { again.iter().map(|file| file.key.clone()).collect() };
+        all.extend(again);
+        all
     }
 }
 

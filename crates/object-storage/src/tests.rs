@@ -20,6 +20,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 enum Answer {
     /// Confirms content: the ETag is right.
     Stored,
+    /// The same, but refuses content that begins so.
+    StoredUnless(&'static [u8]),
     /// Confirms other content.
     OtherEtag,
     /// A status with a document.
@@ -117,7 +119,8 @@ fn answer_with(answer: &Answer, request: &Seen, stream: &mut TcpStream) {
         respond(206, &range, content.len(), sent)
     };
     let bytes = match answer {
-        Answer::Stored => {
+        Answer::StoredUnless(begin) if request.body.starts_with(begin) => respond(400, "", 0, b""),
+        Answer::Stored | Answer::StoredUnless(_) => {
             let md5 = body::ContentDigest::of_bytes(&request.body).md5;
             respond(200, &format!("ETag: \"{}\"\r\n", stdx::hex::encode(&md5)), 0, b"")
         }
@@ -247,7 +250,9 @@ impl PutSource for Folder {
             key: entry.file_name().into_string().unwrap(),
             path: entry.path(),
         };
-        entries.map(file).collect()
+        let mut files: Vec<_> = entries.map(file).collect();
+        files.sort_by(|one, other| one.key.cmp(&other.key));
+        files
     }
 
     fn finish(&self, file: &WaitingFile) -> io::Result<bool> {
@@ -314,4 +319,22 @@ fn files_that_cannot_be_read_hold_up_no_other() {
     }
     assert_eq!(storage.status().put, 2);
     assert_eq!(storage.status().failures, 0, "the store is not at fault");
+}
+
+#[test]
+fn files_that_the_store_refuses_hold_up_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |name: &str, content: &str| fs::write(folder.path().join(name), content).unwrap();
+    // They come before the good one, and are more than a pass tries.
+    let bad = limits::PASS_FAILURES + limits::PUTS;
+    (0..bad).for_each(|number| put(&format!("a{number}"), "bad"));
+    put("good", "good");
+    // The queue begins with a check.
+    let check = [Answer::Stored, Answer::Part(b"belfry\n", 7), Answer::Fault(204, "")];
+    let stub = Stub::start(&[&check[..], &[Answer::StoredUnless(b"bad")]].concat());
+    let storage = stub.storage();
+    let _queue = PutQueue::start(&storage, Arc::new(Folder(folder.path().to_owned())));
+    let is_put = || (!folder.path().join("good").exists()).then_some(());
+    wait::until("the good file is put", LIMIT, is_put, || format!("{:?}", storage.status()));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), bad, "the others wait");
 }

@@ -12,6 +12,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::Router;
@@ -27,8 +28,8 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use net::WatchedIo;
 use net::admission::{Admitted, Handle};
+use net::{AcceptFailures, WatchedIo};
 use stdx::source::SourcePrefix;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -107,7 +108,7 @@ impl Site {
 
 /// Until dropped, on a `LocalSet`.
 pub(super) async fn serve(listener: TcpListener, site: Rc<Site>) -> io::Result<()> {
-    let web = &site.web;
+    let mut failures = AcceptFailures::new(Arc::clone(&site.web.admission));
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -117,11 +118,7 @@ pub(super) async fn serve(listener: TcpListener, site: Rc<Site>) -> io::Result<(
                         connections.spawn_local(converse(Rc::clone(&site), socket, remote, admitted));
                     }
                 }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection of HTTP");
-                    (0..net::limits::SHED).for_each(|_| web.admission.shed());
-                    tokio::time::sleep(net::limits::ACCEPT_PAUSE).await;
-                }
+                Err(error) => failures.handle(&listener, &error).await,
             },
             Some(_) = connections.join_next() => {}
         }

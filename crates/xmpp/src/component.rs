@@ -11,7 +11,7 @@ use sha1::{Digest, Sha1};
 use crate::internal::remove_ack_token;
 use crate::sasl::Secret;
 use crate::stanza::{self, Condition, StanzaError};
-use crate::xml::{Budget, Frame, Framer, Measured, Prefixes, XmlError, parse_header, parse_within};
+use crate::xml::{Budget, Frame, Framer, Measured, Prefixes, XmlError, parse, parse_header, parse_within};
 use crate::{Element, Jid, Level, Specification, limits, ns};
 
 /// XEP-0114, as service discovery and the documentation list it.
@@ -341,6 +341,27 @@ impl Component {
         out.bytes.extend_from_slice(b"</stream:error>");
         self.close(out);
     }
+}
+
+/// The stanzas in these bytes of a [`Component`]'s stream that have not left whole: of the bytes, the first `sent` have. A stanza that has left in
+/// part is one of them, for a component acts on whole stanzas only.
+pub fn unsent(bytes: &[u8], sent: usize) -> Vec<Element> {
+    let mut framer = Framer::new();
+    // The bytes are a part of a stream, after its header.
+    framer.put(format!("<stream:stream xmlns='{}' xmlns:stream='{}'>", ns::CLIENT, ns::STREAM).as_bytes());
+    framer.put(bytes);
+    let mut stanzas = Vec::new();
+    while let Ok(Some(frame)) = framer.next(usize::MAX) {
+        match frame {
+            Frame::Stanza(range) if bytes.len() - framer.len() > sent => {
+                let stanza = parse(framer.bytes(range), &Prefixes::usual()).ok();
+                stanzas.extend(stanza.filter(|stanza| stanza::kind_of(stanza).is_some()));
+            }
+            Frame::Header(_) | Frame::Stanza(_) | Frame::Whitespace => {}
+            Frame::Close => break,
+        }
+    }
+    stanzas
 }
 
 /// XEP-0114 §3: the SHA-1 of the stream's id and the secret, in hexadecimal and lower case.

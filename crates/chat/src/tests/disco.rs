@@ -129,6 +129,33 @@ fn an_anonymous_account_names_only_what_it_can_use() {
     }
 }
 
+/// XEP-0030 §3.1: a feature is a "protocol supported by the target entity", for the entity that asks. The hash of the features is announced before a client
+/// has signed in (XEP-0115 §6.3), so it remains that of all.
+#[test]
+fn the_server_names_an_anonymous_account_only_what_it_gives_it() {
+    let mut world = HostWorld::new(&["alice@example.org"]);
+    let uploads = Some(crate::upload::UploadSettings { max_size: 10_000, per_day: 20_000 });
+    let with_files = Arc::new(HostSettings { uploads, ..settings() });
+    world.host = Host::new(with_files, ShardAddress::default(), [1; 32]);
+    let guest = world.sign_in_as("guest@example.org/x", true);
+    let alice = world.sign_in("alice@example.org/x");
+    let (to_guest, to_alice) =
+        (ask(&mut world, guest, "info", "example.org"), ask(&mut world, alice, "info", "example.org"));
+    for part in ["jabber:iq:private", "jabber:iq:register", "urn:xmpp:http:upload:0", "category='store'"] {
+        assert!(!to_guest.contains(part), "{part}: {to_guest}");
+        assert!(to_alice.contains(part), "{part}: {to_alice}");
+    }
+    for part in ["urn:xmpp:ping", "category='server'"] {
+        assert!(to_guest.contains(part), "{part}: {to_guest}");
+    }
+    let announced = crate::caps::of_server(world.host.settings()).unwrap();
+    let node = format!("{}#{}", announced.attr("node").unwrap(), announced.attr("ver").unwrap());
+    let query = format!("<query xmlns='http://jabber.org/protocol/disco#info' node='{node}'/>");
+    world.say(guest, &format!("<iq type='get' id='n' to='example.org'>{query}</iq>"));
+    let whole = world.hear(guest).pop().unwrap();
+    assert!(whole.contains("type='result'") && whole.contains("urn:xmpp:http:upload:0"), "{whole}");
+}
+
 /// XEP-0030 §8: of an account that is not there, "no matter if the request specifies a node or not", and of one that the
 /// asking entity may not see, items are an empty set. The two cannot be told from each other.
 #[test]

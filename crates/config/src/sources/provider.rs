@@ -7,7 +7,7 @@ use external_auth::ProviderSettings;
 use super::{DAY, Fault, MINUTE, SourceKeys, fault};
 
 /// Keys of `provider`.
-const PROVIDER: [&str; 6] =
+pub(super) const PROVIDER: [&str; 6] =
     ["client_id", "client_secret_file", "scopes", "label", "session", "app_client_id"];
 /// Scopes, at most.
 const SCOPES: usize = 16;
@@ -98,6 +98,8 @@ mod tests {
         let source =
             read(ISSUER, "provider = { client_id = \"console\", app_client_id = \"page\" }").unwrap();
         assert_eq!(source.provider().unwrap().app_client_id.as_deref(), Some("page"));
+        let configuration = source.openid_configuration().unwrap();
+        assert!(configuration.ends_with("/.well-known/openid-configuration"), "{configuration}");
         assert!(read("i", "").unwrap().provider().is_none(), "without one an issuer is any text");
     }
 

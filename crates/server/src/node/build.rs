@@ -262,16 +262,28 @@ pub(crate) fn certificates(shared: &Shared) -> Result<Option<Arc<Tls>>> {
     let files = match named.or_else(|| certificates::ordered_files(config)) {
         Some(files) => files,
         None => {
-            let spelled = |name| ::xmpp::domain::to_ascii(name).unwrap_or_default();
-            let spelled: Vec<_> = config.sip.domains.iter().map(|name| spelled(name)).collect();
-            let mut names: Vec<&str> = spelled.iter().map(|name| &**name).collect();
-            names.extend(["localhost", "127.0.0.1", "::1"]);
-            names.extend(config.sip.advertise.as_deref());
+            let names = own_names(config);
+            let names: Vec<&str> = names.iter().map(|name| &**name).collect();
             let made = tls::own_certificate(&config.server.data, &names)?;
             TlsFiles { authorities: config.tls.ca.clone(), ..made }
         }
     };
     Ok(Some(Tls::load(files, TicketKeys::new(shared.secret, shared.clock))?))
+}
+
+/// The names that clients may reach this node by: of its domains, and hosts and addresses that the configuration tells or listens at.
+fn own_names(config: &Config) -> Vec<Box<str>> {
+    let spelled = |name: &str| ::xmpp::domain::to_ascii(name).unwrap_or_default().into();
+    let mut names: Vec<Box<str>> = config.sip.domains.iter().map(|name| spelled(name)).collect();
+    names.extend(["localhost", "127.0.0.1", "::1"].map(Box::from));
+    names.extend(config.sip.advertise.clone());
+    let listeners = config.sip.listen.iter().chain(&config.xmpp.listen).map(|listener| listener.address);
+    let hosts = listeners.chain(config.console.listen).map(|address| address.ip());
+    // The unspecified address stands for those of the machine, which change.
+    names.extend(hosts.filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string().into()));
+    let mut known = std::collections::HashSet::new();
+    names.retain(|name| known.insert(name.clone()));
+    names
 }
 
 /// Every binding and every count of kept messages back into the router that owns it. `store` hears which rows of the log

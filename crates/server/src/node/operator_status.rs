@@ -42,6 +42,7 @@ pub(super) fn admissions(node: &Node) -> Vec<AdmissionStatus> {
         refused: admission.refused(),
         closed_listeners: admission.closed_listeners(),
         listener_closures: admission.closures(),
+        unaccepted: admission.unaccepted(),
     };
     node.shared.admissions.all().into_iter().map(status).collect()
 }

@@ -223,6 +223,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         invitations: config.registration.invitations != Inviting::Nobody,
         tokens: !config.access.tokens.is_zero(),
         external: Arc::new(external_of(config)),
+        openid_configurations: Arc::new(openid_configurations_of(config)),
         max_stanza: xmpp.max_stanza,
         idle_seconds: u32::try_from(xmpp.idle.as_secs()).unwrap_or(u32::MAX),
         // The hash of the server's features (XEP-0115) is computed once here and not for each stream.
@@ -327,6 +328,15 @@ fn external_of(config: &Config) -> BTreeMap<Box<str>, c2s::ExternalCredential> {
         false => c2s::ExternalCredential::Password,
     };
     config.accounts.sources.iter().map(|source| (source.domain.clone(), credential(&source.kind))).collect()
+}
+
+/// The URL of the configuration of the provider of each domain that has one.
+fn openid_configurations_of(config: &Config) -> BTreeMap<Box<str>, Box<str>> {
+    let sources = config.accounts.sources.iter();
+    let url = |source: &external_auth::SourceSettings| {
+        Some((source.domain.clone(), source.openid_configuration()?.into()))
+    };
+    sources.filter_map(url).collect()
 }
 
 fn accounts_of(config: &Config) -> chat::register::AccountSettings {

@@ -370,6 +370,10 @@ impl Xmpp {
                     let detached = || XmppShardMessage::Detached { edge, domain: domain.clone() };
                     remote::send_to_all_nodes(self, now, detached, outbox);
                 }
+                Some(ComponentUpdate::Unsent(stanzas)) => {
+                    // RFC 6120 §8.3.3.19: without another connection each sender is told, but for presence.
+                    stanzas.into_iter().for_each(|stanza| self.route(now, Box::new(stanza), outbox));
+                }
                 Some(ComponentUpdate::Stanza(element)) => privileged::route(self, now, element, outbox),
                 None => {}
             }

@@ -88,8 +88,13 @@ fn a_full_disk_refuses_registrations_and_carries_calls() {
 
 /// Status and body.
 pub(crate) fn health(place: &Place) -> (u16, String) {
+    get(place, "/health")
+}
+
+/// Status and body of the answer for that path.
+pub(crate) fn get(place: &Place, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(place.http()).unwrap();
-    write!(stream, "GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();

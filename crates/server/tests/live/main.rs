@@ -12,6 +12,7 @@ mod faults;
 mod kill;
 mod link;
 mod load;
+mod open_files;
 mod operator;
 mod phone;
 mod place;

@@ -15,6 +15,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use bytestreams::{Activation, ActivationFault, ConnectionId, Effect, Proxy, ProxySettings};
+use net::AcceptFailures;
 use net::admission::Admission;
 use stdx::Instant;
 use tokio::net::TcpStream;
@@ -260,16 +261,13 @@ async fn accept(listener: TcpListener, connections: Arc<Connections<TcpStream>>)
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "bytestreams cannot be listened for"),
     };
+    let mut failures = AcceptFailures::new(Arc::clone(&connections.settings.admission));
     let mut tasks = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, remote)) => admit(&mut tasks, &connections, stream, remote.ip()),
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection for a bytestream");
-                    (0..net::limits::SHED).for_each(|_| connections.settings.admission.shed());
-                    tokio::time::sleep(net::limits::ACCEPT_PAUSE).await;
-                }
+                Err(error) => failures.handle(&listener, &error).await,
             },
             Some(_) = tasks.join_next() => {}
         }

@@ -22,9 +22,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{sleep, timeout};
-use xmpp::component::Component;
+use xmpp::Element;
+use xmpp::component::{Component, unsent};
 
-use super::ComponentConnections;
+use super::{ComponentConnections, ComponentEvent};
 use crate::limits;
 
 /// Bytes that are read at once from one connection.
@@ -43,6 +44,8 @@ pub(super) struct ComponentConnection {
     pub(super) was_attached: Cell<bool>,
     /// To be written; what is being written is the task's.
     queue: RefCell<Vec<u8>>,
+    /// Bytes of a queue that was not read, and is not written any more.
+    dropped: RefCell<Vec<u8>>,
     /// Bytes that the task has taken from `queue` and not yet written.
     in_flight: Cell<usize>,
     /// Once all is written the connection is closed.
@@ -68,9 +71,9 @@ impl ComponentConnection {
         self.queue.borrow().len() + self.in_flight.get()
     }
 
-    /// Drops queued bytes. Those being written stay: they may be half out.
-    pub(super) fn forget_queue(&self) {
-        *self.queue.borrow_mut() = Vec::new();
+    /// Does not write queued bytes. Those being written stay: they may be half out.
+    pub(super) fn drop_queue(&self) {
+        self.dropped.borrow_mut().append(&mut self.queue.borrow_mut());
     }
 
     pub(super) fn close(&self) {
@@ -184,6 +187,7 @@ async fn serve<S: AsyncRead + AsyncWrite>(
         stream: RefCell::new(stream),
         was_attached: Cell::new(false),
         queue: RefCell::default(),
+        dropped: RefCell::default(),
         in_flight: Cell::new(0),
         closing: Cell::new(false),
         changed: Notify::new(),
@@ -211,6 +215,13 @@ async fn serve<S: AsyncRead + AsyncWrite>(
         };
         // A component that has not read them by now will not.
         let _ = timeout(limits::XMPP_LINGER, goodbye).await;
+    }
+    if connection.was_attached.get() {
+        // Behind the event of its end: they find another connection, or none.
+        let stanzas = writing.unsent(&connection);
+        if !stanzas.is_empty() {
+            shared.event(ComponentEvent::Unsent(stanzas));
+        }
     }
 }
 
@@ -296,6 +307,14 @@ impl<S: AsyncWrite> Writing<S> {
             }
             connection.in_flight.set(self.bytes.len() - self.at);
         }
+    }
+
+    /// The stanzas that have not left. The bytes here and in the queues each begin with a whole stanza.
+    fn unsent(&self, connection: &ComponentConnection) -> Vec<Element> {
+        let mut stanzas = unsent(&self.bytes, self.at);
+        stanzas.extend(unsent(&connection.dropped.borrow(), 0));
+        stanzas.extend(unsent(&connection.queue.borrow(), 0));
+        stanzas
     }
 
     async fn finish(&mut self, connection: &ComponentConnection) -> io::Result<()> {

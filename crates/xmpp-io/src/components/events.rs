@@ -43,6 +43,8 @@ pub enum ComponentUpdate {
     },
     /// A stanza that a component sent.
     Stanza(Element),
+    /// Stanzas that a component was not sent before its connection ended.
+    Unsent(Vec<Element>),
 }
 
 impl Components {
@@ -75,6 +77,7 @@ impl Components {
                 None
             }
             ComponentEvent::Stanza(element) => Some(ComponentUpdate::Stanza(element)),
+            ComponentEvent::Unsent(stanzas) => Some(ComponentUpdate::Unsent(stanzas)),
             ComponentEvent::Gone { connection, domain } => {
                 tracing::info!(component = &*domain, "a component is gone");
                 Some(ComponentUpdate::Detached { edge: ConnectionId { shard, connection }, domain })

@@ -77,6 +77,8 @@ pub enum ComponentEvent {
     },
     /// A stanza that a component sent.
     Stanza(Element),
+    /// Stanzas that an attached connection had not sent when it ended. They come behind its end.
+    Unsent(Vec<Element>),
     /// An attached connection has ended.
     Gone {
         /// The connection's number.
@@ -165,7 +167,7 @@ impl ComponentConnections {
         }
         if connection.queued() > 2 * limits::XMPP_COMPONENT_QUEUE && !stream.is_closed() {
             self.count_overflow(&stream);
-            connection.forget_queue();
+            connection.drop_queue();
             out.bytes.clear();
             stream.fail("resource-constraint", "what this component was sent was not read", &mut out);
             connection.put(&out.bytes);

@@ -431,6 +431,7 @@ fn settings() -> c2s::C2sSettings {
         invitations: false,
         tokens: false,
         external: Arc::default(),
+        openid_configurations: Arc::default(),
         max_stanza: limits::STANZA,
         idle_seconds: 600,
         secret: [1; 32],

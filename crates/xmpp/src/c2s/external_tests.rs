@@ -68,6 +68,21 @@ fn a_token_signs_in_the_user_that_it_names() {
     assert_eq!(world.stream.jid().map(Jid::as_str), Some("alice@example.org"));
 }
 
+/// RFC 7628 §3.2.2.
+#[test]
+fn a_refused_token_is_answered_with_the_configuration_of_the_provider() {
+    let external = Arc::new(BTreeMap::from([("example.org".into(), ExternalCredential::Token)]));
+    let url = "https://id.example.org/.well-known/openid-configuration";
+    let openid_configurations = Arc::new(BTreeMap::from([("example.org".into(), url.into())]));
+    let mut world =
+        ClientStreamWorld::new(C2sSettings { external, openid_configurations, ..settings() }, secure());
+    world.say(HEADER);
+    bearer(&mut world, "");
+    let challenge = world.found(CredentialAnswer::NoAccount);
+    let expected = format!(r#"{{"status":"invalid_token","openid-configuration":"{url}"}}"#);
+    assert!(challenge.contains(&sasl::encode(expected.as_bytes())), "{challenge}");
+}
+
 #[test]
 fn a_refused_token_is_a_failure_after_the_challenge_of_rfc_7628_or_without_its_answer() {
     let (mut of_other, _) = world(ExternalCredential::Token, secure());

@@ -84,6 +84,8 @@ pub struct C2sSettings {
     /// The domains whose users another service knows, and what it takes. Their accounts have no keys of SCRAM, get no
     /// tokens (XEP-0484), and are not made in band.
     pub external: Arc<BTreeMap<Box<str>, ExternalCredential>>,
+    /// The URLs of the configurations of OpenID providers, by the domains that take their tokens.
+    pub openid_configurations: Arc<BTreeMap<Box<str>, Box<str>>>,
     /// The largest stanza that is read, in bytes.
     pub max_stanza: usize,
     /// Seconds without a byte after which a stream may be closed (XEP-0478).

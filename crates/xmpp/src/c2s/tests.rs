@@ -13,6 +13,7 @@ pub(super) fn settings() -> C2sSettings {
         invitations: false,
         tokens: false,
         external: Arc::default(),
+        openid_configurations: Arc::default(),
         max_stanza: limits::STANZA,
         idle_seconds: 1_800,
         secret: [1; 32],

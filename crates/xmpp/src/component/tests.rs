@@ -270,3 +270,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn stanzas_that_have_not_left_whole_are_found_in_the_bytes_of_the_stream() {
+    let message = |id: &str| {
+        let xml = format!(
+            "<message to='echo.example.org' from='a@example.org' id='{id}'><body>&lt;hi</body></message>"
+        );
+        parse(xml.as_bytes(), &Prefixes::usual()).unwrap()
+    };
+    let stanzas = ["1", "2", "3"].map(message);
+    let mut world = ComponentWorld::attached();
+    let first = world.tell(|stream, out| stream.write(&stanzas[0], out)).len();
+    let bytes = world.tell(|stream, out| {
+        stanzas.iter().for_each(|stanza| stream.write(stanza, out));
+        stream.keep_alive(out);
+        stream.fail("resource-constraint", "not read", out);
+    });
+    for (sent, whole) in [(0, 0), (1, 0), (first - 1, 0), (first, 1), (2 * first + 5, 2), (bytes.len(), 3)] {
+        assert_eq!(unsent(bytes.as_bytes(), sent), stanzas[whole..], "{sent} bytes");
+    }
+    assert_eq!(unsent(b"<handshake/>", 0), []);
+    assert_eq!(unsent(b"", 0), []);
+}

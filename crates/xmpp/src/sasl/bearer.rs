@@ -2,8 +2,15 @@
 
 use super::{Context, Failure, Secret, is_self};
 
-/// RFC 7628 §3.2.2: the client answers with one byte, and the exchange fails.
-pub(super) const REFUSED: &[u8] = br#"{"status":"invalid_token"}"#;
+/// RFC 7628 §3.2.2: the client answers with one byte, and the exchange fails. `configuration`: the URL of the provider's configuration, by which a
+/// client can get another token.
+pub(super) fn refused(configuration: Option<&str>) -> Vec<u8> {
+    // Text of RFC 8259 §7 that needs no escape; a URL has no other.
+    let is_plain =
+        |url: &&str| url.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\');
+    let more = configuration.filter(is_plain).map(|url| format!(r#","openid-configuration":"{url}""#));
+    format!(r#"{{"status":"invalid_token"{}}}"#, more.unwrap_or_default()).into_bytes()
+}
 
 /// The message of a client (RFC 7628 §3.1): the user that it names, or nothing, and its token.
 pub(super) fn read(message: &[u8], context: &Context) -> Result<(Box<str>, Secret), Failure> {
@@ -70,6 +77,16 @@ mod tests {
         assert_eq!(read(other), Err(Failure::InvalidAuthzid));
         assert_eq!(read(b"n,,\x01auth=bearer x\x01\x01"), Ok(("".into(), Secret("x".into()))));
         assert_eq!(read(b"y,a=a=2Cb=3D,\x01auth=Bearer x\x01\x01").map(|(user, _)| user), Ok("a,b=".into()));
+    }
+
+    #[test]
+    fn a_refusal_names_the_configuration_of_the_provider_where_it_is_known() {
+        let url = "https://id.example.com/.well-known/openid-configuration";
+        let named = format!(r#"{{"status":"invalid_token","openid-configuration":"{url}"}}"#);
+        assert_eq!(refused(Some(url)), named.as_bytes());
+        for other in [None, Some("https://id.example.com/\"x"), Some("https://id.example.com/\\")] {
+            assert_eq!(refused(other), br#"{"status":"invalid_token"}"#, "{other:?}");
+        }
     }
 
     #[test]

@@ -138,6 +138,8 @@ pub struct Context {
     pub count: Option<u64>,
     /// The bare address in `from` of the stream's header, where an authorization identity has to match it (XEP-0388 §2.3).
     pub caller: Option<Box<str>>,
+    /// The URL of the configuration of the OpenID provider that gives tokens of this domain (RFC 7628 §3.2.2).
+    pub openid_configuration: Option<Box<str>>,
 }
 
 /// The answer to a [`CredentialQuery`].
@@ -398,7 +400,7 @@ impl Exchange {
             }
             (ExchangeState::Bearer(_), _) => {
                 self.state = ExchangeState::BearerRefused;
-                Ok(Step::Challenge(bearer::REFUSED.to_vec()))
+                Ok(Step::Challenge(bearer::refused(self.context.openid_configuration.as_deref())))
             }
             (ExchangeState::Token(proof), CredentialAnswer::Tokens(tokens)) => {
                 proof.check(tokens, self.context.count).map(|(token, step)| {

@@ -48,3 +48,22 @@ fn a_wildcard_is_every_address_of_its_family() {
     assert!(all.iter().any(|listener| listener.address == loopback(5070)));
     assert!(all.iter().any(|listener| listener.address == loopback(5071)));
 }
+
+#[test]
+fn a_certificate_of_our_own_has_the_names_that_clients_may_reach_the_node_by() {
+    let config = config(
+        "[sip]\ndomains = [\"bücher.example\"]\nadvertise = \"sip.example.net\"\n\
+         listen = [\"udp:0.0.0.0:5060\", \"tls:192.0.2.7:5061\"]\n\
+         [xmpp]\nlisten = [\"tcp:192.0.2.7:5222\", \"tcp:[2001:db8::7]:5222\"]\n",
+    );
+    let expected = [
+        "xn--bcher-kva.example",
+        "localhost",
+        "127.0.0.1",
+        "::1",
+        "sip.example.net",
+        "192.0.2.7",
+        "2001:db8::7",
+    ];
+    assert_eq!(own_names(&config), expected.map(Box::from));
+}

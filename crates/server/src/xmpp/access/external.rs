@@ -245,7 +245,9 @@ impl ClientAccess {
         }
     }
 
-    /// Writes the digests of the password for phones, if they are kept. The sign-in does not wait for it.
+    /// Writes the digests of the password for phones, if they are kept. The sign-in does not wait for it: the digests are a cache of what the source has
+    /// accepted. A crash before the write leaves those of before, as if the user had not signed in with chat yet: a phone with the old password gets in until
+    /// the next sign-in, which compares again, or the end of `keep_digests`.
     fn refresh_digests(&mut self, cx: &mut AccessContext<'_>, sign_in: &ExternalSignIn, account: &Account) {
         let Some(keep) = self.access.source_of(&sign_in.domain).map(|source| source.keep_digests) else {
             return;

@@ -424,6 +424,40 @@ fn a_component_that_does_not_read_for_long_is_closed() {
     world.node.stop();
 }
 
+/// RFC 6120 §8.3.3.19.
+#[test]
+fn stanzas_that_wait_for_a_component_when_it_dies_are_returned_as_errors() {
+    let mut world = World::new(&["alice"], "");
+    let echo = world.attach();
+    world.wait_for(1);
+    let mut alice = Client::sign_in(&world.place, Tls, "alice", "a");
+    // It reads nothing, and its queue gets full: the messages of before that wait in it, but for what the kernel took.
+    let body = "x".repeat(100_000);
+    let to = format!("x@echo.{DOMAIN}");
+    let busy = until("the queue is full", || {
+        alice.message(&to, &body);
+        // Something comes, whether the message is answered or not.
+        alice.say("<iq type='get' id='p'><ping xmlns='urn:xmpp:ping'/></iq>");
+        let answer = alice.hear();
+        (answer.name() == "message").then_some(answer)
+    });
+    let condition = |answer: &Element| {
+        assert_eq!(answer.attr("type"), Some("error"), "{answer}");
+        answer.get("error", ns::CLIENT).unwrap().first().unwrap().name().to_owned()
+    };
+    assert_eq!(condition(&busy), "resource-constraint");
+    drop(echo);
+    let returned = until("a message that waited is returned", || {
+        let answer = alice.hear();
+        let is_returned = answer.name() == "message" && condition(&answer) == "service-unavailable";
+        is_returned.then_some(answer)
+    });
+    assert_eq!(returned.attr("from"), Some(&*to));
+    world.wait_for(0);
+    assert_eq!(world.node.board().faults(), (0, 0, 0));
+    world.node.stop();
+}
+
 #[test]
 fn a_component_without_a_handshake_in_time_is_closed_and_others_stay() {
     let mut world = World::new(&["alice"], "sign_in = \"1s\"");

@@ -259,6 +259,7 @@ impl SignIn {
             agent: sasl2.agent,
             count: sasl2.count,
             caller: sasl2.caller,
+            openid_configuration: writer.settings.openid_configurations.get(writer.domain()).cloned(),
         };
         let (exchange, step) = Exchange::start(mechanism, initial, context);
         Ok((Box::new(exchange), step))
