@@ -1,8 +1,11 @@
 //! The ways of a shard's messages of XMPP to other shards, and the messages on their way until the shard takes them at the end of
 //! its turn.
 
+use std::collections::HashMap;
+
 use cluster::{Bucket, ShardAddress, ShardMap};
-use shard_message::XmppShardMessage;
+use shard_message::limits::COPIES;
+use shard_message::{XmppShardMessage, is_copy};
 
 use super::shared_owners::SharedOwners;
 
@@ -128,8 +131,107 @@ impl ShardQueues {
         std::mem::take(&mut self.queues[shard])
     }
 
-    /// Moves out what is for other nodes.
-    pub fn take_for_nodes(&mut self) -> Vec<(ShardAddress, XmppShardMessage)> {
-        std::mem::take(&mut self.for_nodes)
+    /// Moves out what is for other nodes, in runs: each is one message, or one stanza for several addresses of a shard. Stanzas for owners keep
+    /// their order, and so does all that is for connections.
+    pub fn take_for_nodes(&mut self) -> Vec<(ShardAddress, Vec<XmppShardMessage>)> {
+        let mut runs: Vec<(ShardAddress, Vec<XmppShardMessage>)> = Vec::new();
+        // The place of the last run for a shard: a message joins no earlier one. A presence for contacts of this shard causes elements for clients
+        // between those for owners.
+        let mut last = HashMap::new();
+        for (to, message) in self.for_nodes.drain(..) {
+            let receiver = (to, matches!(message, XmppShardMessage::Routed(_)));
+            let run = last.get(&receiver).and_then(|place: &usize| runs.get_mut(*place));
+            match run {
+                Some((_, run)) if run.len() < COPIES && is_copy(&run[0], &message) => run.push(message),
+                _ => {
+                    last.insert(receiver, runs.len());
+                    runs.push((to, vec![message]));
+                }
+            }
+        }
+        runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster::Life;
+    use xmpp::{ConnectionId, Element, ns};
+
+    use super::*;
+
+    const ONE: ShardAddress = ShardAddress { life: Life(1), shard: 0 };
+    const TWO: ShardAddress = ShardAddress { life: Life(2), shard: 0 };
+
+    fn queues() -> ShardQueues {
+        ShardQueues::new(ShardAddress::new(Life(9), 0), ShardMap::of_process(Life(9), 1))
+    }
+
+    fn presence(show: &'static str, to: &str) -> XmppShardMessage {
+        let show = Element::new("show", ns::CLIENT).text(show);
+        let presence =
+            Element::new("presence", ns::CLIENT).with("from", "alice@example.net/desk").child(show);
+        XmppShardMessage::Routed(Box::new(presence.copy_to(to)))
+    }
+
+    /// The runs, each as its shard's life and its addresses.
+    fn runs(queues: &mut ShardQueues) -> Vec<(u32, Vec<String>)> {
+        let of = |message: XmppShardMessage| match message {
+            XmppShardMessage::Routed(element) => element.attr("to").unwrap_or_default().to_owned(),
+            other => format!("{other:?}"),
+        };
+        let runs = queues.take_for_nodes().into_iter();
+        runs.map(|(to, run)| (to.life.0, run.into_iter().map(of).collect())).collect()
+    }
+
+    #[test]
+    fn a_presence_goes_once_to_each_node_of_contacts() {
+        let mut queues = queues();
+        for (to, contact) in [(ONE, "a"), (TWO, "b"), (ONE, "c"), (TWO, "d"), (ONE, "e")] {
+            queues.push_for_node(to, presence("away", contact));
+        }
+        let expected = [(1, vec!["a".into(), "c".into(), "e".into()]), (2, vec!["b".into(), "d".into()])];
+        assert_eq!(runs(&mut queues), expected);
+        assert!(queues.take_for_nodes().is_empty());
+    }
+
+    #[test]
+    fn messages_for_a_shard_keep_their_order() {
+        let mut queues = queues();
+        queues.push_for_node(ONE, presence("away", "a"));
+        queues.push_for_node(ONE, presence("dnd", "a"));
+        queues.push_for_node(ONE, presence("away", "c"));
+        let edge = |connection| ConnectionId { shard: ONE, connection };
+        let deliver = |connection| match presence("away", "z") {
+            XmppShardMessage::Routed(element) => {
+                XmppShardMessage::Deliver { edge: edge(connection), element: *element }
+            }
+            other => other,
+        };
+        queues.push_for_node(ONE, deliver(1));
+        queues.push_for_node(ONE, deliver(2));
+        queues.push_for_node(ONE, XmppShardMessage::Flush { edge: edge(2) });
+        queues.push_for_node(ONE, presence("away", "e"));
+        queues.push_for_node(ONE, deliver(2));
+        let found = runs(&mut queues);
+        assert_eq!(
+            found.iter().map(|(_, run)| run.len()).collect::<Vec<_>>(),
+            [1, 1, 2, 2, 1, 1],
+            "{found:?}"
+        );
+        assert_eq!(
+            (&found[1].1[..], &found[2].1[..]),
+            (&["a".to_owned()][..], &["c".to_owned(), "e".into()][..])
+        );
+    }
+
+    #[test]
+    fn a_stanza_for_very_many_goes_in_several_messages() {
+        let mut queues = queues();
+        (0..2 * COPIES + 1).for_each(|number| {
+            queues.push_for_node(ONE, presence("away", &format!("{number}")));
+        });
+        let found = runs(&mut queues);
+        assert_eq!(found.iter().map(|(_, run)| run.len()).collect::<Vec<_>>(), [COPIES, COPIES, 1]);
     }
 }

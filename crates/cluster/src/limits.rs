@@ -109,6 +109,17 @@ pub const KEEPALIVE: Duration = Duration::from_secs(1);
 /// for all of them, and not for each.
 pub const KEEPALIVE_STEP: Duration = Duration::from_millis(500);
 
+/// An acknowledgement waits at most so long for a message of its class to go with. Until it has come, the sender keeps the messages, and is given
+/// them back if the peer dies: a longer delay makes more stanzas take effect twice after a death (`docs/decisions/0071`).
+pub const ACK_DELAY: Duration = Duration::from_millis(200);
+
+/// Acknowledgements alone go out at multiples of this, after [`ACK_DELAY`] or a little earlier: those of all links with one wake-up.
+pub const ACK_STEP: Duration = Duration::from_millis(100);
+
+/// An acknowledgement of this part of a class's window waits for nothing, so that the sender's queue, which is larger than the window, has room
+/// by then. The smallest messages of it are fewer than half of [`QUEUE_MESSAGES`].
+pub const ACK_PARTS: usize = 16;
+
 /// A connection from which nothing has come for so long is cut off. Three keep-alives were lost.
 /// Answer: `LinkFault::Silent`.
 pub const SILENCE: Duration = Duration::from_millis(3_500);

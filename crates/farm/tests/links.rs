@@ -470,6 +470,26 @@ fn acknowledged_messages_survive_the_connection_and_come_back_after_a_death() {
 }
 
 #[test]
+fn a_node_that_only_receives_writes_no_acknowledgement_for_each_message() {
+    run(async {
+        let mut one = Node::start_with(1, 7, Encryption::Auto, standing);
+        let mut two = Node::start_with(2, 7, Encryption::Auto, standing);
+        see_each_other(&mut [&mut one, &mut two]);
+        one.send(two.life, Class::Chat, FIRST).await;
+        two.receives(FIRST).await;
+        let before = two.links.counters().writes;
+        for kind in 10..110 {
+            one.links.send(standing(), two.life, Class::Chat, message(kind)).expect("room");
+            one.links.flush(standing());
+            two.receives(kind).await;
+            two.links.flush(standing());
+        }
+        // The clock stands still, so no acknowledgement is due.
+        assert_eq!(two.links.counters().writes - before, 0);
+    });
+}
+
+#[test]
 fn a_host_that_refuses_is_said() {
     run(async {
         let mut two = Node::start(2, 7);

@@ -23,7 +23,7 @@ use router::{Answer, AskId, Push, Query};
 use sip::endpoint::SharedResponse;
 use sip::transport::{Packet, Transmit, TransmitId};
 
-pub use self::xmpp::{ActAnswer, StreamCondition, XmppShardMessage};
+pub use self::xmpp::{ActAnswer, StreamCondition, XmppShardMessage, is_copy};
 
 /// A message from one shard to another.
 #[derive(Debug)]

@@ -22,3 +22,7 @@ pub const ROOM_SOUND_BYTES: usize = 192 * 1_024;
 
 /// Bytes of a frame in it: 20 ms of 48 kHz as samples are 1,920. A longer one is a fault of the node that sends it.
 pub const ROOM_FRAME_BYTES: usize = 4 * 1_024;
+
+/// Addresses of one stanza in a message between nodes: a presence for contacts, a message of a room for occupants. One for more goes in several,
+/// as each costs the receiver a copy. Answer: the message is `Corrupt`.
+pub const COPIES: usize = 64;

@@ -205,6 +205,20 @@ pub enum XmppShardMessage {
     Servers(Box<::xmpp::s2s::ShardMessage>),
 }
 
+/// True if both messages are one stanza that differs in its address alone, as a presence for several contacts does: for owners, or for clients of
+/// one shard.
+pub fn is_copy(one: &XmppShardMessage, other: &XmppShardMessage) -> bool {
+    let is_one = |one: &Element, other: &Element| one.attr("to").is_some() && one.is_copy_of(other);
+    match (one, other) {
+        (XmppShardMessage::Routed(one), XmppShardMessage::Routed(other)) => is_one(one, other),
+        (
+            XmppShardMessage::Deliver { edge, element: one },
+            XmppShardMessage::Deliver { edge: others, element: other },
+        ) => edge.shard == others.shard && is_one(one, other),
+        _ => false,
+    }
+}
+
 /// The condition of the stream error with which a host closes a connection, as its place in [`StreamCondition::ALL`], or
 /// [`StreamCondition::IN_ORDER`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

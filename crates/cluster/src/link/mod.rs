@@ -9,7 +9,8 @@
 //! | call, ask, sound | at most once, in order; given back if the connection ends before they are written |
 //! | chat, bulk | in order, over as many connections as it takes, until the peer is dead; then all that it did not acknowledge is given back |
 //!
-//! A message is acknowledged when the peer has taken it with `poll_message`. Per peer and class at most [`Class::window`] bytes wait at the
+//! A message is acknowledged when the peer has taken it with `poll_message`: with the next message of its class in the other direction, or
+//! alone after [`ACK_DELAY`](crate::limits::ACK_DELAY), as an acknowledgement of its own costs two wake-ups and nobody waits for it. Per peer and class at most [`Class::window`] bytes wait at the
 //! receiver and [`Class::queue_bytes`] at the sender. Two lives have one link a lane; a new life has a new link.
 
 pub mod class;
@@ -17,6 +18,8 @@ pub mod fault;
 pub mod frame;
 pub mod handshake;
 mod queue;
+
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use stdx::Instant;
@@ -127,7 +130,7 @@ impl Link {
             let Some(connection) = &mut self.connection else { return Ok(()) };
             let Some(frame) = take_frame(&mut connection.input)? else { return Ok(()) };
             match frame {
-                Frame::Data(data) if connection.is_resumed => self.handle_data(data)?,
+                Frame::Data(data) if connection.is_resumed => self.handle_data(now, data)?,
                 Frame::Data(data) => return Err(LinkFault::Order { number: data.class }),
                 Frame::Control { class, body } => self.handle_control(class, &body)?,
             }
@@ -190,7 +193,7 @@ impl Link {
         }
     }
 
-    /// Sends a keep-alive if one is due.
+    /// Sends a keep-alive if one is due, and acknowledgements that have waited long enough for a message to go with.
     ///
     /// # Errors
     /// [`LinkFault::Silent`] if nothing has come for [`SILENCE`].
@@ -203,13 +206,16 @@ impl Link {
             write_control(&mut connection.output, KEEPALIVE_FRAME, &[]);
             connection.written_at = now;
         }
+        self.channels.iter_mut().for_each(|channel| channel.receive.expire(now));
         Ok(())
     }
 
     /// The time at which [`Link::expire`] is due; none without a connection.
     pub fn deadline(&self) -> Option<Instant> {
         let connection = self.connection.as_ref()?;
-        Some(keepalive_at(connection.written_at).min(connection.heard_at + SILENCE))
+        let deadline = keepalive_at(connection.written_at).min(connection.heard_at + SILENCE);
+        let acks = self.channels.iter().filter_map(|channel| channel.receive.deadline());
+        Some(acks.fold(deadline, Instant::min))
     }
 
     /// True while messages of all classes are taken and go out.
@@ -282,12 +288,12 @@ impl Link {
         has_written
     }
 
-    fn handle_data(&mut self, mut frame: DataFrame) -> Result<(), LinkFault> {
+    fn handle_data(&mut self, now: Instant, mut frame: DataFrame) -> Result<(), LinkFault> {
         let channel = self.channel_numbered(frame.class)?;
         channel.receive.check_sequence(frame.seq)?;
         channel.send.handle_ack(frame.ack)?;
         while let Some(message) = frame.next_message()? {
-            channel.receive.push(message)?;
+            channel.receive.push(now, message)?;
         }
         Ok(())
     }
@@ -331,8 +337,12 @@ impl Link {
 /// The time of the keep-alive of a connection that was last written to at this time. Connections that were written to at about the same
 /// time have the same one, also those of other nodes: their clocks agree well enough.
 fn keepalive_at(written_at: Instant) -> Instant {
-    let at = (written_at + KEEPALIVE).as_micros();
-    let step = KEEPALIVE_STEP.as_micros() as u64;
+    at_step(written_at + KEEPALIVE, KEEPALIVE_STEP)
+}
+
+/// The last multiple of this step until then.
+fn at_step(at: Instant, step: Duration) -> Instant {
+    let (at, step) = (at.as_micros(), step.as_micros() as u64);
     Instant::from_micros(at - at % step)
 }
 

@@ -5,10 +5,12 @@ use std::collections::VecDeque;
 
 use stdx::Instant;
 
-use crate::limits::{FRAME_FILL, FRAME_MESSAGES, QUEUE_MESSAGES};
+use crate::limits::{ACK_DELAY, ACK_PARTS, ACK_STEP, FRAME_FILL, FRAME_MESSAGES, QUEUE_MESSAGES};
 use crate::link::class::Class;
 use crate::link::fault::LinkFault;
 use crate::link::frame::{FRAME_HEAD, FrameWriter, Message};
+
+use super::at_step;
 
 /// The messages of a class to the peer.
 #[derive(Debug)]
@@ -185,6 +187,13 @@ pub(crate) struct ReceiveQueue {
     received: u64,
     /// The last acknowledgement that was sent.
     acknowledged: u64,
+    /// Bytes of messages that were handled since then.
+    unacknowledged_bytes: usize,
+    /// The time at which an acknowledgement goes out that no message of the other direction has taken along; `None`: nothing came
+    /// since the last one, or the time has come.
+    ack_at: Option<Instant>,
+    /// An acknowledgement waits no longer for a message of the other direction.
+    is_ack_late: bool,
     /// Bytes that came over this connection, and how many may come.
     received_bytes: u64,
     granted: u64,
@@ -199,6 +208,9 @@ impl ReceiveQueue {
             bytes: 0,
             received: 0,
             acknowledged: 0,
+            unacknowledged_bytes: 0,
+            ack_at: None,
+            is_ack_late: false,
             received_bytes: 0,
             granted: 0,
         }
@@ -214,7 +226,10 @@ impl ReceiveQueue {
         }
     }
 
-    pub(crate) fn push(&mut self, message: Message) -> Result<(), LinkFault> {
+    pub(crate) fn push(&mut self, now: Instant, message: Message) -> Result<(), LinkFault> {
+        if self.class.is_acknowledged() && !self.is_ack_late {
+            self.ack_at.get_or_insert_with(|| at_step(now + ACK_DELAY, ACK_STEP));
+        }
         self.received_bytes += message.wire_bytes() as u64;
         if self.received_bytes > self.granted {
             return Err(LinkFault::Credit { class: self.class });
@@ -228,6 +243,7 @@ impl ReceiveQueue {
     pub(crate) fn pop(&mut self) -> Option<Message> {
         let message = self.messages.pop_front()?;
         self.bytes -= message.wire_bytes();
+        self.unacknowledged_bytes += message.wire_bytes();
         Some(message)
     }
 
@@ -240,13 +256,34 @@ impl ReceiveQueue {
         self.received
     }
 
+    /// True if an acknowledgement is worth a frame of its own. Before that it goes with the next message of the other direction.
     pub(crate) fn ack_is_due(&self) -> bool {
-        self.handled() > self.acknowledged
+        let is_large = self.unacknowledged_bytes >= self.class.window() / ACK_PARTS;
+        self.handled() > self.acknowledged && (self.is_ack_late || is_large)
+    }
+
+    /// The time at which [`ReceiveQueue::expire`] is due.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.ack_at
+    }
+
+    /// An acknowledgement that has waited long enough is due from now on.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        if self.ack_at.is_some_and(|at| at <= now) {
+            self.ack_at = None;
+            self.is_ack_late = true;
+        }
     }
 
     /// An acknowledgement is sent.
     pub(crate) fn take_ack(&mut self) -> u64 {
         self.acknowledged = self.handled();
+        self.unacknowledged_bytes = 0;
+        // Messages that the owner has not taken yet have waited as long.
+        if self.messages.is_empty() {
+            self.ack_at = None;
+            self.is_ack_late = false;
+        }
         self.acknowledged
     }
 
@@ -273,7 +310,7 @@ impl ReceiveQueue {
     pub(crate) fn resume(&mut self) -> u64 {
         self.received_bytes = 0;
         self.granted = self.possible();
-        self.acknowledged = self.handled();
+        self.take_ack();
         self.granted
     }
 

@@ -73,7 +73,7 @@ fn a_peer_that_forgot_what_it_acknowledged_is_refused() {
     pair.ends[0].link.send(at(0), Class::Chat, message(1, 20)).unwrap();
     pair.settle(at(0));
     pair.ends[1].link.poll_message(Class::Chat).unwrap();
-    pair.settle(at(0));
+    pair.expire(at(0) + cluster::limits::ACK_DELAY);
     pair.disconnect();
     pair.ends[1].link = cluster::link::Link::new(Lane::Acknowledged);
     pair.connect(at(1));

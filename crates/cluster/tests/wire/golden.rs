@@ -80,7 +80,9 @@ fn an_acknowledgement_alone() {
     pair.ends[0].link.send(at(0), Class::Chat, message).unwrap();
     pair.settle(at(0));
     pair.ends[1].link.poll_message(Class::Chat).unwrap();
-    check("acknowledgement", &output(&mut pair.ends[1].link, at(0)));
+    let late = at(0) + cluster::limits::ACK_DELAY;
+    pair.ends[1].link.expire(late).unwrap();
+    check("acknowledgement", &output(&mut pair.ends[1].link, late));
 }
 
 #[test]

@@ -102,6 +102,12 @@ impl Pair {
         end.link.handle_bytes(now, &bytes)
     }
 
+    /// Does what is due at both ends, then moves bytes until there are none.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        self.ends.iter_mut().for_each(|end| end.link.expire(now).unwrap());
+        self.settle(now);
+    }
+
     /// Moves bytes until there are none.
     pub(crate) fn settle(&mut self, now: Instant) {
         while self.ends.iter().any(|end| end.link.has_output() || !end.incoming.is_empty()) {

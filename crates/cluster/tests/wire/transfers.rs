@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
-use cluster::limits::{KEEPALIVE, MESSAGE_BYTES, SILENCE};
+use cluster::limits::{ACK_DELAY, ACK_STEP, KEEPALIVE, MESSAGE_BYTES, QUEUE_MESSAGES, SILENCE};
 use cluster::link::frame::MESSAGE_HEAD;
 use cluster::link::{Class, Lane, LinkFault, SendFailure};
 use proptest::prelude::*;
+use stdx::Instant;
 
 use crate::pair::{Pair, at, message, number};
 
@@ -27,7 +28,7 @@ fn a_reconnect_goes_on_where_the_connection_broke() {
     pair.connect(at(1));
     pair.settle(at(1));
     assert_eq!(drain(&mut pair, 1, Class::Chat), [1, 2, 3, 4]);
-    pair.settle(at(1));
+    pair.expire(at(1) + ACK_DELAY);
     assert!(pair.ends[0].link.is_empty());
     assert_eq!(pair.ends[0].returned, vec![]);
 }
@@ -52,7 +53,7 @@ fn a_dead_peer_gives_back_all_that_it_did_not_acknowledge() {
     }
     pair.settle(at(0));
     assert_eq!(pair.ends[1].link.poll_message(Class::Chat).map(|m| number(&m)), Some(1));
-    pair.settle(at(0));
+    pair.expire(at(0) + ACK_DELAY);
     pair.ends[0].link.send(at(0), Class::Bulk, message(9, 20)).unwrap();
     let mut returned = Vec::new();
     pair.ends[0].link.handle_dead(&mut returned);
@@ -61,6 +62,79 @@ fn a_dead_peer_gives_back_all_that_it_did_not_acknowledge() {
     let refused = pair.ends[0].link.send(at(1), Class::Chat, message(5, 20)).unwrap_err();
     assert_eq!(refused.reason, SendFailure::Dead);
     assert!(pair.ends[0].link.is_empty());
+}
+
+/// Writes one end's output; true if there was any, which is a write to a socket and a wake-up of the other node.
+fn writes(pair: &mut Pair, from: usize, now: Instant) -> bool {
+    pair.write(from, now, 65_536);
+    let is_written = !pair.ends[1 - from].incoming.is_empty();
+    pair.read(1 - from, now, usize::MAX).unwrap();
+    is_written
+}
+
+#[test]
+fn an_acknowledgement_goes_with_the_next_message_of_the_other_direction() {
+    let mut pair = Pair::connected(Lane::Acknowledged);
+    let mut written = 0;
+    for n in 0..1_000 {
+        // A question a millisecond from the one end, the answer to it from the other.
+        for from in 0..2 {
+            pair.ends[from].link.send(at(n), Class::Chat, message(n, 200)).unwrap();
+            written += usize::from(writes(&mut pair, from, at(n)));
+            assert_eq!(drain(&mut pair, 1 - from, Class::Chat), [n]);
+            // What the task of a connection does after it has read.
+            written += usize::from(writes(&mut pair, 1 - from, at(n)));
+        }
+        assert_eq!(pair.ends[0].link.bytes(), 0, "the answer has acknowledged the question");
+    }
+    assert_eq!(written, 2_000, "a write for each message");
+    pair.expire(at(999) + ACK_DELAY);
+    assert!(pair.ends.iter().all(|end| end.link.is_empty()));
+}
+
+#[test]
+fn acknowledgements_alone_go_out_together_and_late() {
+    let mut pair = Pair::connected(Lane::Acknowledged);
+    let deadline = |pair: &Pair| pair.ends[1].link.deadline().unwrap();
+    for n in 1..=3 {
+        pair.ends[0].link.send(at(n), Class::Chat, message(n, 200)).unwrap();
+        assert!(writes(&mut pair, 0, at(n)));
+        assert_eq!(drain(&mut pair, 1, Class::Chat), [n]);
+        assert!(!writes(&mut pair, 1, at(n)));
+    }
+    let due = deadline(&pair);
+    assert!(due > at(3) && due <= at(1) + ACK_DELAY, "{due:?}");
+    assert_eq!(due.as_micros() % ACK_STEP.as_micros() as u64, 0, "with those of other links");
+    pair.ends[1].link.expire(due).unwrap();
+    assert!(writes(&mut pair, 1, due) && pair.ends[0].link.is_empty(), "one for all three");
+    assert!(deadline(&pair) > due + ACK_DELAY, "nothing but a keep-alive is due");
+}
+
+#[test]
+fn what_the_owner_takes_late_is_acknowledged_at_once_and_wakes_nobody_before() {
+    let mut pair = Pair::connected(Lane::Acknowledged);
+    pair.ends[0].link.send(at(0), Class::Chat, message(1, 200)).unwrap();
+    assert!(writes(&mut pair, 0, at(0)));
+    let late = at(0) + 2 * ACK_DELAY;
+    pair.ends[1].link.expire(late).unwrap();
+    assert!(!writes(&mut pair, 1, late), "it is not handled");
+    assert!(pair.ends[1].link.deadline().unwrap() > late, "the task of the connection does not spin");
+    assert_eq!(drain(&mut pair, 1, Class::Chat), [1]);
+    assert!(writes(&mut pair, 1, late) && pair.ends[0].link.is_empty());
+}
+
+#[test]
+fn acknowledgements_that_wait_do_not_fill_the_queue_of_the_sender() {
+    for (class, size) in [(Class::Chat, 8), (Class::Chat, 600), (Class::Bulk, 8), (Class::Bulk, 100_000)] {
+        let mut pair = Pair::connected(Lane::Acknowledged);
+        // In one moment, more messages and bytes than the queue has room for.
+        let most = (2 * class.queue_bytes() / (size + MESSAGE_HEAD)).min(QUEUE_MESSAGES + QUEUE_MESSAGES / 4);
+        for n in 0..most as u64 {
+            pair.ends[0].link.send(at(0), class, message(n, size)).expect("room in the queue");
+            pair.settle(at(0));
+            assert_eq!(drain(&mut pair, 1, class).len(), 1);
+        }
+    }
 }
 
 #[test]
@@ -223,11 +297,12 @@ fn play(lane: Lane, classes: [Class; 2], steps: Vec<Step>) {
         }
     }
     for _ in 0..1_000 {
-        pair.settle(at(100_000));
+        pair.expire(at(1_000));
         for (end, class) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
             handle(&mut pair, end, class, classes, &mut pending);
         }
     }
+    pair.expire(at(1_000) + ACK_DELAY);
     assert!(pair.ends.iter().all(|end| end.link.is_empty()), "nothing stays behind");
     if lane == Lane::Acknowledged {
         assert_eq!(pending, Pending::default(), "every message came once and in order");

@@ -14,7 +14,7 @@ use router::BucketSet;
 use stdx::Instant;
 
 use super::{Shard, buckets, farm as links};
-use crate::message::{InboxMessage, LocalMessage, LocalXmppMessage, ShardMessage};
+use crate::message::{InboxMessage, LocalMessage, LocalXmppMessage, ShardMessage, XmppShardMessage};
 use crate::xmpp::farm as chat;
 use shard_message::wire::{self, Decoded};
 
@@ -88,17 +88,33 @@ pub(super) fn post(shard: &mut Shard, now: Instant) {
     if !is_on(shard) {
         return;
     }
-    let own = shard.parts.edge.shard;
     let messages = shard.with_xmpp(now, |xmpp, _| chat::take_for_nodes(xmpp)).unwrap_or_default();
     let view = shard.farm.as_ref().and_then(|farm| farm.view.as_ref());
     // A farm that is being upgraded has nodes that would not know the message.
     let is_understood = view.is_some_and(|view| view.map.level() >= wire::CHAT_SINCE);
-    for (to, message) in messages {
-        let encoded = wire::chat_message(to, own, &message).filter(|_| is_understood);
-        let sent = encoded.map(|encoded| {
-            let bytes = encoded.wire_bytes();
-            links::send_to_node(shard, now, to, encoded).map(|()| bytes).map_err(|error| error.reason)
-        });
+    for (to, copies) in messages {
+        post_copies(shard, now, (to, is_understood), copies);
+    }
+}
+
+/// Sends a message, or a stanza for several addresses, to a shard. False beside the address: it would not know the message.
+fn post_copies(
+    shard: &mut Shard,
+    now: Instant,
+    (to, is_understood): (ShardAddress, bool),
+    copies: Vec<XmppShardMessage>,
+) {
+    let own = shard.parts.edge.shard;
+    let encoded = wire::chat_copies(to, own, &copies).filter(|_| is_understood);
+    let sent = encoded.map(|encoded| {
+        let bytes = encoded.wire_bytes();
+        links::send_to_node(shard, now, to, encoded).map(|()| bytes).map_err(|error| error.reason)
+    });
+    if sent == Some(Err(SendFailure::TooLong)) && copies.len() > 1 {
+        // Each for itself is shorter by the other addresses.
+        return copies.into_iter().for_each(|copy| post_copies(shard, now, (to, is_understood), vec![copy]));
+    }
+    for message in copies {
         shard.with_xmpp(now, |xmpp, outbox| match sent {
             Some(Ok(bytes)) => chat::handle_sent(xmpp, now, to, message, bytes),
             // It would be as long the next time.

@@ -452,7 +452,7 @@ pub(super) fn read_links(shard: &mut Shard, now: Instant) -> usize {
     let Some(links) = &adapter.links else { return 0 };
     let mut events = std::mem::take(&mut adapter.events);
     links.take(&mut events);
-    let count = events.len();
+    let count = shard.pace.note_links(&events);
     let own = shard.parts.edge.life;
     for event in events.drain(..) {
         let Some(event) = shard.farm.as_mut().and_then(|adapter| adapter.handle_event(now, own, event))

@@ -318,7 +318,7 @@ impl Shard {
             shard.0.handle_received(now, packet);
         });
         self.scratch.packets = packets;
-        count
+        self.pace.note_packets(count)
     }
 
     fn handle_received(&mut self, now: Instant, packet: Packet) {
@@ -336,7 +336,7 @@ impl Shard {
     fn read_messages(&mut self, now: &mut Instant) -> usize {
         let mut messages = std::mem::take(&mut self.scratch.messages);
         self.parts.inbox.take(&mut messages);
-        let count = messages.len();
+        let count = self.pace.note_inbox(&messages);
         *now =
             work_off(&mut ShardMedia(self), *now, messages.drain(..), |shard, now, message| match message {
                 InboxMessage::Shard(message) => shard.0.handle_message(now, message),

@@ -147,8 +147,8 @@ pub(crate) fn add_writing(xmpp: &mut Xmpp, writing: &mut BucketSet) {
     }
 }
 
-/// Messages for shards of other nodes.
-pub(crate) fn take_for_nodes(xmpp: &mut Xmpp) -> Vec<(ShardAddress, XmppShardMessage)> {
+/// Messages for shards of other nodes, and stanzas for several addresses there.
+pub(crate) fn take_for_nodes(xmpp: &mut Xmpp) -> Vec<(ShardAddress, Vec<XmppShardMessage>)> {
     xmpp.queues.take_for_nodes()
 }
 

@@ -3,6 +3,8 @@
 //!
 //! Questions to all hosts, and what shards have of streams between servers, stay within their node: [`chat_message`] gives nothing for them.
 
+mod bound;
+mod copies;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -20,6 +22,7 @@ use xmpp::{Bare, ConnectionId, Element, Jid};
 
 use super::values::{absent, at_place, fields, flag, place_of, put_flag, put_value, required, text};
 use super::{Decoded, announced, message, user_agent};
+use crate::limits::COPIES;
 use crate::{ShardMessage, StreamCondition, XmppShardMessage};
 
 pub(super) const CHAT: u16 = 50;
@@ -61,6 +64,9 @@ const BUCKETS: u64 = 23;
 /// The run of a stanza for another server, and its place in the run.
 const RUN: u64 = 24;
 const INDEX: u64 = 25;
+/// A further address that a stanza is for, and the connection of one for a client; several are a list.
+const COPY_TO: u64 = 26;
+const COPY_CONNECTION: u64 = 27;
 
 // The kind of chat message within the one kind of the link: a node that does not know a number passes the
 // message over.
@@ -131,9 +137,18 @@ pub(super) const OUTBOUND_OUTCOMES: [Outcome; 3] = [Outcome::Ended, Outcome::Bro
 
 /// A message of chat for a shard of another node, from the shard of this number. None: it stays within its node.
 pub fn chat_message(to: ShardAddress, from: u16, chat: &XmppShardMessage) -> Option<Message> {
+    chat_copies(to, from, std::slice::from_ref(chat))
+}
+
+/// Messages of chat that are [copies](crate::is_copy) of the first one, as one message: the stanza is written and read once for all of
+/// them. None: they stay within their node.
+pub fn chat_copies(to: ShardAddress, from: u16, copies: &[XmppShardMessage]) -> Option<Message> {
+    let (first, others) = copies.split_first()?;
     let mut body = Vec::new();
     put_number(&mut body, FROM_SHARD, u64::from(from));
-    put_chat_message(&mut body, chat).then(|| message(CHAT, to, body))
+    let crosses = put_chat_message(&mut body, first);
+    copies::put(&mut body, others);
+    crosses.then(|| message(CHAT, to, body))
 }
 
 /// The number of the shard that has sent a message of chat; none for a message of another kind.
@@ -215,7 +230,7 @@ fn put_of_host(out: &mut Vec<u8>, message: &XmppShardMessage) {
     match message {
         XmppShardMessage::Bound { edge, bound } => {
             put_of_edge(out, BOUND, *edge);
-            put_bound(out, bound);
+            bound::put(out, bound);
         }
         XmppShardMessage::Announced { edge, session } => {
             put_of_edge(out, ANNOUNCED, *edge);
@@ -333,48 +348,6 @@ pub(super) fn put_optional(out: &mut Vec<u8>, number: u64, text: Option<&str>) {
     }
 }
 
-/// The outcome, and its own fields. A new outcome that an older node reads is a refusal there: see
-/// [`ChatFields::bound`].
-fn put_bound(out: &mut Vec<u8>, bound: &Bound) {
-    match bound {
-        Bound::Session { jid, inline } => {
-            put_number(out, OUTCOME, SESSION);
-            put_bytes(out, ADDRESS, jid.as_str().as_bytes());
-            inline.iter().for_each(|answer| put_element(out, answer));
-        }
-        Bound::Resumed { jid, resumed } => {
-            put_number(out, OUTCOME, RESUMED);
-            put_bytes(out, ADDRESS, jid.as_str().as_bytes());
-            put_element(out, resumed);
-        }
-        Bound::NotResumed { failed } => {
-            put_number(out, OUTCOME, NOT_RESUMED);
-            put_element(out, failed);
-        }
-        Bound::Refused(error) => {
-            put_number(out, OUTCOME, REFUSED);
-            put_error(out, error);
-        }
-        Bound::SeeOtherHost(host) => {
-            put_number(out, OUTCOME, SEE_OTHER_HOST);
-            put_bytes(out, NAME, host.as_bytes());
-        }
-    }
-}
-
-/// A condition always, and the type where it is not the condition's own.
-fn put_error(out: &mut Vec<u8>, error: &StanzaError) {
-    let StanzaError { condition, kind, text, detail } = error;
-    put_number(out, CONDITION, place_of(&CONDITIONS, condition));
-    if let Some(kind) = kind {
-        put_number(out, ERROR_KIND, place_of(&ERROR_KINDS, kind));
-    }
-    put_optional(out, TEXT, text.as_deref());
-    if let Some(detail) = detail {
-        put_element(out, detail);
-    }
-}
-
 /// Reads a message of the kind [`CHAT`].
 pub(super) fn read(message: &Message) -> Result<Decoded, Corrupt> {
     let mut read = ChatFields::default();
@@ -382,10 +355,10 @@ pub(super) fn read(message: &Message) -> Result<Decoded, Corrupt> {
     while let Some(field) = fields.next()? {
         read.take(&field)?;
     }
-    Ok(match read.message()? {
-        Some(message) => Decoded::Message(ShardMessage::Xmpp(vec![message])),
-        None => Decoded::LaterKind,
-    })
+    let (copies, connections) = (std::mem::take(&mut read.copies), std::mem::take(&mut read.connections));
+    let Some(first) = read.message()? else { return Ok(Decoded::LaterKind) };
+    let copies = copies::read(&first, &copies, &connections)?;
+    Ok(Decoded::Message(ShardMessage::Xmpp(std::iter::once(first).chain(copies).collect())))
 }
 
 /// The fields of a message.
@@ -415,6 +388,8 @@ struct ChatFields {
     buckets: Box<BucketSet>,
     run: u64,
     index: u64,
+    copies: Vec<Box<str>>,
+    connections: Vec<u64>,
 }
 
 impl ChatFields {
@@ -449,6 +424,9 @@ impl ChatFields {
             BUCKETS => *self.buckets = buckets_of(field.bytes),
             RUN => self.run = field.value()?,
             INDEX => self.index = field.value()?,
+            COPY_TO if self.copies.len() + 1 < COPIES => self.copies.push(text(field)?),
+            COPY_CONNECTION if self.connections.len() + 1 < COPIES => self.connections.push(field.value()?),
+            COPY_TO | COPY_CONNECTION => return Err(absent("a stanza is for too many addresses")),
             ERROR_KIND => self.error_kind = at_place(&ERROR_KINDS, field.value()?),
             _ => {}
         }

@@ -42,10 +42,10 @@ use cluster::{Epoch, Life, ShardAddress};
 use router::{AskId, FlowId, Transport};
 use sip::transport::{Packet, Source, Target, Transmit, TransmitId};
 
-use crate::ShardMessage;
+use crate::{ShardMessage, is_copy};
 
 pub use self::accounts::ACCOUNTS_SINCE;
-pub use self::chat::{CHAT_SINCE, chat_message, chat_sender};
+pub use self::chat::{CHAT_SINCE, chat_copies, chat_message, chat_sender};
 pub use file::FILES_SINCE;
 pub use file::{FileBody, FileFault, FileKind, FileMessage, FileName, FilePiece};
 pub use probe::Probe;
@@ -198,7 +198,9 @@ pub fn encode(to: ShardAddress, message: &ShardMessage) -> Vec<Message> {
         ShardMessage::Answer { id, answer: one } => vec![answer(to, *id, one)],
         ShardMessage::Push(one) => vec![push(to, one)],
         ShardMessage::SharedResponse(shared) => vec![shared_response(to, shared)],
-        ShardMessage::Xmpp(messages) => messages.iter().filter_map(|one| chat_message(to, 0, one)).collect(),
+        ShardMessage::Xmpp(messages) => {
+            messages.chunk_by(is_copy).filter_map(|copies| chat_copies(to, 0, copies)).collect()
+        }
         ShardMessage::Room(room) => rooms::room_messages(to, room),
         ShardMessage::Certified(_) | ShardMessage::Down(_) => Vec::new(),
     }

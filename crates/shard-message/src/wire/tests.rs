@@ -152,6 +152,8 @@ fn examples() -> Vec<(String, ShardMessage)> {
     for (name, message) in chat::examples() {
         named.push((format!("chat-{name}"), ShardMessage::Xmpp(vec![message])));
     }
+    named.push(("chat-routed-copies".into(), ShardMessage::Xmpp(chat::copies(3))));
+    named.push(("chat-deliver-copies".into(), ShardMessage::Xmpp(chat::copies_for_clients(3))));
     for (name, message) in rooms::tests::examples() {
         named.push((format!("room-{name}"), ShardMessage::Room(message)));
     }

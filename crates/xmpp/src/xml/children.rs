@@ -111,6 +111,28 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_differs_in_its_address_alone() {
+        let message = message().with("to", "x");
+        assert!(message.is_copy_of(&message) && message.is_copy_of(&message.copy_to("y")));
+        let body = Element::new("body", ns::CLIENT).text("1 < 2");
+        let same = Element::new("message", ns::CLIENT).with("id", "a").with("to", "z").child(body);
+        assert!(message.is_copy_of(&same), "by its content");
+        let mut marked = message.copy_to("y");
+        marked.set_ns("to", "urn:other", "z");
+        let others = [
+            message.copy_to("y").with("id", "b"),
+            message.copy_to("y").with("type", "chat"),
+            message.copy_to("y").text("more"),
+            Element::new("presence", ns::CLIENT)
+                .with("id", "a")
+                .with("to", "x")
+                .children(message.elements().cloned()),
+            marked,
+        ];
+        assert!(others.iter().all(|other| !message.is_copy_of(other) && !other.is_copy_of(&message)));
+    }
+
+    #[test]
     fn a_copy_that_is_changed_changes_alone() {
         let message = message();
         let mut copies = vec![message.clone(); 4];

@@ -131,6 +131,18 @@ impl Element {
         Element { ns, name, attributes, children }.with("to", to)
     }
 
+    /// True if both differ at most in their address: one is a [`copy_to`](Element::copy_to) of the other.
+    pub fn is_copy_of(&self, other: &Element) -> bool {
+        let is_to = |attribute: &Attribute| attribute.name == "to" && attribute.ns.is_empty();
+        let mut pairs = self.attributes.iter().zip(&other.attributes);
+        let has_same_attributes = self.attributes.len() == other.attributes.len()
+            && pairs.all(|(own, others)| own == others || (is_to(own) && is_to(others)));
+        has_same_attributes
+            && self.name == other.name
+            && self.ns == other.ns
+            && self.children == other.children
+    }
+
     /// Adds a child element.
     #[must_use]
     pub fn child(mut self, child: Element) -> Element {

@@ -2,9 +2,10 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use cluster::Life;
+use cluster::link::{Class, Message};
 use cluster::map::FarmMap;
 use cluster::member::{MemberState, Roles};
+use cluster::{Epoch, Life};
 use farm::view::FarmPeer;
 
 use super::*;
@@ -29,12 +30,18 @@ fn view(nodes: &[(&str, u16)]) -> FarmView {
     FarmView { own: Life(1), map: FarmMap::default(), peers, is_council_away: false }
 }
 
-/// The pace of a shard with links that naps at most so long.
+/// The pace of a shard with links that naps at most so long, and twice as long while only chat comes.
 fn crowded(longest: Duration) -> Pace {
-    Pace { longest, has_links: true, ..Pace::default() }
+    Pace { longest, longest_of_chat: 2 * longest, has_links: true, ..Pace::default() }
 }
 
-/// Turns over `messages` each, one every `every`, for so long; the last nap.
+/// A turn with so many SIP messages.
+fn turn(pace: &mut Pace, now: Instant, messages: usize, tick: Option<Instant>) -> Option<Duration> {
+    pace.note_packets(messages);
+    pace.choose(now, messages, tick)
+}
+
+/// Turns over `messages` of calls each, one every `every`, for so long; the last nap.
 fn run(
     pace: &mut Pace,
     now: &mut Instant,
@@ -46,7 +53,7 @@ fn run(
     let mut last = None;
     while *now < end {
         *now = *now + every;
-        last = pace.choose(*now, messages, None);
+        last = turn(pace, *now, messages, None);
     }
     last
 }
@@ -92,7 +99,7 @@ fn a_nap_is_as_long_as_a_batch_takes_to_come() {
 
 #[test]
 fn nodes_of_one_machine_nap_longer() {
-    let longest = |nodes: &[(&str, u16)], cores| longest_nap(&view(nodes), cores);
+    let longest = |nodes: &[(&str, u16)], cores| longest_nap(&view(nodes), cores, LONGEST);
     let (here, there) = (("10.0.0.1", 1), ("10.0.0.2", 1));
     assert_eq!(longest(&[], 2), NAP, "the node does not see itself yet");
     assert_eq!(longest(&[("10.0.0.1", 4)], 2), NAP, "alone, with any number of shards");
@@ -108,7 +115,7 @@ fn nodes_of_one_machine_nap_longer() {
 #[test]
 fn naps_of_a_whole_machine_do_not_grow_with_its_nodes() {
     for nodes in 1..=16_u32 {
-        let longest = longest_nap(&view(&vec![("10.0.0.1", 1); nodes as usize]), 2);
+        let longest = longest_nap(&view(&vec![("10.0.0.1", 1); nodes as usize]), 2, LONGEST);
         let messages = 12_000 / nodes + 12_000 * (nodes - 1) / (nodes * nodes);
         let nap = nap(messages, SECOND, longest).expect("they are busy").as_micros();
         let naps = u128::from(nodes) * 1_000_000 / nap;
@@ -126,7 +133,7 @@ fn the_runtime_is_asked_now_and_then() {
         run(&mut pace, &mut now, SECOND, 4 * MS, messages);
         pace.alone = Duration::ZERO;
         let in_a_row = (0..100).take_while(|_| {
-            pace.choose(now, messages, None);
+            turn(&mut pace, now, messages, None);
             pace.next() == NextTurn::Sockets
         });
         assert_eq!(in_a_row.count(), naps, "{longest:?}, {messages}");
@@ -141,12 +148,58 @@ fn connections_wait_no_longer_than_the_longest_nap() {
         run(&mut pace, &mut now, SECOND, every, 6);
         let mut napped = Duration::ZERO;
         for _ in 0..1_000 {
-            napped += pace.choose(now, 6, None).expect("it is busy");
+            napped += turn(&mut pace, now, 6, None).expect("it is busy");
             assert!(napped <= LONGEST, "{longest:?}: {napped:?}");
             if pace.next() == NextTurn::Connections {
                 napped = Duration::ZERO;
             }
         }
+    }
+}
+
+/// 2,000 users, an action each 5 s: a message of chat causes some six messages over all nodes.
+#[test]
+fn naps_for_chat_do_not_grow_with_up_to_eight_nodes_of_two_cores() {
+    for nodes in 2..=8_u32 {
+        let longest = longest_nap(&view(&vec![("10.0.0.1", 1); nodes as usize]), 2, LONGEST_OF_CHAT);
+        let nap = nap(6 * 400 / nodes, SECOND, longest).expect("they are busy").as_micros();
+        assert_eq!(u128::from(nodes) * 1_000_000 / nap, 1_000, "{nodes} nodes");
+    }
+}
+
+#[test]
+fn a_nap_is_longer_while_only_chat_comes() {
+    let (mut pace, mut now) = (crowded(LONGEST), Instant::from_unix_seconds(1));
+    let mut chat = |pace: &mut Pace, turns| {
+        (0..turns).fold(None, |_, _| {
+            now = now + 4 * MS;
+            pace.choose(now, 6, None)
+        })
+    };
+    assert_eq!(chat(&mut pace, 20), Some(2 * LONGEST));
+    // One message of a call, by a link, in a window of chat.
+    let message = Message { kind: 1, epoch: Epoch(0), shard: 0, body: Vec::new().into() };
+    let event = |class| LinkEvent::Received { from: Life(2), class, message: message.clone() };
+    assert_eq!(pace.note_links(&[event(Class::Call), event(Class::Chat)]), 2);
+    assert_eq!(chat(&mut pace, 5), Some(LONGEST));
+    assert_eq!(pace.note_links(&[event(Class::Chat)]), 1);
+    assert_eq!(chat(&mut pace, 10), Some(2 * LONGEST));
+    assert_eq!(pace.note_inbox(&[ShardMessage::Xmpp(Vec::new()).into()]), 1);
+    assert_eq!(chat(&mut pace, 5), Some(2 * LONGEST));
+    assert_eq!(pace.note_inbox(&[ShardMessage::Packets(Vec::new()).into()]), 1);
+    assert_eq!(chat(&mut pace, 5), Some(LONGEST));
+}
+
+#[test]
+fn a_shard_looks_after_a_nap_where_its_messages_came_from() {
+    for mut pace in [Pace::default(), crowded(NAP)] {
+        let mut now = Instant::from_unix_seconds(1);
+        run(&mut pace, &mut now, SECOND, MS, 6);
+        pace.alone = Duration::ZERO;
+        assert!(turn(&mut pace, now, 6, None).is_some());
+        assert_eq!(pace.next(), NextTurn::Sockets);
+        assert!(pace.choose(now, 6, None).is_some());
+        assert_eq!(pace.next(), NextTurn::Connections);
     }
 }
 

@@ -115,6 +115,48 @@ pub(in super::super) fn examples() -> Vec<(&'static str, XmppShardMessage)> {
     ]
 }
 
+/// A presence for so many contacts.
+pub(in super::super) fn copies(count: usize) -> Vec<XmppShardMessage> {
+    let presence = Element::new("presence", ns::CLIENT)
+        .with("from", "alice@example.net/desk")
+        .child(Element::new("show", ns::CLIENT).text("away"));
+    let copy = |number| presence.copy_to(&format!("contact{number}@example.net"));
+    (0..count).map(|number| XmppShardMessage::Routed(Box::new(copy(number)))).collect()
+}
+
+/// The same for the clients of so many contacts.
+pub(in super::super) fn copies_for_clients(count: usize) -> Vec<XmppShardMessage> {
+    let for_client = |(number, copy): (u64, XmppShardMessage)| match copy {
+        XmppShardMessage::Routed(element) => {
+            let edge = ConnectionId { connection: number, ..edge() };
+            XmppShardMessage::Deliver { edge, element: *element }
+        }
+        other => other,
+    };
+    (7..).zip(copies(count)).map(for_client).collect()
+}
+
+#[test]
+fn a_copy_for_a_client_needs_its_connection() {
+    let mut body = Vec::new();
+    assert!(put_chat_message(&mut body, &copies_for_clients(1)[0]));
+    put_bytes(&mut body, COPY_TO, b"bob@example.net");
+    assert!(read(&message(CHAT, TO, body.clone())).is_err());
+    put_number(&mut body, COPY_CONNECTION, 8);
+    let Ok(Decoded::Message(ShardMessage::Xmpp(found))) = read(&message(CHAT, TO, body)) else { panic!() };
+    assert_eq!(found.len(), 2);
+}
+
+#[test]
+fn a_presence_for_many_contacts_is_one_message_of_hardly_more_bytes() {
+    let (one, most) = (chat_copies(TO, 5, &copies(1)).unwrap(), copies(COPIES));
+    let all = chat_copies(TO, 5, &most).unwrap();
+    assert!(all.body.len() - one.body.len() < (COPIES - 1) * 30, "an address each: {}", all.body.len());
+    let Ok(Decoded::Message(ShardMessage::Xmpp(found))) = read(&all) else { panic!() };
+    assert_eq!(format!("{found:?}"), format!("{most:?}"));
+    assert!(read(&chat_copies(TO, 5, &copies(COPIES + 1)).unwrap()).is_err(), "more than a node sends");
+}
+
 #[test]
 fn each_condition_has_a_place() {
     for condition in CONDITIONS {
