@@ -130,3 +130,22 @@ pub const ASK_AGAIN: Duration = Duration::from_millis(200);
 /// The time without an answer after which a question that may be asked twice is asked again: several times what the database takes
 /// for a write.
 pub const NO_ANSWER: Duration = Duration::from_secs(1);
+
+/// The time that a REGISTER waits for a database that is away: longer than most restarts of PostgreSQL, and shorter than the asker's
+/// `QUESTION_PATIENCE`. The phone repeats it for 32 s (RFC 3261 timer F). Answer beyond: `RegisterRefused::StoreFailed`.
+pub const HELD_PATIENCE: Duration = Duration::from_secs(4);
+
+/// The time after which a database is known to be away, as long as a failover takes: then a REGISTER is refused as soon as its write has
+/// failed.
+pub const AWAY_FOR_LONG: Duration = Duration::from_secs(10);
+
+/// The first pause before a change is written again, to see whether the database is back; each further one is twice as long, up to
+/// `HELD_PAUSE_MOST`.
+pub const HELD_PAUSE: Duration = Duration::from_millis(50);
+
+/// The longest of these pauses: the changes that wait are written within a fifth of a second of the return.
+pub const HELD_PAUSE_MOST: Duration = Duration::from_millis(150);
+
+/// Changes of bindings of one shard that wait for the database, some 500 bytes each: those of four seconds at 4,000 a second. Answer:
+/// `RegisterRefused::StoreFailed`.
+pub const HELD_CHANGES: usize = 16_384;
