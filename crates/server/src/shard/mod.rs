@@ -263,7 +263,7 @@ impl Shard {
         self.parts.endpoint.expire(now, &mut self.scratch.effects);
         self.parts.router.expire(now, &mut self.scratch.router_effects);
         buckets::expire(self, now);
-        self.expire_held(now);
+        perform::expire_held(self, now);
         self.records.expire(now);
         self.probes.expire(now);
         now = self.settle(now);

@@ -146,38 +146,7 @@ impl Shard {
     pub(super) fn find_account(&mut self, now: Instant, id: AskId, user: Box<str>, domain: Box<str>) {
         // Chat has waits of its own, and an edge lets its requests wait itself.
         let may_wait = !matches!(RequestOrigin::of(id.0), RequestOrigin::Xmpp(_) | RequestOrigin::Account(_));
-        self.find_account_for(now, Question { id, arrived: now, may_wait }, user, domain);
-    }
-
-    fn find_account_for(&mut self, now: Instant, question: Question, user: Box<str>, domain: Box<str>) {
-        let id = question.id;
-        let address = format!("{user}@{domain}");
-        if let Some(known) = self.reads.accounts().get(now, &address) {
-            if let RequestOrigin::Xmpp(ask) = RequestOrigin::of(id.0) {
-                let known = known.clone();
-                let found = Ok(known.as_deref());
-                self.with_xmpp(now, |xmpp, outbox| xmpp.handle_account(now, ask, found, outbox));
-                return;
-            }
-            let account = known.as_deref().map(|found| self.parts.account(found));
-            return self.account_found(now, id, Ok(account));
-        }
-        // Chat reads more than the account for a sign-in, so that an outdated one would not get it further. An edge has outdated ones
-        // of its own, whose age it knows.
-        if question.may_wait
-            && let Some(outdated) = self.reads.outdated_account(now, &address)
-        {
-            let account = self.parts.account(&outdated);
-            edge_accounts::ask_owners(self, now);
-            return self.account_found(now, id, Ok(Some(account)));
-        }
-        if self.reads.accounts().hold(now, &address, question) {
-            return;
-        }
-        match self.reads.read_account(question, &address, user, domain) {
-            Ok(()) => edge_accounts::ask_owners(self, now),
-            Err(ticket) => self.give_account(now, ticket, None),
-        }
+        find_account_for(self, now, Question { id, arrived: now, may_wait }, user, domain);
     }
 
     /// Ends the wait for an account; `None` when it could not be read. The endpoint and calls of applications then get the account as
@@ -203,25 +172,8 @@ impl Shard {
             self.account_found(now, id, account.clone().ok_or(StoreUnavailable));
         }
         for held in loaded.released {
-            self.find_held(now, held);
+            find_held(self, now, held);
         }
-    }
-
-    /// Reads accounts again that requests wait for while the database is away, and ends the waits that have lasted long enough.
-    pub(super) fn expire_held(&mut self, now: Instant) {
-        while let Some(id) = self.reads.accounts().expire(now) {
-            self.account_found(now, id, Err(StoreUnavailable));
-        }
-        if let Some(held) = self.reads.accounts().take_try(now) {
-            self.find_held(now, held);
-        }
-    }
-
-    fn find_held(&mut self, now: Instant, held: Held<HeldQuestion>) {
-        let Held { arrived, request: (id, address) } = held;
-        let (user, domain) = address.rsplit_once('@').unwrap_or((&address, ""));
-        let question = Question { id, arrived, may_wait: true };
-        self.find_account_for(now, question, user.into(), domain.into());
     }
 
     /// Gives results of reads to the parts that asked. Tickets of chat are marked. The others come from one counter
@@ -355,6 +307,54 @@ impl Shard {
             }
         }
     }
+}
+
+fn find_account_for(shard: &mut Shard, now: Instant, question: Question, user: Box<str>, domain: Box<str>) {
+    let id = question.id;
+    let address = format!("{user}@{domain}");
+    if let Some(known) = shard.reads.accounts().get(now, &address) {
+        if let RequestOrigin::Xmpp(ask) = RequestOrigin::of(id.0) {
+            let known = known.clone();
+            let found = Ok(known.as_deref());
+            shard.with_xmpp(now, |xmpp, outbox| xmpp.handle_account(now, ask, found, outbox));
+            return;
+        }
+        let account = known.as_deref().map(|found| shard.parts.account(found));
+        return shard.account_found(now, id, Ok(account));
+    }
+    // Chat reads more than the account for a sign-in, so that an outdated one would not get it further. An edge has outdated ones
+    // of its own, whose age it knows.
+    if question.may_wait
+        && let Some(outdated) = shard.reads.outdated_account(now, &address)
+    {
+        let account = shard.parts.account(&outdated);
+        edge_accounts::ask_owners(shard, now);
+        return shard.account_found(now, id, Ok(Some(account)));
+    }
+    if shard.reads.accounts().hold(now, &address, question) {
+        return;
+    }
+    match shard.reads.read_account(question, &address, user, domain) {
+        Ok(()) => edge_accounts::ask_owners(shard, now),
+        Err(ticket) => shard.give_account(now, ticket, None),
+    }
+}
+
+/// Reads accounts again that requests wait for while the database is away, and ends the waits that have lasted long enough.
+pub(super) fn expire_held(shard: &mut Shard, now: Instant) {
+    while let Some(id) = shard.reads.accounts().expire(now) {
+        shard.account_found(now, id, Err(StoreUnavailable));
+    }
+    if let Some(held) = shard.reads.accounts().take_try(now) {
+        find_held(shard, now, held);
+    }
+}
+
+fn find_held(shard: &mut Shard, now: Instant, held: Held<HeldQuestion>) {
+    let Held { arrived, request: (id, address) } = held;
+    let (user, domain) = address.rsplit_once('@').unwrap_or((&address, ""));
+    let question = Question { id, arrived, may_wait: true };
+    find_account_for(shard, now, question, user.into(), domain.into());
 }
 
 /// Handles news of a router for this shard.
