@@ -68,6 +68,8 @@ def measure(part, options):
             # Calls begin with the storm, and so do their seconds.
             failed = [f"{sample['failed']:.0f} at {sample['at']:.0f} s" for sample in reports["calls"]["samples"] if sample["failed"]]
             say(f"calls that failed: {', '.join(failed) or 'none'}\n")
+            refused = [f"{sample['failed']:.0f} at {sample['at']:.0f} s" for sample in reports["refresh"]["samples"] if sample["failed"]]
+            say(f"refreshes that failed: {', '.join(refused) or 'none'}\n")
         # The plan's own page, with the published row.
         say(tail(ringer.log, 30))
         used = farm.cpu() - before[0], database.cpu() - before[1]

@@ -75,6 +75,10 @@ class Node(Belfry):
             command = ["env", *self.preload, *command]
         self.process = self.processes.start(command, self.folder, self.log)
 
+    def met_no_database(self):
+        """True if its start has ended because PostgreSQL did not answer: no node can start then."""
+        return self.process.poll() == 1 and "the database cannot be used" in tail(self.log, 1)
+
     def is_running(self):
         return self.process is not None and self.process.poll() is None
 
@@ -209,11 +213,12 @@ shared_ports = true
         raise Failure(f"the call slots are not at {count} nodes after {seconds} s\n{logs}")
 
     def supervise(self):
-        """Does a supervisor's part: starts nodes that the farm has ended. Returns their names."""
+        """Does a supervisor's part: starts nodes that the farm has ended, and those whose start met a database that is away. Returns their
+        names."""
         ended = []
         for node in self.nodes.values():
             node.read_usage()
-            if node.process is not None and node.process.poll() == ENDED:
+            if node.process is not None and (node.process.poll() == ENDED or node.met_no_database()):
                 ended.append(node.name)
                 node.start()
             elif node.process is not None and not node.is_running():

@@ -11,7 +11,7 @@ use stdx::Instant;
 use crate::interface::{Answer, Binding, Life};
 use crate::location;
 use crate::record::Corrupt;
-use crate::router::{Effect, Router};
+use crate::router::{Effect, PendingWrite, Router};
 
 /// The words of a set: one bit a bucket.
 const WORDS: usize = BUCKETS as usize / 64;
@@ -81,8 +81,9 @@ pub fn bindings_of_record(now: Instant, record: &[u8], others: &[Life]) -> Resul
 
 impl Router {
     /// Forgets all that is known of these buckets' addresses, in one pass. Nothing is written and no watcher is told: the next
-    /// owner has the rows, and edges watch there.
-    pub fn forget_buckets(&mut self, buckets: &BucketSet) {
+    /// owner has the rows, and edges watch there. Changes that wait for the database are answered `Unavailable`.
+    pub fn forget_buckets(&mut self, buckets: &BucketSet, out: &mut Vec<Effect>) {
+        self.end_waits(buckets, out);
         let is_gone = |aor: &str| buckets.contains(Bucket::of(aor));
         self.location.forget(is_gone);
         self.soft.forget(is_gone);
@@ -90,14 +91,40 @@ impl Router {
     }
 
     /// Begins no more writes of these buckets: a REGISTER that waits for an earlier one to reach the disk is answered
-    /// `Unavailable`, and no more messages are delivered. Writes under way end as always.
+    /// `Unavailable`, as is one that waits for the database, and no more messages are delivered. Writes under way end as always.
     pub fn end_buckets(&mut self, buckets: &BucketSet, out: &mut Vec<Effect>) {
         for (_, line) in self.lines.iter_mut().filter(|(aor, _)| buckets.contains(Bucket::of(aor))) {
             for (asker, _) in std::mem::take::<VecDeque<_>>(line) {
                 asker.answer(Answer::Unavailable, out);
             }
         }
+        self.end_waits(buckets, out);
         self.kept.end_deliveries(|bucket| buckets.contains(bucket));
+    }
+
+    /// Ends the waits of changes for a database that is away: a change is written under the epoch of its owner, or not at all. The next owner
+    /// performs the REGISTER; if it is in the database after all, it changes nothing there.
+    fn end_waits(&mut self, buckets: &BucketSet, out: &mut Vec<Effect>) {
+        let mut ended = Vec::new();
+        for (ticket, write) in &mut self.writes {
+            if let PendingWrite::Bindings(change) = write
+                && buckets.contains(Bucket::of(&change.aor))
+            {
+                // One that is being written fails with that attempt.
+                change.may_wait = false;
+                ended.push(*ticket);
+            }
+        }
+        ended.sort_unstable();
+        for ticket in self.outage.remove(|ticket| ended.binary_search(ticket).is_ok()) {
+            if let Some(PendingWrite::Bindings(change)) = self.writes.remove(&ticket) {
+                let line = self.lines.remove(&change.aor).unwrap_or_default();
+                let askers = line.into_iter().map(|(asker, _)| asker);
+                std::iter::once(change.asker)
+                    .chain(askers)
+                    .for_each(|asker| asker.answer(Answer::Unavailable, out));
+            }
+        }
     }
 
     /// The buckets that have a write under way.

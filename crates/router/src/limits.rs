@@ -97,8 +97,8 @@ pub const LOADED_TOGETHER: usize = 32;
 /// The first pause after a read of a bucket's rows has failed; each further pause is twice as long, up to `LOAD_RETRY_MOST`.
 pub const LOAD_RETRY: Duration = Duration::from_millis(100);
 
-/// The longest pause between reads of a bucket's rows that fail: the database is away, and its return is not to be missed by much.
-pub const LOAD_RETRY_MOST: Duration = Duration::from_secs(2);
+/// The longest pause between reads of a bucket's rows that fail: the database is away, and the lookups that wait for its return wait 10 s at most.
+pub const LOAD_RETRY_MOST: Duration = Duration::from_millis(400);
 
 /// The interval at which buckets that are loaded or stopped are reported again, until an order follows: a report may find the
 /// queue of its receiver full.
@@ -130,3 +130,22 @@ pub const ASK_AGAIN: Duration = Duration::from_millis(200);
 /// The time without an answer after which a question that may be asked twice is asked again: several times what the database takes
 /// for a write.
 pub const NO_ANSWER: Duration = Duration::from_secs(1);
+
+/// The time that a REGISTER waits for a database that is away: longer than a crash of PostgreSQL on a busy machine (5 s and more), and shorter
+/// than the asker's `QUESTION_PATIENCE`. The phone repeats it for 32 s (RFC 3261 timer F). Answer beyond: `RegisterRefused::StoreFailed`.
+pub const HELD_PATIENCE: Duration = Duration::from_secs(8);
+
+/// The time after which a database is known to be away, as long as a failover takes: then a REGISTER is refused as soon as its write has
+/// failed.
+pub const AWAY_FOR_LONG: Duration = Duration::from_secs(10);
+
+/// The first pause before a change is written again, to see whether the database is back; each further one is twice as long, up to
+/// `HELD_PAUSE_MOST`.
+pub const HELD_PAUSE: Duration = Duration::from_millis(50);
+
+/// The longest of these pauses: the changes that wait are written within a fifth of a second of the return.
+pub const HELD_PAUSE_MOST: Duration = Duration::from_millis(150);
+
+/// Changes of bindings of one shard that wait for the database, some 500 bytes each: those of eight seconds at 2,000 a second. Answer:
+/// `RegisterRefused::StoreFailed`.
+pub const HELD_CHANGES: usize = 16_384;

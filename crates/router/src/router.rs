@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use stdx::Instant;
 use stdx::cache::Cache;
 use stdx::hash::{HashedKeys, Keyed};
+use stdx::outage::{Held, Outage, OutageSettings};
 use stdx::rate::TokenBucket;
 
 use crate::interface::{
@@ -147,6 +148,8 @@ pub struct Router {
     /// Addresses with a REGISTER on its way to the disk, and those that wait for it: the next one must see
     /// what this one did, and must not build on it when it fails.
     pub(crate) lines: HashMap<Aor, VecDeque<(WaitingEdge, Register)>>,
+    /// The tickets of changes that wait for a database that is away.
+    pub(crate) outage: Outage<u64>,
     pub(crate) listed_edges: ListedEdges,
     last_ticket: u64,
     pub(crate) last_etag: u64,
@@ -167,16 +170,50 @@ impl WaitingEdge {
 
 /// A change on its way to the disk.
 pub(crate) enum PendingWrite {
-    /// `slot`: the set as the table is going to keep it.
-    Bindings { asker: WaitingEdge, aor: Aor, bindings: Vec<Binding>, slot: BindingSlot },
+    /// A change of an address's set.
+    Bindings(Box<BindingChange>),
     /// `absent`: the address had no binding when it was asked.
     Message { asker: WaitingEdge, aor: Aor, absent: bool },
 }
 
+/// A REGISTER on its way to the disk.
+pub(crate) struct BindingChange {
+    pub(crate) asker: WaitingEdge,
+    /// It may be written again if the database is away; false once its bucket has ended here.
+    pub(crate) may_wait: bool,
+    /// The time of its first write.
+    arrived: Instant,
+    pub(crate) aor: Aor,
+    /// `BindingRow::replaces`.
+    replaces: Option<i64>,
+    bindings: Vec<Binding>,
+    /// The set as the table is going to keep it.
+    slot: BindingSlot,
+}
+
+impl BindingChange {
+    /// The row for the log.
+    fn row(&self) -> BindingRow {
+        let (aor, replaces) = (self.aor.clone(), self.replaces);
+        let record = record::encode(&aor, &self.bindings);
+        BindingRow { aor, replaces, empties: self.bindings.is_empty(), record }
+    }
+}
+
+/// How changes wait for a database that is away.
+const OUTAGE: OutageSettings = OutageSettings {
+    patience: limits::HELD_PATIENCE,
+    known_after: limits::AWAY_FOR_LONG,
+    first_pause: limits::HELD_PAUSE,
+    longest_pause: limits::HELD_PAUSE_MOST,
+    most: limits::HELD_CHANGES,
+};
+
 impl PendingWrite {
     pub(crate) fn aor(&self) -> &str {
         match self {
-            PendingWrite::Bindings { aor, .. } | PendingWrite::Message { aor, .. } => aor,
+            PendingWrite::Bindings(change) => &change.aor,
+            PendingWrite::Message { aor, .. } => aor,
         }
     }
 }
@@ -194,6 +231,7 @@ impl Router {
             call_rates: Cache::new(limits::CALL_RATES),
             writes: HashMap::default(),
             lines: HashMap::new(),
+            outage: Outage::new(OUTAGE),
             listed_edges: ListedEdges::default(),
             last_ticket: 0,
             last_etag: 0,
@@ -277,8 +315,13 @@ impl Router {
         result: Result<i64, WriteFailed>,
         out: &mut Vec<Effect>,
     ) {
-        match self.writes.remove(&ticket) {
-            Some(PendingWrite::Bindings { asker, aor, bindings, slot }) => {
+        let pending = self.writes.remove(&ticket);
+        if pending.is_some() && result.is_ok() && self.outage.is_away() {
+            self.write_held(out);
+        }
+        match pending {
+            Some(PendingWrite::Bindings(change)) => {
+                let BindingChange { asker, aor, bindings, slot, .. } = *change;
                 match result {
                     Ok(row) => {
                         self.location.put_slot(&aor, row, &bindings, slot);
@@ -303,6 +346,33 @@ impl Router {
         }
     }
 
+    /// The database is away: the group with this ticket is not in it, or its answer was lost. A change of bindings waits for some
+    /// seconds and is written again, which is harmless: its row holds the whole set, and later changes of the address wait behind it. All
+    /// others have failed.
+    pub fn handle_unreachable(&mut self, now: Instant, ticket: u64, out: &mut Vec<Effect>) {
+        if let Some(PendingWrite::Bindings(change)) = self.writes.get(&ticket) {
+            self.outage.fail(now);
+            if change.may_wait && self.outage.hold(now, change.arrived, ticket).is_ok() {
+                return;
+            }
+        }
+        self.handle_written(now, ticket, Err(WriteFailed), out);
+    }
+
+    /// Writes all changes that have waited for the database: it is back.
+    fn write_held(&mut self, out: &mut Vec<Effect>) {
+        for held in self.outage.succeed() {
+            self.write_again(held, out);
+        }
+    }
+
+    fn write_again(&self, held: Held<u64>, out: &mut Vec<Effect>) {
+        let ticket = held.request;
+        if let Some(PendingWrite::Bindings(change)) = self.writes.get(&ticket) {
+            out.push(Effect::WriteBinding { ticket, row: change.row() });
+        }
+    }
+
     /// Drops expired state. Call it when `deadline` has come; lookups are right even before.
     pub fn expire(&mut self, now: Instant, out: &mut Vec<Effect>) {
         let (mut changed, mut dead) = (Vec::new(), Vec::new());
@@ -310,6 +380,12 @@ impl Router {
         out.extend(dead.into_iter().map(|row| Effect::ForgetBinding { row }));
         self.soft.expire(now, &mut changed);
         self.kept.expire(now);
+        while let Some(held) = self.outage.expire(now) {
+            self.handle_written(now, held.request, Err(WriteFailed), out);
+        }
+        if let Some(held) = self.outage.take_try(now) {
+            self.write_again(held, out);
+        }
         for aor in changed {
             self.notify(now, &aor, out);
         }
@@ -317,7 +393,8 @@ impl Router {
 
     /// When `expire` has something to do.
     pub fn deadline(&self) -> Option<Instant> {
-        [self.location.deadline(), self.soft.deadline(), self.kept.deadline()].into_iter().flatten().min()
+        let (location, outage) = (self.location.deadline(), self.outage.deadline());
+        [location, self.soft.deadline(), self.kept.deadline(), outage].into_iter().flatten().min()
     }
 
     /// The first registered addresses behind `after` that begin with `prefix`, `most` of them, in their order and with their bindings;
@@ -387,7 +464,9 @@ impl Router {
                 let record = record::encode(&aor, &bindings);
                 let slot = BindingSlot::unwritten(&record);
                 let row = BindingRow { replaces, empties: bindings.is_empty(), record, aor: aor.clone() };
-                let ticket = self.write(PendingWrite::Bindings { asker, aor, bindings, slot });
+                let change =
+                    BindingChange { asker, may_wait: true, arrived: now, aor, replaces, bindings, slot };
+                let ticket = self.write(PendingWrite::Bindings(Box::new(change)));
                 out.push(Effect::WriteBinding { ticket, row });
                 return true;
             }

@@ -12,6 +12,24 @@ pub const OUTDATED_ACCOUNT: Duration = Duration::from_hours(1);
 /// and succeeds there.
 pub const SERVER_FULL: Duration = Duration::from_secs(10);
 
+/// The time that a request waits for an account that cannot be read because the database is away: longer than a crash of PostgreSQL on a busy
+/// machine, 5 s and more, and shorter than a lookup's wait for an owner (`router::limits::QUESTION_PATIENCE`). The caller has had its 100, and a phone repeats its REGISTER for 32 s (RFC 3261 timer F). Answer beyond: 503 with Retry-After.
+pub const HELD_PATIENCE: Duration = Duration::from_secs(8);
+
+/// The time after which a database is known to be away: as long as a failover takes. No request waits for it any more. Answer: 503 with
+/// Retry-After, as soon as its read has failed.
+pub const AWAY_FOR_LONG: Duration = Duration::from_secs(10);
+
+/// The first pause between two reads that show whether the database is back; each further one is twice as long, up to `HELD_PAUSE_MOST`.
+pub const HELD_PAUSE: Duration = Duration::from_millis(50);
+
+/// The longest of these pauses: a request that has waited for seconds goes on within a fifth of one.
+pub const HELD_PAUSE_MOST: Duration = Duration::from_millis(150);
+
+/// Requests of a shard that wait for the database, some 2 KB each with their transactions: those of eight seconds at 2,000 requests a second
+/// for accounts that no shard of the node has read. Answer: 503 with Retry-After.
+pub const HELD_QUESTIONS: usize = 16_384;
+
 /// Questions of edges without a database that wait at a shard until their accounts are read, some 100 bytes each. Answer:
 /// `Answer::Unavailable`, and the edge asks again.
 pub const ACCOUNT_QUESTIONS: usize = 65_536;

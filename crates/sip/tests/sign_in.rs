@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use router::{Answer, Life, Query, ShardAddress};
+use router::{Answer, AskId, Life, Query, ShardAddress};
 use sip::digest::Ha1s;
 use sip::endpoint::{Account, Endpoint, EndpointEffect, EndpointSettings};
 use sip::transport::{Packet, Source, Transport};
@@ -21,11 +21,13 @@ struct World {
     endpoint: Endpoint,
     now: Instant,
     number: u32,
+    /// The questions for accounts that wait for a database that is away; `None` while it is there.
+    held: Option<Vec<AskId>>,
 }
 
 impl World {
     fn new() -> Self {
-        World { endpoint: endpoint(START), now: START, number: 0 }
+        World { endpoint: endpoint(START), now: START, number: 0, held: None }
     }
 
     /// The last response to a REGISTER of bob's with these lines.
@@ -41,24 +43,43 @@ impl World {
     }
 
     fn receive(&mut self, remote: &str, bytes: Bytes) -> Message {
+        self.receive_packet(remote, bytes).pop().unwrap()
+    }
+
+    /// The responses to a packet.
+    fn receive_packet(&mut self, remote: &str, bytes: Bytes) -> Vec<Message> {
         let source = Source {
             transport: Transport::Udp,
             local: US.parse().unwrap(),
             remote: remote.parse().unwrap(),
             flow: None,
         };
-        let (mut out, mut last) = (Vec::new(), None);
+        let mut out = Vec::new();
         self.endpoint.handle_packet(self.now, Packet { bytes, source }, &mut out);
+        self.settle(out)
+    }
+
+    /// The database is back: all questions are answered.
+    fn answer_held(&mut self) -> Vec<Message> {
+        let mut out = Vec::new();
+        for id in self.held.take().unwrap_or_default() {
+            self.endpoint.handle_account(self.now, id, Ok(Some(bob())), &mut out);
+        }
+        self.settle(out)
+    }
+
+    fn settle(&mut self, mut out: Vec<EndpointEffect>) -> Vec<Message> {
+        let mut sent = Vec::new();
         while !out.is_empty() {
             for effect in std::mem::take(&mut out) {
                 match effect {
-                    EndpointEffect::Transmit(transmit) => last = Some(transmit.bytes),
-                    EndpointEffect::Account { id, user, domain } => {
-                        let ha1s = Ha1s::compute(&user, &domain, "secret");
-                        let aor = format!("{user}@{domain}").into();
-                        let account = Account { aor, ha1s, disabled: false, max_contacts: 5, limits: None };
-                        self.endpoint.handle_account(self.now, id, Ok(Some(account)), &mut out);
+                    EndpointEffect::Transmit(transmit) => {
+                        sent.push(Message::parse(transmit.bytes).unwrap());
                     }
+                    EndpointEffect::Account { id, .. } => match &mut self.held {
+                        Some(held) => held.push(id),
+                        None => self.endpoint.handle_account(self.now, id, Ok(Some(bob())), &mut out),
+                    },
                     EndpointEffect::Ask { id, query: Query::Register(_) } => {
                         self.endpoint.handle_answer(
                             self.now,
@@ -71,12 +92,17 @@ impl World {
                 }
             }
         }
-        Message::parse(last.unwrap()).unwrap()
+        sent
     }
 
     fn nonce(&mut self, remote: &str) -> String {
         nonce_of(&self.register(remote, ""))
     }
+}
+
+fn bob() -> Account {
+    let ha1s = Ha1s::compute("bob", "example.com", "secret");
+    Account { aor: "bob@example.com".into(), ha1s, disabled: false, max_contacts: 5, limits: None }
 }
 
 fn endpoint(started: Instant) -> Endpoint {
@@ -206,4 +232,32 @@ fn captured_credentials_are_stale_after_a_restart() {
     // The client goes on with the fresh nonce, without asking its user.
     let nonce = nonce_of(&answer);
     assert_eq!(world.register(VICTIM, &credentials(&nonce, "secret", 1)).status(), 200);
+}
+
+/// RFC 3261 §17.2.2: retransmissions are absorbed while the request is worked on, for as long as a database may be away.
+#[test]
+fn a_register_that_waits_for_its_account_is_answered_once_however_often_it_is_repeated() {
+    let mut world = World::new();
+    let nonce = world.nonce(VICTIM);
+    world.held = Some(Vec::new());
+    let request = Bytes::from(format!(
+        "REGISTER sip:example.com SIP/2.0\r\nVia: SIP/2.0/UDP {VICTIM};branch=z9hG4bKw\r\nMax-Forwards: 70\r\n\
+         From: <sip:bob@example.com>;tag=1\r\nTo: <sip:bob@example.com>\r\nCall-ID: of-bob\r\nCSeq: 9 REGISTER\r\n\
+         {}Content-Length: 0\r\n\r\n",
+        credentials(&nonce, "secret", 1)
+    ));
+    let is_final = |responses: &[Message]| responses.iter().any(|response| response.status() >= 200);
+    assert!(!is_final(&world.receive_packet(VICTIM, request.clone())));
+    // Timer E: 0.5, 1, 2 and 4 s apart (§17.1.2.2).
+    for milliseconds in [500, 1_000, 2_000, 4_000] {
+        world.now = world.now + Duration::from_millis(milliseconds);
+        let mut out = Vec::new();
+        world.endpoint.expire(world.now, &mut out);
+        assert!(!is_final(&world.settle(out)));
+        assert!(!is_final(&world.receive_packet(VICTIM, request.clone())));
+    }
+    assert_eq!(world.held.as_ref().map(Vec::len), Some(1), "its account is read for all of them");
+    let answers: Vec<u16> = world.answer_held().iter().map(Message::status).collect();
+    assert_eq!(answers, [200]);
+    assert_eq!(world.receive(VICTIM, request).status(), 200, "the same response again");
 }

@@ -1,4 +1,4 @@
-//! Additions to std: time as a value, timer wheel, slab, bounded containers, keyed hashes, rate limits and their sources, the pace of attempts, draws by weight, dates, causes of errors, ladder drawings.
+//! Additions to std: time as a value, timer wheel, slab, bounded containers, keyed hashes, rate limits and their sources, the pace of attempts, requests that wait for a service that is away, draws by weight, dates, causes of errors, ladder drawings.
 //! No domain words.
 
 #![warn(missing_docs)]
@@ -14,6 +14,7 @@ pub mod hex;
 pub mod ladder;
 pub mod limits;
 pub mod network;
+pub mod outage;
 pub mod rate;
 pub mod ring;
 pub mod rng;

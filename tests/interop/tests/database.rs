@@ -48,3 +48,34 @@ fn a_server_that_is_away_refuses_registrations_and_is_used_again_when_it_is_back
     node.start();
     play::calls(node.port, "alice", answerer, 6);
 }
+
+/// Phones notice nothing of a restart of the server: requests that it is needed for wait until it is back.
+#[test]
+fn requests_wait_for_a_server_that_restarts() {
+    const USERS: u32 = 40;
+    let mut server = PostgresServer::start(&[]);
+    let url = server.new_database(&[]);
+    let mut node = Node::prepare().with_sections(&section(&url)).with_users(USERS as usize).started();
+    let answerer = Sipp::answering("answer.xml", USERS);
+    let accounts = |users: std::ops::Range<u32>| -> Vec<Account> {
+        users.map(|number| Account::new(&format!("user{number}"), "secret")).collect()
+    };
+    let register = |node: &Node, users| {
+        Sipp::for_accounts("register.xml", node.port, &accounts(users), answerer.port, 100)
+    };
+    register(&node, 0..USERS).succeeds();
+    // It has read no account since its start, but for one.
+    node.kill();
+    node.start();
+    register(&node, 0..1).succeeds();
+    server.kill();
+    let calls = Sipp::for_accounts("call-by-digest.xml", node.port, &accounts(0..USERS), 5_062, 100);
+    let others = register(&node, 0..USERS);
+    let is_away = || node.tail().contains("an account could not be read");
+    wait_until("the first read to fail", Duration::from_secs(20), is_away, || node.tail());
+    server.start_again();
+    calls.succeeds();
+    others.succeeds();
+    answerer.succeeds();
+    run_sql(&url, "SELECT count(*) FROM binding");
+}

@@ -4,8 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use interop::{
-    Account, Farm, Nats, NatsRelease, Sipp, free_port, new_postgres_18_database, new_postgres_database, play,
-    try_sql, wait_until,
+    Account, Farm, Nats, NatsRelease, PostgresServer, Sipp, free_port, new_postgres_18_database,
+    new_postgres_database, play, try_sql, wait_until,
 };
 
 /// One farm at a time, as in `farm.rs`.
@@ -231,5 +231,30 @@ fn routes_and_domains_of_the_routers_are_those_of_an_edge_without_a_database() {
         || farm.nodes[2].try_json(&["route", "list", "--json"]).is_some_and(|r| r["name"] == "service");
     wait_until("the route at the edge", Duration::from_secs(30), lists, || farm.nodes[2].tail());
     call().succeeds();
+    phone.succeeds();
+}
+
+/// A node dies while the database is away: requests for its addresses wait until another one has read them.
+#[test]
+fn calls_wait_for_the_addresses_of_a_node_that_dies_while_the_database_is_away() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Current);
+    let mut server = PostgresServer::start(&[]);
+    let mut farm = Farm::on_database(&nats, 3, &server.new_database(&[]), USERS);
+    let phone = Sipp::answering("answer.xml", 2 * count(&[0]));
+    register(&farm, &[0, 1, 2], phone.port);
+    // The node that calls go to has read no account since its start.
+    farm.nodes[0].kill();
+    farm.nodes[0].start();
+    farm.wait_for_shares(3);
+    server.kill();
+    farm.nodes[1].kill();
+    let by_digest =
+        Sipp::for_accounts("call-by-digest.xml", farm.nodes[0].port, &accounts(0..USERS), 5_062, 20);
+    let is_away = || farm.nodes[0].tail().contains("an account could not be read");
+    wait_until("the first read to fail", Duration::from_secs(20), is_away, || farm.nodes[0].tail());
+    server.start_again();
+    by_digest.succeeds();
+    call_all(&farm, &[0]);
     phone.succeeds();
 }

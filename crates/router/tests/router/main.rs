@@ -5,6 +5,7 @@
 mod kept;
 mod location;
 mod model;
+mod outage;
 mod presence;
 mod record;
 mod shared;

@@ -1,5 +1,5 @@
 //! Nodes that share a database: routers whose buckets move between them, against a database with a fence. Messages are lost, come
-//! twice and out of order, reads and writes fail, nodes lose their authority and die.
+//! twice and out of order, reads and writes fail or wait for a database that is away, nodes lose their authority and die.
 //!
 //! Each question gets exactly one answer; an acknowledged REGISTER is in the database; and a lookup finds every REGISTER that was
 //! acknowledged before it was asked, whichever shards were asked and owned the address meanwhile.
@@ -285,7 +285,11 @@ impl Farm {
     fn perform_for_bucket(&mut self, index: usize, effect: BucketEffect) {
         let node = &mut self.nodes[index];
         match effect {
-            BucketEffect::Forget(buckets) => node.router.forget_buckets(&buckets),
+            BucketEffect::Forget(buckets) => {
+                let mut out = Vec::new();
+                node.router.forget_buckets(&buckets, &mut out);
+                self.perform_router(index, out);
+            }
             BucketEffect::End(buckets) => {
                 let mut out = Vec::new();
                 node.router.end_buckets(&buckets, &mut out);
@@ -446,7 +450,6 @@ impl Farm {
         }
         let job = self.nodes[index].jobs.remove(at);
         let (has_failed, now) = (self.chance(15), self.now);
-        let life = self.nodes[index].life;
         let mut out = Vec::new();
         match job {
             Job::Page { number, buckets, after, is_kept } => {
@@ -462,29 +465,46 @@ impl Farm {
                 let node = &mut self.nodes[index];
                 node.owned.handle_row(node.has_authority, number, bindings, &mut out);
             }
-            Job::Write { ticket, aor, record } => {
-                let is_fenced = self.database.fenced.contains(&life);
-                let result = if has_failed || is_fenced {
-                    Err(WriteFailed)
-                } else {
-                    let held = self.database.held.get(&Bucket::of(aor)).copied().unwrap_or_default();
-                    assert_eq!(held.holder, Some(life), "{aor}: written after the bucket was given back");
-                    self.database.last_row += 1;
-                    let row = self.database.last_row;
-                    self.database.rows.insert(aor, (row, record));
-                    Ok(row)
-                };
-                let mut effects = Vec::new();
-                self.nodes[index].router.handle_written(now, ticket, result, &mut effects);
-                self.perform_router(index, effects);
-                if self.nodes[index].owned.is_draining() {
-                    self.report_drained(index);
-                }
-            }
+            Job::Write { ticket, aor, record } => self.write(index, ticket, (aor, record), has_failed),
             Job::Claim { bucket, epoch } => self.claim(index, bucket, epoch),
             Job::Give { bucket, epoch } => self.give(index, bucket, epoch),
         }
         self.perform(index, out, Vec::new());
+    }
+
+    /// Writes a row, or does not.
+    fn write(
+        &mut self,
+        index: usize,
+        ticket: u64,
+        (aor, record): (&'static str, Box<[u8]>),
+        has_failed: bool,
+    ) {
+        let (life, now) = (self.nodes[index].life, self.now);
+        let is_fenced = self.database.fenced.contains(&life);
+        // The database is away: the write is not in it, or is, and its answer was lost.
+        let (is_away, is_lost) = (!is_fenced && self.chance(15), self.chance(50));
+        let result = if has_failed || is_fenced || (is_away && !is_lost) {
+            Err(WriteFailed)
+        } else {
+            let held = self.database.held.get(&Bucket::of(aor)).copied().unwrap_or_default();
+            assert_eq!(held.holder, Some(life), "{aor}: written after the bucket was given back");
+            self.database.last_row += 1;
+            let row = self.database.last_row;
+            self.database.rows.insert(aor, (row, record));
+            Ok(row)
+        };
+        let mut effects = Vec::new();
+        let router = &mut self.nodes[index].router;
+        if is_away {
+            router.handle_unreachable(now, ticket, &mut effects);
+        } else {
+            router.handle_written(now, ticket, result, &mut effects);
+        }
+        self.perform_router(index, effects);
+        if self.nodes[index].owned.is_draining() {
+            self.report_drained(index);
+        }
     }
 
     fn give(&mut self, index: usize, bucket: Bucket, epoch: Epoch) {
@@ -550,6 +570,9 @@ impl Farm {
             let view = &node.view;
             let owner = |bucket: Bucket| view.get(&bucket).map(|(life, _)| address(*life));
             node.questions.expire(self.now, owner, &mut questions);
+            let mut effects = Vec::new();
+            node.router.expire(self.now, &mut effects);
+            self.perform_router(index, effects);
             self.perform(index, buckets, questions);
             for aor in AORS {
                 self.tenure(index, Bucket::of(aor), |tenure, now, out| tenure.expire(now, out));

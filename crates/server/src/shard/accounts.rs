@@ -3,7 +3,10 @@
 //! An entry is believed for a minute. Where the database is a server (or the owners have it), entries are kept for longer than they are
 //! believed, and are used while reads fail.
 //!
-//! In: questions by address (`get`, `wait`), results of reads (`loaded`), news of changes (`forget`). Out:
+//! Requests whose account was never read wait while reads fail, for some seconds, and are read as soon as one read succeeds ([`Outage`]).
+//! A database that is away for longer refuses them at once.
+//!
+//! In: questions by address (`get`, `wait`), results of reads (`loaded`), news of changes (`forget`), time (`expire`). Out:
 //! which read to begin and who has waited for it. Invariants: of one address at most one read is under way, and
 //! a read that a change overtook is answered but not cached.
 
@@ -13,6 +16,7 @@ use std::time::Duration;
 use router::AskId;
 use stdx::Instant;
 use stdx::cache::Cache;
+use stdx::outage::{Held, Outage, OutageSettings};
 
 use crate::limits;
 
@@ -26,17 +30,26 @@ const LIFETIME: Duration = Duration::from_secs(60);
 /// Entries looked at in one sweep: two sweeps a second go through a full cache in a minute and a half, and one takes some 10 µs.
 const SWEEP: usize = 1_024;
 
+/// How questions wait for a database that is away.
+const OUTAGE: OutageSettings = OutageSettings {
+    patience: limits::HELD_PATIENCE,
+    known_after: limits::AWAY_FOR_LONG,
+    first_pause: limits::HELD_PAUSE,
+    longest_pause: limits::HELD_PAUSE_MOST,
+    most: limits::HELD_QUESTIONS,
+};
+
 /// The cache of a shard, and the reads under way that fill it.
 pub(crate) struct Accounts {
     cache: Cache<Box<str>, Entry>,
     /// The time that an account stays in the cache after it was read.
     kept: Duration,
-    /// The last read has failed: the database is away.
-    is_away: bool,
+    /// The last read has failed: the database is away. Questions wait for it that no entry answers.
+    outage: Outage<HeldQuestion>,
     /// Entries of an earlier number may be outdated, all of them: changes were missed.
     generation: u64,
     /// Queries that wait for a read under way, by address.
-    waiting: HashMap<Box<str>, Vec<AskId>>,
+    waiting: HashMap<Box<str>, Vec<Question>>,
     /// Reads under way, by ticket.
     reads: HashMap<u64, Read>,
 }
@@ -50,12 +63,27 @@ struct Entry {
     generation: u64,
 }
 
+/// A query for an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Question {
+    pub(crate) id: AskId,
+    /// The time at which it came: it waits for a database that is away from then on.
+    pub(crate) arrived: Instant,
+    /// It may wait for a database that is away; otherwise it is answered when the read fails.
+    pub(crate) may_wait: bool,
+}
+
+/// A question that waits for a database that is away, and the address that it is about.
+pub(crate) type HeldQuestion = (AskId, Box<str>);
+
 /// The end of a read.
 pub(crate) struct EndedRead {
-    /// The queries that have waited for it.
+    /// The queries that have waited for it, and are to be answered now.
     pub(crate) waiting: Vec<AskId>,
     /// The account as it was read before, if it could not be read now.
     pub(crate) outdated: CachedAccount,
+    /// Questions that have waited for the database, which is back: their accounts are to be read.
+    pub(crate) released: Vec<Held<HeldQuestion>>,
 }
 
 /// A read under way.
@@ -70,7 +98,7 @@ impl Accounts {
     pub(crate) fn new(capacity: usize, is_on_server: bool) -> Self {
         let kept = if is_on_server { limits::OUTDATED_ACCOUNT } else { LIFETIME };
         let (cache, waiting, reads) = (Cache::new(capacity), HashMap::new(), HashMap::new());
-        Accounts { cache, kept, is_away: false, generation: 0, waiting, reads }
+        Accounts { cache, kept, outage: Outage::new(OUTAGE), generation: 0, waiting, reads }
     }
 
     /// The entry of an address, if it is believed. Else the store is to be asked (`wait`).
@@ -84,8 +112,18 @@ impl Accounts {
     /// The account as it was read before, while the database is away. An address that had no account may have one by now.
     /// Only accounts are used so, never the absence of one.
     pub(crate) fn outdated(&self, now: Instant, address: &str) -> CachedAccount {
-        let entry = self.cache.get_at(now, address).filter(|_| self.is_away)?;
+        let entry = self.cache.get_at(now, address).filter(|_| self.outage.is_away())?;
         entry.known.clone()
+    }
+
+    /// True if the last read has failed.
+    pub(crate) fn is_away(&self) -> bool {
+        self.outage.is_away()
+    }
+
+    /// A file that cannot be read is no outage that ends by itself.
+    fn is_on_server(&self) -> bool {
+        self.kept > LIFETIME
     }
 
     /// True if no account is read now: one read at a time shows whether the database is back.
@@ -99,13 +137,35 @@ impl Accounts {
         self.reads.insert(ticket, Read { address: address.into(), outdated: false });
     }
 
-    /// Notes that `id` waits. True when the store must be asked, under `ticket`.
-    pub(crate) fn wait(&mut self, address: &str, id: AskId, ticket: u64) -> bool {
+    /// Lets a question wait for the database without a read of its own, while reads fail: the one under way shows when it is back. False:
+    /// the account is to be read.
+    pub(crate) fn hold(&mut self, now: Instant, address: &str, question: Question) -> bool {
+        let may_hold = question.may_wait && self.is_on_server() && self.is_away() && !self.may_try();
+        may_hold && self.outage.hold(now, question.arrived, (question.id, address.into())).is_ok()
+    }
+
+    /// A question that has waited long enough for the database. To be called until there is none, whenever `deadline` has come.
+    pub(crate) fn expire(&mut self, now: Instant) -> Option<AskId> {
+        self.outage.expire(now).map(|Held { request: (id, _), .. }| id)
+    }
+
+    /// The question whose account is to be read now, to see whether the database is back.
+    pub(crate) fn take_try(&mut self, now: Instant) -> Option<Held<HeldQuestion>> {
+        self.outage.take_try(now)
+    }
+
+    /// The time at which `expire` or `take_try` has something to do.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.outage.deadline()
+    }
+
+    /// Notes that a question waits. True when the store must be asked, under `ticket`.
+    pub(crate) fn wait(&mut self, address: &str, question: Question, ticket: u64) -> bool {
         if let Some(waiting) = self.waiting.get_mut(address) {
-            waiting.push(id);
+            waiting.push(question);
             return false;
         }
-        self.waiting.insert(address.into(), vec![id]);
+        self.waiting.insert(address.into(), vec![question]);
         self.reads.insert(ticket, Read { address: address.into(), outdated: false });
         true
     }
@@ -120,10 +180,21 @@ impl Accounts {
     ) -> Option<EndedRead> {
         // A ticket of another part's read is not in the table.
         let Read { address, outdated } = self.reads.remove(&ticket)?;
-        let waiting = self.waiting.remove(&address).unwrap_or_default();
+        let mut waiting = self.waiting.remove(&address).unwrap_or_default();
         // The last read decides: with the first success all entries have to be believed again.
-        self.is_away = known.is_none();
+        let released = if known.is_some() { self.outage.succeed().into() } else { Vec::new() };
+        if known.is_none() {
+            self.outage.fail(now);
+        }
         let before = self.outdated(now, &address);
+        if known.is_none() && before.is_none() && self.is_on_server() {
+            let outage = &mut self.outage;
+            let mut is_held = |question: &Question| {
+                question.may_wait
+                    && outage.hold(now, question.arrived, (question.id, address.clone())).is_ok()
+            };
+            waiting.retain(|question| !is_held(question));
+        }
         if let Some(known) = known.filter(|_| !outdated) {
             let (believed_until, generation) = (now + LIFETIME, self.generation);
             // An address without an account is kept no longer than it is believed: attackers ask for many of
@@ -131,7 +202,8 @@ impl Accounts {
             let until = if known.is_some() { now + self.kept } else { believed_until };
             self.cache.insert_until(until, address, Entry { known, believed_until, generation });
         }
-        Some(EndedRead { waiting, outdated: before })
+        let waiting = waiting.into_iter().map(|question| question.id).collect();
+        Some(EndedRead { waiting, outdated: before, released })
     }
 
     /// Voids the entry of an address, or of all accounts. Reads under way are not cached: they may have seen the
@@ -146,7 +218,7 @@ impl Accounts {
             // All are asked again. The database may be away again before that.
             // Entries stay for an outage; their number makes them unbelieved at once, without a pass over the
             // cache.
-            None if self.kept > LIFETIME => self.generation += 1,
+            None if self.is_on_server() => self.generation += 1,
             None => self.cache.clear(),
         }
     }
@@ -172,6 +244,11 @@ mod tests {
 
     const NOW: Instant = Instant::from_unix_seconds(1_700_000_000);
 
+    /// A question of an asker that is answered when its read fails.
+    fn at_once(id: AskId) -> Question {
+        Question { id, arrived: NOW, may_wait: false }
+    }
+
     /// The queries that waited for a read.
     fn waiting(accounts: &mut Accounts, ticket: u64, known: Option<CachedAccount>) -> Option<Vec<AskId>> {
         accounts.loaded(NOW, ticket, known).map(|loaded| loaded.waiting)
@@ -180,9 +257,9 @@ mod tests {
     #[test]
     fn who_asks_while_a_read_is_under_way_waits_with_the_first() {
         let mut accounts = Accounts::new(8, false);
-        assert!(accounts.wait("bob@a", AskId(1), 10), "the store is asked");
-        assert!(!accounts.wait("bob@a", AskId(2), 11), "and only once");
-        assert!(accounts.wait("eve@a", AskId(3), 12), "another address is another read");
+        assert!(accounts.wait("bob@a", at_once(AskId(1)), 10), "the store is asked");
+        assert!(!accounts.wait("bob@a", at_once(AskId(2)), 11), "and only once");
+        assert!(accounts.wait("eve@a", at_once(AskId(3)), 12), "another address is another read");
         assert_eq!(waiting(&mut accounts, 10, Some(None)), Some(vec![AskId(1), AskId(2)]));
         assert_eq!(waiting(&mut accounts, 10, Some(None)), None, "one answer to a read");
         assert!(matches!(accounts.get(NOW, "bob@a"), Some(None)), "that nobody is there is known too");
@@ -191,17 +268,17 @@ mod tests {
     #[test]
     fn what_could_not_be_read_is_not_remembered() {
         let mut accounts = Accounts::new(8, false);
-        assert!(accounts.wait("bob@a", AskId(1), 10));
+        assert!(accounts.wait("bob@a", at_once(AskId(1)), 10));
         assert_eq!(waiting(&mut accounts, 10, None), Some(vec![AskId(1)]));
         assert!(accounts.get(NOW, "bob@a").is_none());
-        assert!(accounts.wait("bob@a", AskId(2), 11), "the next one asks again");
+        assert!(accounts.wait("bob@a", at_once(AskId(2)), 11), "the next one asks again");
     }
 
     #[test]
     fn an_entry_is_believed_for_a_while_or_until_it_changes() {
         let mut accounts = Accounts::new(8, false);
         for (ticket, address) in [(1, "bob@a"), (2, "eve@a")] {
-            accounts.wait(address, AskId(ticket), ticket);
+            accounts.wait(address, at_once(AskId(ticket)), ticket);
             accounts.loaded(NOW, ticket, Some(None));
         }
         accounts.forget(Some("bob@a"));
@@ -215,17 +292,17 @@ mod tests {
     #[test]
     fn who_has_signed_in_is_let_go_of() {
         let mut accounts = Accounts::new(8, false);
-        accounts.wait("bob@a", AskId(1), 1);
+        accounts.wait("bob@a", at_once(AskId(1)), 1);
         accounts.loaded(NOW, 1, Some(None));
         accounts.let_go("bob@a");
         assert_eq!(accounts.len(), 0);
-        assert!(accounts.wait("bob@a", AskId(2), 2), "the next one asks again");
+        assert!(accounts.wait("bob@a", at_once(AskId(2)), 2), "the next one asks again");
     }
 
     #[test]
     fn a_change_while_it_is_read_is_not_covered_by_the_older_read() {
         let mut accounts = Accounts::new(8, false);
-        accounts.wait("bob@a", AskId(1), 10);
+        accounts.wait("bob@a", at_once(AskId(1)), 10);
         // The account changes: the read may have seen it before.
         accounts.forget(Some("bob@a"));
         assert_eq!(
@@ -257,13 +334,13 @@ mod tests {
     fn an_account_that_was_read_is_used_while_the_database_is_away() {
         let mut accounts = Accounts::new(8, true);
         for (ticket, address, known) in [(1, "bob@a", account("then")), (2, "eve@a", None)] {
-            accounts.wait(address, AskId(ticket), ticket);
+            accounts.wait(address, at_once(AskId(ticket)), ticket);
             accounts.loaded(NOW, ticket, Some(known));
         }
         let later = NOW + LIFETIME * 2;
         assert!(accounts.get(later, "bob@a").is_none(), "it is asked again");
         assert!(accounts.outdated(later, "bob@a").is_none(), "as long as the database answers");
-        accounts.wait("bob@a", AskId(3), 3);
+        accounts.wait("bob@a", at_once(AskId(3)), 3);
         let failed = accounts.loaded(later, 3, None).unwrap();
         assert_eq!((failed.waiting, name(&failed.outdated)), (vec![AskId(3)], Some("then")));
         // The next one waits for no read that fails.
@@ -271,10 +348,10 @@ mod tests {
         assert!(accounts.may_try());
         accounts.try_again("bob@a", 4);
         assert!(!accounts.may_try(), "one read at a time");
-        assert!(!accounts.wait("bob@a", AskId(5), 5), "it is the read of all");
+        assert!(!accounts.wait("bob@a", at_once(AskId(5)), 5), "it is the read of all");
         // An address without bindings, and one that was never read.
         for (ticket, address) in [(6, "eve@a"), (7, "carol@a")] {
-            accounts.wait(address, AskId(ticket), ticket);
+            accounts.wait(address, at_once(AskId(ticket)), ticket);
             assert!(accounts.loaded(later, ticket, None).unwrap().outdated.is_none(), "{address}");
         }
         assert!(accounts.outdated(NOW + limits::OUTDATED_ACCOUNT, "bob@a").is_none(), "its time is over");
@@ -284,20 +361,85 @@ mod tests {
         // Changes may have been missed: it is asked again, and used if the database is away again.
         accounts.forget(None);
         assert!(accounts.get(later, "bob@a").is_none());
-        accounts.wait("bob@a", AskId(8), 8);
+        accounts.wait("bob@a", at_once(AskId(8)), 8);
         assert_eq!(name(&accounts.loaded(later, 8, None).unwrap().outdated), Some("now"));
         // A change of the account itself voids it.
         accounts.forget(Some("bob@a"));
-        accounts.wait("bob@a", AskId(9), 9);
+        accounts.wait("bob@a", at_once(AskId(9)), 9);
         assert!(accounts.loaded(later, 9, None).unwrap().outdated.is_none());
     }
 
     #[test]
     fn a_database_in_a_file_is_never_away_so_nothing_is_kept_for_that() {
         let mut accounts = Accounts::new(8, false);
-        accounts.wait("bob@a", AskId(1), 1);
+        accounts.wait("bob@a", at_once(AskId(1)), 1);
         accounts.loaded(NOW, 1, Some(account("then")));
         accounts.sweep(NOW + LIFETIME);
         assert_eq!(accounts.len(), 0);
+    }
+
+    /// Milliseconds after the beginning.
+    fn at(milliseconds: u64) -> Instant {
+        NOW + Duration::from_millis(milliseconds)
+    }
+
+    /// A question that came then.
+    fn patient(id: u64, arrived: u64) -> Question {
+        Question { id: AskId(id), arrived: at(arrived), may_wait: true }
+    }
+
+    fn expired(accounts: &mut Accounts, now: Instant) -> Vec<AskId> {
+        std::iter::from_fn(|| accounts.expire(now)).collect()
+    }
+
+    #[test]
+    fn a_question_waits_for_a_database_that_is_away_and_goes_on_when_it_is_back() {
+        let mut accounts = Accounts::new(8, true);
+        assert!(accounts.wait("bob@a", patient(1, 0), 10));
+        assert!(!accounts.wait("bob@a", at_once(AskId(2)), 11));
+        let failed = accounts.loaded(at(5), 10, None).unwrap();
+        assert_eq!(failed.waiting, [AskId(2)], "chat and edges without a database have times of their own");
+        // The next one is a read of its own, as none is under way. A third one waits for that.
+        assert!(!accounts.hold(at(10), "eve@a", patient(3, 10)));
+        assert!(accounts.wait("eve@a", patient(3, 10), 12));
+        assert!(accounts.hold(at(11), "carol@a", patient(4, 11)));
+        assert_eq!(accounts.deadline(), Some(at(55)));
+        let tried = accounts.take_try(at(55)).unwrap();
+        assert_eq!((tried.arrived, &tried.request), (at(0), &(AskId(1), "bob@a".into())));
+        let back = accounts.loaded(at(60), 12, Some(account("now"))).unwrap();
+        assert_eq!(back.waiting, [AskId(3)]);
+        let released: Vec<_> = back.released.into_iter().map(|held| held.request).collect();
+        assert_eq!(released, [(AskId(4), "carol@a".into())]);
+        assert_eq!(accounts.deadline(), None);
+    }
+
+    #[test]
+    fn a_question_waits_for_some_seconds_and_not_at_all_in_a_long_outage() {
+        let mut accounts = Accounts::new(8, true);
+        accounts.wait("bob@a", patient(1, 0), 1);
+        assert!(accounts.loaded(at(0), 1, None).unwrap().waiting.is_empty());
+        let patience = u64::try_from(limits::HELD_PATIENCE.as_millis()).unwrap();
+        assert_eq!(expired(&mut accounts, at(patience - 1)), []);
+        assert_eq!(expired(&mut accounts, at(patience)), [AskId(1)]);
+        let long = u64::try_from(limits::AWAY_FOR_LONG.as_millis()).unwrap();
+        accounts.wait("bob@a", patient(2, long), 2);
+        let failed = accounts.loaded(at(long), 2, None).unwrap();
+        assert_eq!(failed.waiting, [AskId(2)], "it is refused as soon as its read has failed");
+        // The first read that succeeds ends the outage.
+        accounts.wait("bob@a", patient(3, long), 3);
+        accounts.loaded(at(long + 9), 3, Some(None));
+        accounts.wait("eve@a", patient(4, long + 10), 4);
+        assert!(accounts.loaded(at(long + 10), 4, None).unwrap().waiting.is_empty());
+    }
+
+    #[test]
+    fn an_account_that_was_read_before_is_used_at_once() {
+        let mut accounts = Accounts::new(8, true);
+        accounts.wait("bob@a", patient(1, 0), 1);
+        accounts.loaded(NOW, 1, Some(account("then")));
+        accounts.forget(None);
+        accounts.wait("bob@a", patient(2, 1), 2);
+        let failed = accounts.loaded(at(1), 2, None).unwrap();
+        assert_eq!((failed.waiting, name(&failed.outdated)), (vec![AskId(2)], Some("then")));
     }
 }

@@ -346,7 +346,7 @@ fn replay(shard: &mut Shard, now: Instant, loaded: Loaded, is_read: impl Fn(&str
 fn perform(shard: &mut Shard, now: Instant, effect: BucketEffect) {
     match effect {
         BucketEffect::Forget(buckets) => {
-            shard.parts.router.forget_buckets(&buckets);
+            shard.parts.router.forget_buckets(&buckets, &mut shard.scratch.router_effects);
             chat_farm::set_served(shard, now, buckets.iter(), is_served);
         }
         BucketEffect::End(buckets) => {

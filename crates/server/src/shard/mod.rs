@@ -240,10 +240,11 @@ impl Shard {
         }
         let parts = &self.parts;
         let (records, probes) = (self.records.deadline(), self.probes.deadline());
-        let voice = self.voice.as_ref().and_then(|voice| voice.calls.deadline());
+        let (reads, voice) =
+            (self.reads.deadline(), self.voice.as_ref().and_then(|voice| voice.calls.deadline()));
         let xmpp = self.xmpp.as_ref().and_then(|adapter| adapter.xmpp.deadline());
         let farm = self.farm.as_ref().and_then(farm::FarmAdapter::deadline);
-        [parts.endpoint.deadline(), parts.router.deadline(), records, probes, voice, xmpp, farm]
+        [parts.endpoint.deadline(), parts.router.deadline(), records, probes, reads, voice, xmpp, farm]
             .into_iter()
             .flatten()
             .fold(now + REPORT_EVERY, Instant::min)
@@ -255,15 +256,14 @@ impl Shard {
         chat_farm::begin_turn(self, now);
         self.read_certified();
         let received = self.receive(&mut now);
-        if received == 0 {
-            self.close_sockets();
-        }
+        self.close_sockets(received);
         let mut messages = received + self.read_messages(&mut now) + farm::read_links(self, now);
         messages += self.with_xmpp(now, |xmpp, outbox| xmpp.turn(now, outbox)).unwrap_or(0);
         self.read_events(now);
         self.parts.endpoint.expire(now, &mut self.scratch.effects);
         self.parts.router.expire(now, &mut self.scratch.router_effects);
         buckets::expire(self, now);
+        perform::expire_held(self, now);
         self.records.expire(now);
         self.probes.expire(now);
         now = self.settle(now);
@@ -283,9 +283,9 @@ impl Shard {
         messages
     }
 
-    /// The sockets have nothing more to read: closes them if that was asked for.
-    fn close_sockets(&mut self) {
-        if let Some(closed) = self.closing.take() {
+    /// Closes the sockets, if that was asked for and they have nothing more to read.
+    fn close_sockets(&mut self, received: usize) {
+        if let Some(closed) = self.closing.take_if(|_| received == 0) {
             self.io.close_udp();
             // The asker waits for a limited time.
             let _ = closed.try_send(());

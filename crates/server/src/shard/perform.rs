@@ -11,8 +11,10 @@ use sip::endpoint::{Endpoint, EndpointEffect, EndpointOutbox, StoreUnavailable};
 use sip::transport::Transmit;
 use stdx::Instant;
 use stdx::attempts::account_name;
+use stdx::outage::Held;
 use store::{Loaded, StoreError, Write, WriteDone};
 
+use super::accounts::{HeldQuestion, Question};
 use super::media_first::{ShardMedia, work_off};
 use super::probes::ProbeEffect;
 use super::request_origin::RequestOrigin;
@@ -142,30 +144,9 @@ impl Shard {
     /// share. `id` names the asker (`RequestOrigin`): `Xmpp::handle_account` for chat, `account_found` for the others. Both may be called
     /// before this returns.
     pub(super) fn find_account(&mut self, now: Instant, id: AskId, user: Box<str>, domain: Box<str>) {
-        let address = format!("{user}@{domain}");
-        if let Some(known) = self.reads.accounts().get(now, &address) {
-            if let RequestOrigin::Xmpp(ask) = RequestOrigin::of(id.0) {
-                let known = known.clone();
-                let found = Ok(known.as_deref());
-                self.with_xmpp(now, |xmpp, outbox| xmpp.handle_account(now, ask, found, outbox));
-                return;
-            }
-            let account = known.as_deref().map(|found| self.parts.account(found));
-            return self.account_found(now, id, Ok(account));
-        }
-        // Chat reads more than the account for a sign-in, so that an outdated one would not get it further. An edge has outdated ones
-        // of its own, whose age it knows.
-        if !matches!(RequestOrigin::of(id.0), RequestOrigin::Xmpp(_) | RequestOrigin::Account(_))
-            && let Some(outdated) = self.reads.outdated_account(now, &address)
-        {
-            let account = self.parts.account(&outdated);
-            edge_accounts::ask_owners(self, now);
-            return self.account_found(now, id, Ok(Some(account)));
-        }
-        match self.reads.read_account(id, &address, user, domain) {
-            Ok(()) => edge_accounts::ask_owners(self, now),
-            Err(ticket) => self.give_account(now, ticket, None),
-        }
+        // Chat has waits of its own, and an edge lets its requests wait itself.
+        let may_wait = !matches!(RequestOrigin::of(id.0), RequestOrigin::Xmpp(_) | RequestOrigin::Account(_));
+        find_account_for(self, now, Question { id, arrived: now, may_wait }, user, domain);
     }
 
     /// Ends the wait for an account; `None` when it could not be read. The endpoint and calls of applications then get the account as
@@ -189,6 +170,9 @@ impl Shard {
             let is_of_edge = matches!(RequestOrigin::of(id.0), RequestOrigin::Account(_));
             let account = if is_of_edge { &current } else { &account };
             self.account_found(now, id, account.clone().ok_or(StoreUnavailable));
+        }
+        for held in loaded.released {
+            find_held(self, now, held);
         }
     }
 
@@ -219,7 +203,10 @@ impl Shard {
                 Ok(Loaded::Account(account)) => self.give_account(now, ticket, Some(&account)),
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::error!(%error, "an account could not be read");
+                    // An outage is one line.
+                    if !self.reads.accounts().is_away() {
+                        tracing::error!(%error, "an account could not be read; requests for others that were not read before wait for some seconds");
+                    }
                     self.give_account(now, ticket, None);
                 }
             }
@@ -233,8 +220,13 @@ impl Shard {
                 self.with_xmpp(now, |xmpp, outbox| xmpp.handle_written(now, ask, result, outbox));
                 continue;
             }
+            let effects = &mut self.scratch.router_effects;
+            if let Err(StoreError::Unreachable { .. }) = result {
+                self.parts.router.handle_unreachable(now, ticket, effects);
+                continue;
+            }
             let result = result.map(|done| row_of(&done)).map_err(|_| router::WriteFailed);
-            self.parts.router.handle_written(now, ticket, result, &mut self.scratch.router_effects);
+            self.parts.router.handle_written(now, ticket, result, effects);
         }
         buckets::handle_written(self, now);
     }
@@ -315,6 +307,54 @@ impl Shard {
             }
         }
     }
+}
+
+fn find_account_for(shard: &mut Shard, now: Instant, question: Question, user: Box<str>, domain: Box<str>) {
+    let id = question.id;
+    let address = format!("{user}@{domain}");
+    if let Some(known) = shard.reads.accounts().get(now, &address) {
+        if let RequestOrigin::Xmpp(ask) = RequestOrigin::of(id.0) {
+            let known = known.clone();
+            let found = Ok(known.as_deref());
+            shard.with_xmpp(now, |xmpp, outbox| xmpp.handle_account(now, ask, found, outbox));
+            return;
+        }
+        let account = known.as_deref().map(|found| shard.parts.account(found));
+        return shard.account_found(now, id, Ok(account));
+    }
+    // Chat reads more than the account for a sign-in, so that an outdated one would not get it further. An edge has outdated ones
+    // of its own, whose age it knows.
+    if question.may_wait
+        && let Some(outdated) = shard.reads.outdated_account(now, &address)
+    {
+        let account = shard.parts.account(&outdated);
+        edge_accounts::ask_owners(shard, now);
+        return shard.account_found(now, id, Ok(Some(account)));
+    }
+    if shard.reads.accounts().hold(now, &address, question) {
+        return;
+    }
+    match shard.reads.read_account(question, &address, user, domain) {
+        Ok(()) => edge_accounts::ask_owners(shard, now),
+        Err(ticket) => shard.give_account(now, ticket, None),
+    }
+}
+
+/// Reads accounts again that requests wait for while the database is away, and ends the waits that have lasted long enough.
+pub(super) fn expire_held(shard: &mut Shard, now: Instant) {
+    while let Some(id) = shard.reads.accounts().expire(now) {
+        shard.account_found(now, id, Err(StoreUnavailable));
+    }
+    if let Some(held) = shard.reads.accounts().take_try(now) {
+        find_held(shard, now, held);
+    }
+}
+
+fn find_held(shard: &mut Shard, now: Instant, held: Held<HeldQuestion>) {
+    let Held { arrived, request: (id, address) } = held;
+    let (user, domain) = address.rsplit_once('@').unwrap_or((&address, ""));
+    let question = Question { id, arrived, may_wait: true };
+    find_account_for(shard, now, question, user.into(), domain.into());
 }
 
 /// Handles news of a router for this shard.

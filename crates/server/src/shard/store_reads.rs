@@ -8,12 +8,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use router::AskId;
 use stdx::Instant;
 use store::{Read, Service, Ticket};
 
 use super::AccountSource;
-use super::accounts::{Accounts, CachedAccount, EndedRead};
+use super::accounts::{Accounts, CachedAccount, EndedRead, Question};
 use crate::limits;
 
 /// The reads under way, by ticket, and the cache of accounts.
@@ -52,6 +51,11 @@ impl StoreReads {
         &mut self.accounts
     }
 
+    /// The time at which requests that wait for the database have something to do.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.accounts.deadline()
+    }
+
     /// The number of accounts in the cache.
     pub(super) fn cached(&self) -> usize {
         self.accounts.len()
@@ -69,7 +73,7 @@ impl StoreReads {
     /// The ticket of a read that the store refuses; its waiting queries are taken by `handle_account`.
     pub(super) fn read_account(
         &mut self,
-        id: AskId,
+        question: Question,
         address: &str,
         user: Box<str>,
         domain: Box<str>,
@@ -77,7 +81,7 @@ impl StoreReads {
         let to = self.next_ticket();
         // A read of the same address is under way: its answer is for this query, too. The unused ticket is
         // simply skipped.
-        if !self.accounts.wait(address, id, to.id) {
+        if !self.accounts.wait(address, question, to.id) {
             return Ok(());
         }
         if self.asks_owners {

@@ -357,7 +357,11 @@ impl Nodes {
         for effect in effects {
             let member = &mut self.members[place];
             match effect {
-                BucketEffect::Forget(buckets) => member.router.forget_buckets(&buckets),
+                BucketEffect::Forget(buckets) => {
+                    let mut ended = Vec::new();
+                    member.router.forget_buckets(&buckets, &mut ended);
+                    self.perform_router(place, ended);
+                }
                 BucketEffect::End(buckets) => {
                     let mut ended = Vec::new();
                     member.router.end_buckets(&buckets, &mut ended);

@@ -458,7 +458,7 @@ fn unavailable(lower: &mut LowerView<'_>, key: Key) {
     });
 }
 
-/// The record could not be read; the request is answered 500 and may be tried again.
+/// The account could not be read; the request is answered 503 with Retry-After.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreUnavailable;
 
