@@ -55,6 +55,10 @@ async function run(page) {
         await runApplications(page);
         return;
     }
+    if (facts.conference) {
+        await runRooms(page);
+        return;
+    }
     if (facts.provider) {
         await signInByProvider(page);
         return;
@@ -658,6 +662,96 @@ async function readRecordings(page) {
         return Promise.all(paths.map(async (one) => (await fetch(`/v1/admin/${one}`)).status));
     }, facts.recording);
     assert.deepEqual(statuses, [403, 403, 403]);
+}
+
+/** Rooms of chat, a conference and a queue, at a node whose applications have put calls there. */
+async function runRooms(page) {
+    await signInByKeyboard(page, facts.admin);
+    await seeRooms(page);
+    await seeQueues(page);
+    await putOut(page);
+    await takeOut(page);
+    await signOut(page);
+    await readRooms(page);
+}
+
+/** Waits until the table whose caption begins so has that many rows. */
+function hasRows(page, caption, count) {
+    return page.waitForFunction((wanted, rows) => {
+        const table = [...document.querySelectorAll("main table")].find((one) => one.caption.textContent.startsWith(wanted));
+        return table && [...table.tBodies[0].rows].filter((row) => row.cells.length > 1).length === rows;
+    }, {}, caption, count);
+}
+
+async function seeRooms(page) {
+    await open(page, "rooms");
+    await shows(page, "Rooms: 1 of 1");
+    await shows(page, facts.room);
+    await press(page, `Show ${facts.room}`);
+    await hasRows(page, `Occupants of ${facts.room}`, 0);
+    await hasRows(page, `Affiliations of ${facts.room}`, 1);
+    await shows(page, "Conferences: 1 of 1");
+    await press(page, `Show ${facts.conference}`);
+    await hasRows(page, `Members of ${facts.conference}`, 2);
+    const states = await page.$$eval("main table:last-of-type tbody tr", (all) => all.map((row) => row.innerText));
+    assert.equal(states.filter((text) => text.includes("muted")).length, 1, states.join("\n"));
+    // Without the details of the room the members of the conference are in the picture.
+    await press(page, "Search");
+    await page.waitForFunction(() => ![...document.querySelectorAll("main caption")].some((one) => one.textContent.startsWith("Occupants")));
+    await picture(page, "rooms");
+}
+
+async function seeQueues(page) {
+    await open(page, "queues");
+    await shows(page, "Queues: 1 of 1");
+    await press(page, `Show ${facts.queue}`);
+    await hasRows(page, `Calls waiting in ${facts.queue}`, 1);
+    // The longest wait grows by itself.
+    const wait = () => page.$eval("main tbody tr td:nth-child(3)", (cell) => cell.textContent);
+    const first = await wait();
+    await page.waitForFunction((before) => document.querySelector("main tbody tr td:nth-child(3)").textContent !== before, {}, first);
+    await picture(page, "queues");
+}
+
+/** The buttons of that word in the page. */
+function named(page, word) {
+    return page.$$eval("main button", (all, start) => all.map((one) => one.getAttribute("aria-label") || one.textContent).filter((name) => name.startsWith(start)), word);
+}
+
+async function putOut(page) {
+    await open(page, "rooms");
+    await press(page, `Show ${facts.conference}`);
+    await hasRows(page, `Members of ${facts.conference}`, 2);
+    const [button] = await named(page, "Put out the call CA");
+    await press(page, button);
+    await press(page, "Put out", "dialog");
+    await dialogIsClosed(page);
+    await hasRows(page, `Members of ${facts.conference}`, 1);
+    await press(page, `End the conference ${facts.conference}`);
+    await press(page, "End", "dialog");
+    await dialogIsClosed(page);
+    await shows(page, "Conferences: 0 of 0");
+}
+
+async function takeOut(page) {
+    await open(page, "queues");
+    await press(page, `Show ${facts.queue}`);
+    await hasRows(page, `Calls waiting in ${facts.queue}`, 1);
+    const [button] = await named(page, "Remove the call CA");
+    await press(page, button);
+    await press(page, "Remove", "dialog");
+    await dialogIsClosed(page);
+    await hasRows(page, `Calls waiting in ${facts.queue}`, 0);
+}
+
+async function readRooms(page) {
+    await signInByKeyboard(page, facts.reader);
+    await open(page, "queues");
+    await shows(page, "Queues: 1 of 1");
+    await open(page, "rooms");
+    await shows(page, "Rooms: 1 of 1");
+    const names = await named(page, "");
+    assert.ok(names.length > 0 && names.every((name) => name === "Search" || name.startsWith("Show")), names.join());
 }
 
 main().catch((error) => {

@@ -106,6 +106,49 @@ fn an_admin_binds_a_number_tests_its_documents_and_plays_a_recording_in_two_lang
 }
 
 #[test]
+fn an_operator_sees_rooms_and_queues_puts_a_call_out_and_ends_a_conference() {
+    let ports = Ports::reserve(2);
+    let address = |user: &str| format!("{user}@{DOMAIN}");
+    let number = |number: &str, document: &'static str| {
+        let url = document_at(document);
+        format!("{{ number = \"{number}\", url = \"http://{url}/\" }}")
+    };
+    let numbers = [
+        number("2000", "<Response><Dial><Conference>standup</Conference></Dial></Response>"),
+        number("2001", "<Response><Dial><Conference muted='true'>standup</Conference></Dial></Response>"),
+        number("3000", "<Response><Enqueue>sales</Enqueue></Response>"),
+    ];
+    let node = Node::prepare()
+        .with_sections(&format!(
+            "[voice]\nmedia = \"127.0.0.1\"\nmedia_ports = \"32100-32199\"\nopen = true\nallow_private = true\n\
+             media_timeout = \"0s\"\nauth_token = \"{TOKEN}\"\nnumbers = [{}]\n\
+             [xmpp]\nlisten = [\"tcp:127.0.0.1:{}\"]\n\
+             [console]\nlisten = \"127.0.0.1:{}\"\nadmins = [\"{}\"]\nreaders = [\"{}\"]\n",
+            numbers.join(", "),
+            ports.first() + 1,
+            ports.first(),
+            address("root"),
+            address("eye")
+        ))
+        .with_account("root", "a long secret")
+        .with_account("eye", "a long secret")
+        .started();
+    node.run(&["xmpp", "room", "create", "tea", "--name", "Tea", "--owner", &address("root")]);
+    let _calls = ["2000", "2001", "3000"].map(|to| Sipp::holding(node.port, to, Duration::from_secs(600)));
+    drive_console_in_chromium(
+        &format!("http://127.0.0.1:{}/", ports.first()),
+        &json!({
+            "admin": address("root"),
+            "reader": address("eye"),
+            "password": "a long secret",
+            "room": format!("tea@conference.{DOMAIN}"),
+            "conference": "standup",
+            "queue": "sales",
+        }),
+    );
+}
+
+#[test]
 fn an_operator_signs_in_at_the_page_of_an_openid_provider_and_one_who_may_not_reads_why() {
     let ports = Ports::reserve(1);
     let provider = OpenIdProvider::start(Value::Null);
