@@ -59,6 +59,10 @@ async function run(page) {
         await runRooms(page);
         return;
     }
+    if (facts.farm) {
+        await runFarm(page);
+        return;
+    }
     if (facts.provider) {
         await signInByProvider(page);
         return;
@@ -671,6 +675,7 @@ async function runRooms(page) {
     await seeQueues(page);
     await putOut(page);
     await takeOut(page);
+    await endLiveCall(page);
     await signOut(page);
     await readRooms(page);
 }
@@ -744,6 +749,20 @@ async function takeOut(page) {
     await hasRows(page, `Calls waiting in ${facts.queue}`, 0);
 }
 
+/** The call of an application ends, and leaves the table without another click. */
+async function endLiveCall(page) {
+    await open(page, "live");
+    const find = (called) => [...document.querySelectorAll("main tbody tr")].find((row) => row.cells[5]?.textContent.includes(called))?.querySelector("button.bad")?.getAttribute("aria-label");
+    const button = await (await page.waitForFunction(find, {}, facts.live)).jsonValue();
+    await press(page, button);
+    await press(page, "End", "dialog");
+    await dialogIsClosed(page);
+    await page.waitForFunction((called) => {
+        const table = document.querySelector("main table");
+        return table && ![...table.tBodies[0].rows].some((row) => row.cells[5]?.textContent.includes(called));
+    }, {}, facts.live);
+}
+
 async function readRooms(page) {
     await signInByKeyboard(page, facts.reader);
     await open(page, "queues");
@@ -752,6 +771,59 @@ async function readRooms(page) {
     await shows(page, "Rooms: 1 of 1");
     const names = await named(page, "");
     assert.ok(names.length > 0 && names.every((name) => name === "Search" || name.startsWith("Show")), names.join());
+}
+
+/** A farm of two nodes: its table, its map, and the drain of the other node. */
+async function runFarm(page) {
+    await signInByKeyboard(page, facts.reader);
+    await open(page, "farm");
+    await hasRows(page, "Farm ", 2);
+    assert.deepEqual(await named(page, ""), ["Show the map"]);
+    await signOut(page);
+    await signInByKeyboard(page, facts.admin);
+    await open(page, "farm");
+    await hasRows(page, "Farm ", 2);
+    // Both have buckets, and the node of this console is marked.
+    await page.waitForFunction(() => {
+        const rows = [...document.querySelector("main table").tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent));
+        return rows.length === 2 && rows[0][0] === "n0 (this)" && rows[1][0] === "n1" && rows.every((row) => Number(row[3].replace(/\D/g, "")) > 0 && Number(row[4].replace(/\D/g, "")) > 0);
+    });
+    await seeMap(page);
+    await page.$eval("h1", (heading) => heading.scrollIntoView());
+    await picture(page, "farm-nodes");
+    await drainOther(page);
+}
+
+/** Every bucket has a holder, and both nodes hold some. */
+async function seeMap(page) {
+    await press(page, "Show the map");
+    await page.waitForFunction(() => [...document.querySelectorAll("main caption")].some((one) => one.textContent.startsWith("Buckets of accounts, map ")));
+    const ranges = await page.evaluate(() => {
+        const table = [...document.querySelectorAll("main table")].find((one) => one.caption.textContent.startsWith("Buckets of accounts"));
+        return [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent));
+    });
+    const count = ranges.reduce((sum, row) => sum + Number(row[1].replace(/\D/g, "")), 0);
+    assert.equal(count, 4096, JSON.stringify(ranges).slice(0, 500));
+    assert.deepEqual([...new Set(ranges.map((row) => row[2]))].sort(), ["n0", "n1"]);
+    await shows(page, "Call slots, map ");
+}
+
+async function drainOther(page) {
+    await press(page, "Drain the node n1");
+    await page.waitForFunction(() => document.querySelector("dialog")?.innerText.includes("The node gives its calls and accounts to the others, and its process ends."));
+    await checkNames(page, "the question before a drain");
+    await press(page, "Cancel", "dialog");
+    await dialogIsClosed(page);
+    await press(page, "Drain the node n1");
+    await press(page, "Drain", "dialog");
+    await dialogIsClosed(page);
+    await shows(page, "n1 drains.");
+    // The table goes on by itself, without another click, until the node has nothing more or is gone.
+    await page.waitForFunction(() => {
+        const rows = [...document.querySelector("main table").tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent));
+        const [own, other] = ["n0", "n1"].map((name) => rows.find((row) => row[0].startsWith(name)));
+        return own && Number(own[4].replace(/\D/g, "")) === 4096 && (!other || (other[3] === "0" && other[4] === "0"));
+    });
 }
 
 main().catch((error) => {
