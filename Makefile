@@ -5,7 +5,7 @@ CONFIG ?= belfry.toml
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo demo-farm test test-fast check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-phones bench-store bench-import bench-xmpp bench-xmpp-idle bench-farm bench-start bench-all chaos abuse fuzz-short package docs
+.PHONY: help setup run demo demo-farm test test-fast check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-phones bench-store bench-import bench-xmpp bench-xmpp-idle bench-farm bench-start bench-console bench-all chaos abuse fuzz-short package docs
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -103,6 +103,12 @@ bench-farm: ## a farm's cost by its shape, the published R2, R3, R6 and R7, the 
 bench-start: ## time of a start, empty and with a million bindings; idle memory, size of the program
 	$(CARGO) build --release --package server --bin belfry --package router --example binding_rows --locked
 	@BINDING_ROWS=$${CARGO_TARGET_DIR:-target}/release/examples/binding_rows bench/start/run $(ARGS)
+
+bench-console: ## the operators' console with 10,000 chat sessions and as many registrations: GETs of /v1/admin, and its pages in Chromium
+	@tools/setup
+	$(CARGO) build --release --package server --bin belfry --package router --example binding_rows --locked
+	$(CARGO) build --release --bin ringer --locked
+	@BINDING_ROWS=$${CARGO_TARGET_DIR:-target}/release/examples/binding_rows bench/console/run $(ARGS)
 
 bench-all: ## every bench in short and one table of ratios, compared with the kept one; exit code 99 if a row is worse by a tenth (25 minutes)
 	@tools/setup

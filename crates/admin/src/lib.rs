@@ -37,7 +37,10 @@ pub use control::{Audio, ControlError, ControlPlane, EncodeError, Encoding, Iden
 pub use fault::Fault;
 pub use http::{router, sound_body};
 pub use identity::bearer;
-pub use managed::{Collection, ManagedResources, PageQuery, ResourcePage};
+pub use managed::{
+    Collection, ConferenceRow, ManagedResources, MemberRow, PageQuery, QueueRow, ResourcePage, RoomMembers,
+    RoomPage,
+};
 pub use nodes::{MissingNode, NodesAnswered};
 pub use request::Base;
 pub use service::{Blocking, Repository, State, sid, token};

@@ -43,6 +43,11 @@ pub const MAX_QUEUE: u32 = 5_000;
 /// Waiting calls of a queue whose size was not given (Twilio's default).
 pub const QUEUE_SIZE: u32 = 100;
 
+/// The time in which the calls of the conferences or queues of a list are asked for, for operators. Rows behind it have no figures.
+pub const ROOM_FIGURES: Duration = Duration::from_secs(2);
+/// Calls of one conference or queue that operators see, each with a read of its row. Further ones are counted only.
+pub const ROOM_MEMBERS: usize = 200;
+
 /// API keys of an account: one for each program that signs in. 400.
 pub const MAX_KEYS: u64 = 100;
 /// Characters of a key's name (Twilio's figure). 400.

@@ -3,6 +3,8 @@
 //! The operators' console has its own sign-in and roles, and asks here with the rights of the first account. What a handler refuses to that account it
 //! refuses here, too. Called on threads that may wait.
 
+mod rooms;
+
 use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
@@ -17,6 +19,8 @@ use crate::service::State;
 use crate::table::{Answer, Context, Found, find};
 use crate::value::Value;
 use crate::{resources, sign_in};
+
+pub use rooms::{ConferenceRow, MemberRow, QueueRow, RoomMembers, RoomPage};
 
 /// The kinds of resources that operators see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

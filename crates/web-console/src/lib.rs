@@ -20,6 +20,7 @@ mod node;
 pub mod openapi;
 mod parameters;
 mod role;
+mod room_routes;
 mod routes;
 mod sessions;
 mod sign_in;

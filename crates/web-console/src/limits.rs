@@ -84,7 +84,7 @@ pub const RESOURCE_REQUESTS: usize = 8;
 /// Languages of a browser that are looked at; those behind are passed over.
 pub const LANGUAGE_RANGES: usize = 32;
 
-/// Segments of a path below `/v1/admin`: the longest route has three. 404.
+/// Segments of a path below `/v1/admin`: the longest route has four. 404.
 pub const MAX_SEGMENTS: usize = 4;
 
 /// The time that a user has at the page of a provider. The answer is late then: the page says so.

@@ -5,6 +5,7 @@ use crate::application_routes::{APPLICATION_ROUTES, ApplicationOperation};
 use crate::limits;
 use crate::parameters::decode;
 use crate::role::Role;
+use crate::room_routes::{ROOM_ROUTES, RoomOperation};
 
 /// The path before all of them.
 pub(crate) const BASE: &str = "/v1/admin";
@@ -58,6 +59,8 @@ pub(crate) enum Operation {
     OpenApi,
     /// A request about applications: see `application_routes`.
     Application(ApplicationOperation),
+    /// A request about rooms, conferences and queues: see `room_routes`.
+    Room(RoomOperation),
 }
 
 impl Operation {
@@ -65,6 +68,7 @@ impl Operation {
     pub(crate) fn name(self) -> String {
         match self {
             Operation::Application(operation) => format!("{operation:?}"),
+            Operation::Room(operation) => format!("{operation:?}"),
             operation => format!("{operation:?}"),
         }
     }
@@ -224,7 +228,7 @@ pub(crate) const ADMIN: Option<Role> = Some(Role::Admin);
 
 /// All requests.
 pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
-    ROUTES.iter().chain(&APPLICATION_ROUTES)
+    ROUTES.iter().chain(&APPLICATION_ROUTES).chain(&ROOM_ROUTES)
 }
 
 /// The requests that concern the node, its accounts and their calls.

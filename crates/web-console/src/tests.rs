@@ -32,6 +32,7 @@ use crate::{
 mod applications;
 mod directory;
 mod provider;
+mod rooms;
 mod tokens;
 
 /// Time that the test moves, and numbers instead of chance.
@@ -244,8 +245,10 @@ fn answer(
                 Request::AllNodes(request) => match *request {
                     Request::OpenCalls { .. } => of_nodes(Response::OpenCalls(open_calls())),
                     Request::Registrations(query) => of_nodes(Response::Registrations(registrations(&query))),
+                    Request::Chat(ask) => of_nodes(rooms::answer(ask)),
                     _ => Response::Done { rows: 1 },
                 },
+                Request::Chat(ask) => rooms::answer(ask),
                 Request::RosterGroups(query) => Response::RosterGroups(roster_groups(&query)),
                 Request::Ask(Ask::Domains) => {
                     Response::Listing(Listing::Domains(vec![store::types::Domain {
@@ -322,6 +325,8 @@ fn path_of(route: &Route) -> String {
         .replace("{name}", "x")
         .replace("{trace}", "x")
         .replace("{sid}", "x")
+        .replace("{call}", "x")
+        .replace("{room}", "x")
 }
 
 #[tokio::test]

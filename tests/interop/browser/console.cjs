@@ -55,6 +55,14 @@ async function run(page) {
         await runApplications(page);
         return;
     }
+    if (facts.conference) {
+        await runRooms(page);
+        return;
+    }
+    if (facts.farm) {
+        await runFarm(page);
+        return;
+    }
     if (facts.provider) {
         await signInByProvider(page);
         return;
@@ -658,6 +666,164 @@ async function readRecordings(page) {
         return Promise.all(paths.map(async (one) => (await fetch(`/v1/admin/${one}`)).status));
     }, facts.recording);
     assert.deepEqual(statuses, [403, 403, 403]);
+}
+
+/** Rooms of chat, a conference and a queue, at a node whose applications have put calls there. */
+async function runRooms(page) {
+    await signInByKeyboard(page, facts.admin);
+    await seeRooms(page);
+    await seeQueues(page);
+    await putOut(page);
+    await takeOut(page);
+    await endLiveCall(page);
+    await signOut(page);
+    await readRooms(page);
+}
+
+/** Waits until the table whose caption begins so has that many rows. */
+function hasRows(page, caption, count) {
+    return page.waitForFunction((wanted, rows) => {
+        const table = [...document.querySelectorAll("main table")].find((one) => one.caption.textContent.startsWith(wanted));
+        return table && [...table.tBodies[0].rows].filter((row) => row.cells.length > 1).length === rows;
+    }, {}, caption, count);
+}
+
+async function seeRooms(page) {
+    await open(page, "rooms");
+    await shows(page, "Rooms: 1 of 1");
+    await shows(page, facts.room);
+    await press(page, `Show ${facts.room}`);
+    await hasRows(page, `Occupants of ${facts.room}`, 0);
+    await hasRows(page, `Affiliations of ${facts.room}`, 1);
+    await shows(page, "Conferences: 1 of 1");
+    await press(page, `Show ${facts.conference}`);
+    await hasRows(page, `Members of ${facts.conference}`, 2);
+    const states = await page.$$eval("main table:last-of-type tbody tr", (all) => all.map((row) => row.innerText));
+    assert.equal(states.filter((text) => text.includes("muted")).length, 1, states.join("\n"));
+    // Without the details of the room the members of the conference are in the picture.
+    await press(page, "Search");
+    await page.waitForFunction(() => ![...document.querySelectorAll("main caption")].some((one) => one.textContent.startsWith("Occupants")));
+    await picture(page, "rooms");
+}
+
+async function seeQueues(page) {
+    await open(page, "queues");
+    await shows(page, "Queues: 1 of 1");
+    await press(page, `Show ${facts.queue}`);
+    await hasRows(page, `Calls waiting in ${facts.queue}`, 1);
+    // The longest wait grows by itself.
+    const wait = () => page.$eval("main tbody tr td:nth-child(3)", (cell) => cell.textContent);
+    const first = await wait();
+    await page.waitForFunction((before) => document.querySelector("main tbody tr td:nth-child(3)").textContent !== before, {}, first);
+    await picture(page, "queues");
+}
+
+/** The buttons of that word in the page. */
+function named(page, word) {
+    return page.$$eval("main button", (all, start) => all.map((one) => one.getAttribute("aria-label") || one.textContent).filter((name) => name.startsWith(start)), word);
+}
+
+async function putOut(page) {
+    await open(page, "rooms");
+    await press(page, `Show ${facts.conference}`);
+    await hasRows(page, `Members of ${facts.conference}`, 2);
+    const [button] = await named(page, "Put out the call CA");
+    await press(page, button);
+    await press(page, "Put out", "dialog");
+    await dialogIsClosed(page);
+    await hasRows(page, `Members of ${facts.conference}`, 1);
+    await press(page, `End the conference ${facts.conference}`);
+    await press(page, "End", "dialog");
+    await dialogIsClosed(page);
+    await shows(page, "Conferences: 0 of 0");
+}
+
+async function takeOut(page) {
+    await open(page, "queues");
+    await press(page, `Show ${facts.queue}`);
+    await hasRows(page, `Calls waiting in ${facts.queue}`, 1);
+    const [button] = await named(page, "Remove the call CA");
+    await press(page, button);
+    await press(page, "Remove", "dialog");
+    await dialogIsClosed(page);
+    await hasRows(page, `Calls waiting in ${facts.queue}`, 0);
+}
+
+/** The call of an application ends, and leaves the table without another click. */
+async function endLiveCall(page) {
+    await open(page, "live");
+    const find = (called) => [...document.querySelectorAll("main tbody tr")].find((row) => row.cells[5]?.textContent.includes(called))?.querySelector("button.bad")?.getAttribute("aria-label");
+    const button = await (await page.waitForFunction(find, {}, facts.live)).jsonValue();
+    await press(page, button);
+    await press(page, "End", "dialog");
+    await dialogIsClosed(page);
+    await page.waitForFunction((called) => {
+        const table = document.querySelector("main table");
+        return table && ![...table.tBodies[0].rows].some((row) => row.cells[5]?.textContent.includes(called));
+    }, {}, facts.live);
+}
+
+async function readRooms(page) {
+    await signInByKeyboard(page, facts.reader);
+    await open(page, "queues");
+    await shows(page, "Queues: 1 of 1");
+    await open(page, "rooms");
+    await shows(page, "Rooms: 1 of 1");
+    const names = await named(page, "");
+    assert.ok(names.length > 0 && names.every((name) => name === "Search" || name.startsWith("Show")), names.join());
+}
+
+/** A farm of two nodes: its table, its map, and the drain of the other node. */
+async function runFarm(page) {
+    await signInByKeyboard(page, facts.reader);
+    await open(page, "farm");
+    await hasRows(page, "Farm ", 2);
+    assert.deepEqual(await named(page, ""), ["Show the map"]);
+    await signOut(page);
+    await signInByKeyboard(page, facts.admin);
+    await open(page, "farm");
+    await hasRows(page, "Farm ", 2);
+    // Both have buckets, and the node of this console is marked.
+    await page.waitForFunction(() => {
+        const rows = [...document.querySelector("main table").tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent));
+        return rows.length === 2 && rows[0][0] === "n0 (this)" && rows[1][0] === "n1" && rows.every((row) => Number(row[3].replace(/\D/g, "")) > 0 && Number(row[4].replace(/\D/g, "")) > 0);
+    });
+    await seeMap(page);
+    await page.$eval("h1", (heading) => heading.scrollIntoView());
+    await picture(page, "farm-nodes");
+    await drainOther(page);
+}
+
+/** Every bucket has a holder, and both nodes hold some. */
+async function seeMap(page) {
+    await press(page, "Show the map");
+    await page.waitForFunction(() => [...document.querySelectorAll("main caption")].some((one) => one.textContent.startsWith("Buckets of accounts, map ")));
+    const ranges = await page.evaluate(() => {
+        const table = [...document.querySelectorAll("main table")].find((one) => one.caption.textContent.startsWith("Buckets of accounts"));
+        return [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent));
+    });
+    const count = ranges.reduce((sum, row) => sum + Number(row[1].replace(/\D/g, "")), 0);
+    assert.equal(count, 4096, JSON.stringify(ranges).slice(0, 500));
+    assert.deepEqual([...new Set(ranges.map((row) => row[2]))].sort(), ["n0", "n1"]);
+    await shows(page, "Call slots, map ");
+}
+
+async function drainOther(page) {
+    await press(page, "Drain the node n1");
+    await page.waitForFunction(() => document.querySelector("dialog")?.innerText.includes("The node gives its calls and accounts to the others, and its process ends."));
+    await checkNames(page, "the question before a drain");
+    await press(page, "Cancel", "dialog");
+    await dialogIsClosed(page);
+    await press(page, "Drain the node n1");
+    await press(page, "Drain", "dialog");
+    await dialogIsClosed(page);
+    await shows(page, "n1 drains.");
+    // The table goes on by itself, without another click, until the node has nothing more or is gone.
+    await page.waitForFunction(() => {
+        const rows = [...document.querySelector("main table").tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent));
+        const [own, other] = ["n0", "n1"].map((name) => rows.find((row) => row[0].startsWith(name)));
+        return own && Number(own[4].replace(/\D/g, "")) === 4096 && (!other || (other[3] === "0" && other[4] === "0"));
+    });
 }
 
 main().catch((error) => {

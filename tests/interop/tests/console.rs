@@ -4,7 +4,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use interop::{
-    Account, DOMAIN, Node, OpenIdProvider, Ports, Sipp, document_at, drive_console_in_chromium, wait_until,
+    Account, DOMAIN, Farm, Nats, NatsRelease, Node, OpenIdProvider, Ports, Sipp, document_at,
+    drive_console_in_chromium, new_postgres_database, wait_until,
 };
 use serde_json::{Value, json};
 
@@ -103,6 +104,78 @@ fn an_admin_binds_a_number_tests_its_documents_and_plays_a_recording_in_two_lang
             "recording": recording,
         }),
     );
+}
+
+#[test]
+fn an_operator_sees_rooms_and_queues_puts_a_call_out_and_ends_a_conference() {
+    let ports = Ports::reserve(2);
+    let address = |user: &str| format!("{user}@{DOMAIN}");
+    let number = |number: &str, document: &'static str| {
+        let url = document_at(document);
+        format!("{{ number = \"{number}\", url = \"http://{url}/\" }}")
+    };
+    let numbers = [
+        number("2000", "<Response><Dial><Conference>standup</Conference></Dial></Response>"),
+        number("2001", "<Response><Dial><Conference muted='true'>standup</Conference></Dial></Response>"),
+        number("3000", "<Response><Enqueue>sales</Enqueue></Response>"),
+        number("lobby", "<Response><Pause length='600'/></Response>"),
+    ];
+    let node = Node::prepare()
+        .with_sections(&format!(
+            "[voice]\nmedia = \"127.0.0.1\"\nmedia_ports = \"32100-32199\"\nopen = true\nallow_private = true\n\
+             media_timeout = \"0s\"\nauth_token = \"{TOKEN}\"\nnumbers = [{}]\n\
+             [xmpp]\nlisten = [\"tcp:127.0.0.1:{}\"]\n\
+             [console]\nlisten = \"127.0.0.1:{}\"\nadmins = [\"{}\"]\nreaders = [\"{}\"]\n",
+            numbers.join(", "),
+            ports.first() + 1,
+            ports.first(),
+            address("root"),
+            address("eye")
+        ))
+        .with_account("root", "a long secret")
+        .with_account("eye", "a long secret")
+        .started();
+    node.run(&["xmpp", "room", "create", "tea", "--name", "Tea", "--owner", &address("root")]);
+    let numbers = ["2000", "2001", "3000", "lobby"];
+    let _calls = numbers.map(|to| Sipp::holding(node.port, to, Duration::from_secs(600)));
+    drive_console_in_chromium(
+        &format!("http://127.0.0.1:{}/", ports.first()),
+        &json!({
+            "admin": address("root"),
+            "reader": address("eye"),
+            "password": "a long secret",
+            "room": format!("tea@conference.{DOMAIN}"),
+            "conference": "standup",
+            "queue": "sales",
+            "live": "lobby",
+        }),
+    );
+}
+
+#[test]
+fn an_admin_sees_a_farm_of_two_nodes_with_its_map_and_drains_one() {
+    let ports = Ports::reserve(4);
+    let nats = Nats::start(NatsRelease::Current);
+    let sections = |number: u16| {
+        format!(
+            "[xmpp]\nlisten = [\"tcp:127.0.0.1:{}\"]\n\
+             [console]\nlisten = \"127.0.0.1:{}\"\nadmins = [\"user0@{DOMAIN}\"]\nreaders = [\"user1@{DOMAIN}\"]\n",
+            ports.first() + 2 + number,
+            ports.first() + number,
+        )
+    };
+    let mut farm = Farm::with_chat_sections(&nats, &new_postgres_database(), 2, &[sections(0), sections(1)]);
+    farm.wait_for_owners(2);
+    drive_console_in_chromium(
+        &format!("http://127.0.0.1:{}/", ports.first()),
+        &json!({
+            "admin": format!("user0@{DOMAIN}"),
+            "reader": format!("user1@{DOMAIN}"),
+            "password": "secret",
+            "farm": "test",
+        }),
+    );
+    assert_eq!(farm.nodes[1].ended(Duration::from_secs(60)), Some(0), "its process has ended by itself");
 }
 
 #[test]

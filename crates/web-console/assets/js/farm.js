@@ -15,22 +15,25 @@ export function farm(place, around) {
     let timer;
     let isLeft = false;
 
-    async function update() {
+    /** After a change of this page the table is replaced in any case: the focus would come back to its button, and keep it as it is. */
+    async function update(isChanged = false) {
+        clearTimeout(timer);
         try {
             const answer = await watch("/farm");
             if (isLeft) return;
-            show(answer.farm);
+            show(answer.farm, isChanged);
             showMap.hidden = !answer.farm;
             certificate.replaceChildren(certificateFacts(answer.certificate));
         } catch (failure) {
             if (!isLeft) result.replaceChildren(el("p", { class: "warning", role: "alert" }, failure.message));
         }
-        if (!isLeft) timer = setTimeout(update, 3000);
+        clearTimeout(timer);
+        if (!isLeft) timer = setTimeout(() => update(), 3000);
     }
 
-    function show(farm) {
+    function show(farm, isChanged) {
         // A button that has the focus is not replaced under the user's hands.
-        if (result.contains(document.activeElement) && document.activeElement.tagName === "BUTTON") return;
+        if (!isChanged && result.contains(document.activeElement) && document.activeElement.tagName === "BUTTON") return;
         if (!farm) {
             result.replaceChildren(el("p", {}, t("farm.alone")));
             return;
@@ -68,6 +71,7 @@ export function farm(place, around) {
         ask(t("farm.drain", { node: node.name }), el("p", {}, t("farm.drain_text")), t("farm.drain_button"), async () => {
             await post("/farm/drain", { node: node.name });
             notice(t("farm.drains", { node: node.name }));
+            await update(true);
         }, true);
     }
 

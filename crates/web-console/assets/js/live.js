@@ -68,6 +68,8 @@ export function live(place, around, argument) {
         ask(t("live.end", { call: call.call_id }), el("p", {}, t("live.end_text", { from: call.from, to: call.to })), t("button.end"), async () => {
             await post("/calls/end", { call: call.sid });
             notice(t("calls.ended"));
+            // The focus is in the dialog: the table is replaced, and its button does not get the focus back, which would keep it as it is.
+            await load(get);
         }, true);
     }
 

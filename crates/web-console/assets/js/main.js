@@ -10,13 +10,15 @@ import { farm } from "./farm.js";
 import { live } from "./live.js";
 import { numbers } from "./numbers.js";
 import { overview } from "./overview.js";
+import { queues } from "./queues.js";
 import { recordings } from "./recordings.js";
+import { rooms } from "./rooms.js";
 import { routes } from "./routes.js";
 import { security } from "./security.js";
 import { sessions } from "./sessions.js";
 import { trace } from "./trace.js";
 
-const PAGES = { overview, live, calls, trace, recordings, accounts, sessions, numbers, documents, routes, security, farm };
+const PAGES = { overview, live, calls, trace, recordings, accounts, sessions, rooms, queues, numbers, documents, routes, security, farm };
 /** Pages that show the contents of messages, and addresses that may have passwords in them: not for readers. */
 const OF_OPERATORS = ["trace", "numbers", "documents"];
 /** What may end a sign-in at a provider, as the server names it. */

@@ -11,6 +11,7 @@ mod invitations;
 mod live;
 mod overview;
 mod recordings;
+mod rooms;
 mod routing;
 mod security;
 mod traces;
@@ -193,5 +194,6 @@ pub(crate) async fn perform(context: &Context<'_>) -> Result<Answer, Fault> {
         Operation::DrainFarmNode => farm::drain(context).await,
         Operation::Reload => farm::reload(context).await,
         Operation::Application(operation) => applications::perform(context, operation).await,
+        Operation::Room(operation) => rooms::perform(context, operation).await,
     }
 }

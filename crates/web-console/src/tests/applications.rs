@@ -20,13 +20,23 @@ use tempfile::TempDir;
 use super::*;
 use crate::{DocumentSource, Fetched};
 
-const FIRST: &str = "AC00000000000000000000000000000001";
+pub(super) const FIRST: &str = "AC00000000000000000000000000000001";
 const RECORDING: &str = "RE00000000000000000000000000000007";
 
-/// A node without live calls, whose recordings have ten bytes.
+/// A node whose recordings have ten bytes, with the calls in conferences and queues that a test gives it.
 struct Plane {
     clock: Clock,
     removed: Arc<Mutex<Vec<String>>>,
+    live: Arc<Mutex<LiveCalls>>,
+}
+
+/// Calls in the conference and in the queue of a test, which the node has in memory.
+#[derive(Default)]
+pub(super) struct LiveCalls {
+    pub(super) participants: Vec<Participant>,
+    pub(super) waiting: Vec<QueueMember>,
+    /// The changes that the node was asked for.
+    pub(super) changes: Vec<String>,
 }
 
 impl Source for Plane {
@@ -50,28 +60,37 @@ impl ControlPlane for Plane {
         Err(ControlError::NotFound)
     }
 
-    fn modify_conference(&self, _: &str, _: ConferenceChange) -> Done {
-        Err(ControlError::NotFound)
+    fn modify_conference(&self, sid: &str, change: ConferenceChange) -> Done {
+        let ConferenceChange { complete, announce_url, .. } = change;
+        self.live.lock().unwrap().changes.push(format!("conference {sid} {complete} {announce_url:?}"));
+        Ok(())
     }
 
     fn participants(&self, _: &str) -> Result<Vec<Participant>, ControlError> {
-        Ok(Vec::new())
+        Ok(self.live.lock().unwrap().participants.clone())
     }
 
-    fn modify_participant(&self, _: &str, _: &str, _: ParticipantChange) -> Done {
-        Err(ControlError::NotFound)
+    fn modify_participant(&self, _: &str, call: &str, change: ParticipantChange) -> Done {
+        let mut live = self.live.lock().unwrap();
+        let known = live.participants.len();
+        live.participants.retain(|one| !(change.kick && one.call_sid == call));
+        if live.participants.len() < known { Ok(()) } else { Err(ControlError::NotFound) }
     }
 
     fn queue_members(&self, _: &str) -> Result<Vec<QueueMember>, ControlError> {
-        Ok(Vec::new())
+        Ok(self.live.lock().unwrap().waiting.clone())
     }
 
-    fn all_queue_members(&self, _: &str) -> Result<Vec<QueueMember>, ControlError> {
-        Ok(Vec::new())
+    fn all_queue_members(&self, queue: &str) -> Result<Vec<QueueMember>, ControlError> {
+        self.queue_members(queue)
     }
 
-    fn dequeue(&self, _: &str, _: Option<&str>, _: Document) -> Result<QueueMember, ControlError> {
-        Err(ControlError::NotFound)
+    fn dequeue(&self, _: &str, call: Option<&str>, to: Document) -> Result<QueueMember, ControlError> {
+        let mut live = self.live.lock().unwrap();
+        let index = live.waiting.iter().position(|one| Some(&*one.call_sid) == call);
+        let member = live.waiting.remove(index.ok_or(ControlError::NotFound)?);
+        live.changes.push(format!("{} to {to:?}", member.call_sid));
+        Ok(member)
     }
 
     fn start_recording(&self, _: &str, _: &str, _: &StartRecording) -> Done {
@@ -122,9 +141,10 @@ impl DocumentSource for Application {
     }
 }
 
-struct WorldOfApplications {
-    world: World,
-    repository: Arc<Blocking>,
+pub(super) struct WorldOfApplications {
+    pub(super) world: World,
+    pub(super) repository: Arc<Blocking>,
+    pub(super) live: Arc<Mutex<LiveCalls>>,
     removed: Arc<Mutex<Vec<String>>>,
     asked: Arc<Mutex<Vec<Wire>>>,
     _folder: TempDir,
@@ -134,13 +154,14 @@ fn keys(_: &str) -> Arc<[(ScramHash, ScramKeys)]> {
     Vec::new().into()
 }
 
-fn applications(document: &'static str) -> WorldOfApplications {
+pub(super) fn applications(document: &'static str) -> WorldOfApplications {
     let folder = tempfile::tempdir().unwrap();
     let store = Sqlite::open(folder.path().join("belfry.db")).unwrap();
     let repository = Arc::new(Blocking::new(Admin::new(&store).unwrap()));
     let removed = Arc::<Mutex<Vec<String>>>::default();
     let clock = Clock { seconds: AtomicU64::new(1_800_000_000), drawn: AtomicU64::new(1) };
-    let plane = Arc::new(Plane { clock, removed: Arc::clone(&removed) });
+    let live = Arc::<Mutex<LiveCalls>>::default();
+    let plane = Arc::new(Plane { clock, removed: Arc::clone(&removed), live: Arc::clone(&live) });
     ensure_account(&*repository, &*plane, FIRST, Some("a token")).unwrap();
     let state = admin::State::new(Arc::clone(&repository) as _, plane, "example.test", keys);
     let asked = Arc::<Mutex<Vec<Wire>>>::default();
@@ -149,7 +170,7 @@ fn applications(document: &'static str) -> WorldOfApplications {
         resources: Some(ManagedResources::new(state)),
         documents: Some(Arc::new(source)),
     });
-    WorldOfApplications { world, repository, removed, asked, _folder: folder }
+    WorldOfApplications { world, repository, live, removed, asked, _folder: folder }
 }
 
 #[tokio::test]
