@@ -109,7 +109,11 @@ impl InitArgs {
         let example = account.is_none().then(|| format!("alice@{}", config.sip.default_domain));
         // `--config` of this command says nothing of those after it.
         let named = std::env::var_os("BELFRY_CONFIG").map(PathBuf::from);
-        let option = config_option(&file, named.as_deref().or_else(|| found_file()));
+        let found = match &named {
+            Some(named) => Some(named.as_path()),
+            None => found_file(),
+        };
+        let option = config_option(&file, found);
         if let Some(account) = account {
             make_account(&Config::read(&file)?, &account, &option)?;
         }

@@ -171,8 +171,10 @@ impl Config {
     /// The file cannot be read, or has mistakes. A file that was named and is not there is an error; only the
     /// usual file and the package's may be absent.
     pub fn load(named: Option<&Path>) -> Result<Self, ConfigError> {
-        // A closure, as the file that is found lives longer than the named one.
-        named.or_else(|| found_file()).map_or_else(|| Ok(Config::default()), Config::read)
+        match named {
+            Some(file) => Config::read(file),
+            None => found_file().map_or_else(|| Ok(Config::default()), Config::read),
+        }
     }
 
     /// Reads the file again, for the same process. A node that was started without a file reads `belfry.toml`
