@@ -132,11 +132,12 @@ abuse: ## two minutes of floods against a node that serves calls and chats meanw
 docs: ## the documentation as a site, in target/docs; installs mdBook into target/peers when it is missing
 	@tools/docs
 
-package: ## a Debian package with service, manual pages, completions and, after make docs, the documentation, and a tarball, in target/package; ARGS="--version 0.2.0"
+package: ## Debian packages of belfry (service, manual pages, completions and, after make docs, the documentation) and ringer, and a tarball, in target/package; ARGS="--version 0.2.0"
 	@tools/setup build
 	$(CARGO) build --release --package server --bin belfry --locked
 	$(CARGO) build --release --bin ringer --locked
 	$(CARGO) build --release --package cli --example pages --locked
+	$(CARGO) build --release --package lab --example ringer_pages --locked
 	@tools/docs --if-there
 	@tools/package $(ARGS)
 

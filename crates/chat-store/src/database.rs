@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use store::{Database, LaterSchema, Postgres, Sqlite, StoreError};
@@ -47,11 +47,27 @@ impl DatabasePlace {
             let postgres = Postgres::open(url)?.with_without_user(without_user);
             return Ok(Database::Postgres(Box::new(postgres)));
         }
-        // SQLite gives its other files the mode of this one.
-        let made = OpenOptions::new().create(true).append(true).mode(0o600).open(file);
-        made.map_err(|error| failed(file, &error))?;
+        self.make_file().map_err(|error| failed(file, &error))?;
         options.without_user = without_user;
         Ok(Database::Sqlite(Sqlite::open_with(file, options)?))
+    }
+
+    /// Makes the file of the database, if it is not there. One that root makes in a folder of another user becomes that user's: commands of root
+    /// make the database of a node that runs as that user. SQLite gives its other files the owner and the mode of this one.
+    fn make_file(&self) -> io::Result<()> {
+        // A link is not followed: the folder's owner could have put one there.
+        let made = match OpenOptions::new().create_new(true).append(true).mode(0o600).open(&self.file) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return OpenOptions::new().append(true).open(&self.file).map(drop);
+            }
+            made => made?,
+        };
+        match std::fs::metadata(&self.folder) {
+            Ok(folder) if made.metadata()?.uid() == 0 && folder.uid() != 0 => {
+                fchown(made, Some(folder.uid()), Some(folder.gid()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Makes the folder of the node's data, if it is not there.
@@ -138,4 +154,43 @@ pub fn make_private_folder(folder: &Path) -> io::Result<()> {
         return Ok(());
     }
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::chown;
+
+    use stdx::Instant;
+    use store::Admin;
+
+    use super::*;
+
+    /// The number of a user that owns nothing.
+    const OTHER: u32 = 65534;
+
+    #[test]
+    fn a_database_belongs_to_the_owner_of_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        if chown(folder.path(), Some(OTHER), Some(OTHER)).is_err() {
+            // Only root can give a folder away, and only root makes files in the folders of others.
+            return;
+        }
+        let place =
+            DatabasePlace { folder: folder.path().into(), file: folder.path().join("belfry.db"), url: None };
+        // The second time the file is there, and SQLite makes the other two again.
+        for _ in 0..2 {
+            let mut admin = Admin::new(&place.open().unwrap()).unwrap();
+            admin.ensure_domain("example.test", Instant::from_unix_seconds(1)).unwrap();
+            let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(Result::unwrap).collect();
+            assert_eq!(files.len(), 3, "{files:?}");
+            for file in files {
+                let found = file.metadata().unwrap();
+                assert_eq!(
+                    (found.uid(), found.gid(), found.mode() & 0o777),
+                    (OTHER, OTHER, 0o600),
+                    "{file:?}"
+                );
+            }
+        }
+    }
 }

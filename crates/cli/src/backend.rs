@@ -121,7 +121,8 @@ pub(super) fn no_database(config: &Config, file: &Path) -> String {
     let file = absolute(file);
     let origin = match &config.file {
         Some(config) => format!("`data` of {} leads there", absolute(config)),
-        None => "there is no belfry.toml in this folder, so the default `data` was taken".to_owned(),
+        None => "there is no belfry.toml in this folder or in /etc/belfry, so the default `data` was taken"
+            .to_owned(),
     };
     format!(
         "there is no database {file} and no node runs: {origin}. Name the configuration with --config FILE, \

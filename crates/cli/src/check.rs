@@ -27,7 +27,7 @@ impl CheckConfig {
         }
         match &config.file {
             Some(file) => say!("{}: good", file.display()),
-            None => say!("no belfry.toml here: the defaults, which are good"),
+            None => say!("no belfry.toml here or in /etc/belfry: the defaults, which are good"),
         }
         for warning in config.warnings() {
             say!("{warning}");

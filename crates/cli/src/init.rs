@@ -11,7 +11,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, chown};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use config::{Config, USUAL_FILE};
+use config::{Config, PACKAGED_FILE, USUAL_FILE, found_file};
 use control::{Change, Secret};
 use store::{AccountLimits, Address};
 
@@ -62,10 +62,23 @@ struct Answers {
     data: PathBuf,
 }
 
+impl Answers {
+    /// Those of the package's configuration.
+    fn packaged() -> Answers {
+        Answers {
+            domain: "localhost".into(),
+            listen: [127, 0, 0, 1].into(),
+            tls: None,
+            account: None,
+            data: PACKAGED.1.into(),
+        }
+    }
+}
+
 impl InitArgs {
     pub(super) fn run(&self) -> Result<(), CliError> {
         let file = self.dir.join(USUAL_FILE);
-        if file.exists() {
+        if file.exists() && !is_as_packaged(&file) {
             return Err(there_is_one(&file));
         }
         // With `--yes` each open question is answered by its default.
@@ -94,10 +107,17 @@ impl InitArgs {
         say!("wrote {}", file.display());
         // Without an account nobody can sign in: that is the first thing to do then.
         let example = account.is_none().then(|| format!("alice@{}", config.sip.default_domain));
+        // `--config` of this command says nothing of those after it.
+        let named = std::env::var_os("BELFRY_CONFIG").map(PathBuf::from);
+        let found = match &named {
+            Some(named) => Some(named.as_path()),
+            None => found_file(),
+        };
+        let option = config_option(&file, found);
         if let Some(account) = account {
-            make_account(&Config::read(&file)?, &account)?;
+            make_account(&Config::read(&file)?, &account, &option)?;
         }
-        say!("next:\n  {}", next_commands(&file, example.as_deref()).join("\n  "));
+        say!("next:\n  {}", next_commands(&file, &option, example.as_deref()).join("\n  "));
         if let Some(url) = super::greeting::page(&config) {
             say!("then, in a browser, chat and calls:\n  {url}");
         }
@@ -168,7 +188,13 @@ impl InitArgs {
     }
 }
 
-/// `init` never writes over a file.
+/// The file of the package as it came: nothing of an operator is in it.
+fn is_as_packaged(file: &Path) -> bool {
+    is_same(file, Path::new(PACKAGED_FILE))
+        && std::fs::read_to_string(file).is_ok_and(|text| text == render(&Answers::packaged()))
+}
+
+/// `init` never writes over an operator's file.
 fn there_is_one(file: &Path) -> CliError {
     CliError::Other(format!(
         "{}: there is one already, and nothing was changed; move it away, or name another folder with --dir",
@@ -200,6 +226,11 @@ fn write(file: &Path, text: &str) -> Result<(), CliError> {
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder).map_err(cannot)?;
     }
+    if is_as_packaged(file) {
+        let kept = file.with_extension("toml.packaged");
+        std::fs::rename(file, &kept).map_err(cannot)?;
+        say!("kept the package's file as {}", kept.display());
+    }
     // `create_new`: also when another process has made the file in the meantime.
     let mut out = OpenOptions::new().write(true).create_new(true).mode(0o640).open(file).map_err(cannot)?;
     out.write_all(text.as_bytes()).and_then(|()| out.sync_all()).map_err(cannot)?;
@@ -212,7 +243,9 @@ fn write(file: &Path, text: &str) -> Result<(), CliError> {
 }
 
 /// Makes the account with a password by chance, and shows it this once.
-fn make_account(config: &Config, account: &Address) -> Result<(), CliError> {
+///
+/// `option`: what commands need to find the configuration again.
+fn make_account(config: &Config, account: &Address, option: &str) -> Result<(), CliError> {
     let password = password()?;
     // By the node if one runs, else in the database itself, which is made.
     let made = Backend::open_or_make(config).and_then(|mut backend| {
@@ -224,13 +257,13 @@ fn make_account(config: &Config, account: &Address) -> Result<(), CliError> {
             limits: AccountLimits::default(),
         })
     });
-    if let Err(error) = made.and_then(|()| give_to_owner(&config.server.data)) {
+    if let Err(error) = made {
         return Err(CliError::Other(format!(
-            "the configuration is written, and the account {account} is not made: {error}; make it with: belfry account add {account}"
+            "the configuration is written, and the account {account} is not made: {error}; make it with: belfry account add {account}{option}"
         )));
     }
     say!(
-        "made {account}, password {password}   (it is shown this once; change it: belfry account passwd {account})"
+        "made {account}, password {password}   (it is shown this once; change it: belfry account passwd {account}{option})"
     );
     Ok(())
 }
@@ -246,32 +279,28 @@ fn password() -> Result<String, CliError> {
     Ok(bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect())
 }
 
-/// Root makes the database in a folder that the package has given to the service's user: the files are that user's, too.
-fn give_to_owner(data: &Path) -> Result<(), CliError> {
-    let of_folder = |error: io::Error| CliError::Other(format!("{}: {error}", data.display()));
-    let folder = std::fs::metadata(data).map_err(of_folder)?;
-    // Others make files of their own; where root owns the folder they stay with root.
-    if !rustix::process::geteuid().is_root() || folder.uid() == 0 {
-        return Ok(());
-    }
-    for entry in std::fs::read_dir(data).map_err(of_folder)? {
-        let path = entry.map_err(of_folder)?.path();
-        // A link is given away itself, not the file that it leads to.
-        std::os::unix::fs::lchown(&path, Some(folder.uid()), Some(folder.gid())).map_err(of_folder)?;
-    }
-    Ok(())
-}
-
 /// The package's service runs under systemd; elsewhere the node is started by hand.
 ///
 /// `example`: the address of an account that is to be made; none: there is one.
-fn next_commands(file: &Path, example: Option<&str>) -> Vec<String> {
-    let is_packaged = file == Path::new(PACKAGED.0).join(USUAL_FILE);
-    let with_file = if is_packaged { String::new() } else { format!(" --config {}", file.display()) };
-    let add = example.map(|address| format!("belfry account add {address}{with_file}"));
-    let start =
-        if is_packaged { "systemctl restart belfry".into() } else { format!("belfry serve{with_file}") };
-    add.into_iter().chain([format!("belfry doctor{with_file}"), start]).collect()
+fn next_commands(file: &Path, option: &str, example: Option<&str>) -> Vec<String> {
+    let add = example.map(|address| format!("belfry account add {address}{option}"));
+    let is_packaged = is_same(file, Path::new(PACKAGED_FILE));
+    let start = if is_packaged { "systemctl restart belfry".into() } else { format!("belfry serve{option}") };
+    add.into_iter().chain([format!("belfry doctor{option}"), start]).collect()
+}
+
+/// The option by which commands read this file; empty if they read it without: `found` is the file that they read then.
+fn config_option(file: &Path, found: Option<&Path>) -> String {
+    if found.is_some_and(|found| is_same(file, found)) {
+        return String::new();
+    }
+    // The operator may go to another folder.
+    format!(" --config {}", std::path::absolute(file).unwrap_or_else(|_| file.to_owned()).display())
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    let absolute = |path: &Path| std::path::absolute(path).ok();
+    absolute(one) == absolute(other)
 }
 
 /// A string of TOML.
@@ -414,15 +443,32 @@ mod tests {
 
     #[test]
     fn without_an_account_the_next_step_is_to_make_one() {
-        let file = Path::new("d/belfry.toml");
-        let next = next_commands(file, Some("alice@a.test"));
+        let file = Path::new("/d/belfry.toml");
+        let next = next_commands(file, " --config /d/belfry.toml", Some("alice@a.test"));
         let [add, doctor, serve] = ["account add alice@a.test", "doctor", "serve"]
-            .map(|words| format!("belfry {words} --config d/belfry.toml"));
+            .map(|words| format!("belfry {words} --config /d/belfry.toml"));
         assert_eq!(next, [add, doctor.clone(), serve.clone()]);
-        assert_eq!(next_commands(file, None), [doctor, serve]);
-        let packaged = Path::new(PACKAGED.0).join(USUAL_FILE);
-        let next = next_commands(&packaged, Some("alice@a.test"));
+        assert_eq!(next_commands(file, " --config /d/belfry.toml", None), [doctor, serve]);
+        let packaged = Path::new(PACKAGED_FILE);
+        let next = next_commands(packaged, "", Some("alice@a.test"));
         assert_eq!(next, ["belfry account add alice@a.test", "belfry doctor", "systemctl restart belfry"]);
+    }
+
+    #[test]
+    fn commands_name_the_file_unless_they_find_it_by_themselves() {
+        let here = std::env::current_dir().unwrap();
+        let (usual, packaged) = (Path::new(USUAL_FILE), Path::new(PACKAGED_FILE));
+        // The file that was written, the one that commands read when none is named, the option.
+        let table = [
+            ("./belfry.toml", Some(usual), String::new()),
+            ("/etc/belfry/belfry.toml", Some(packaged), String::new()),
+            ("/etc/belfry/belfry.toml", Some(usual), " --config /etc/belfry/belfry.toml".into()),
+            ("d/belfry.toml", Some(packaged), format!(" --config {}/d/belfry.toml", here.display())),
+            ("d/belfry.toml", None, format!(" --config {}/d/belfry.toml", here.display())),
+        ];
+        for (written, found, option) in table {
+            assert_eq!(config_option(Path::new(written), found), option, "{written} {found:?}");
+        }
     }
 
     #[test]
@@ -490,13 +536,7 @@ mod tests {
     /// The configuration of the package is made by the code: `BLESS=1` writes it.
     #[test]
     fn the_package_has_the_configuration_of_this_machine_alone() {
-        let answers = Answers {
-            domain: "localhost".into(),
-            listen: [127, 0, 0, 1].into(),
-            tls: None,
-            account: None,
-            data: PACKAGED.1.into(),
-        };
+        let answers = Answers::packaged();
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/belfry.toml");
         if std::env::var_os("BLESS").is_some() {
             std::fs::write(&page, render(&answers)).unwrap();

@@ -40,6 +40,7 @@ mod invite;
 mod limits;
 mod node;
 mod nodes;
+mod owner;
 mod password;
 mod registrations;
 mod rest;
@@ -64,7 +65,7 @@ use error::CliError;
 
 const AFTER: &str = "\
 Commands speak to the running node through its control socket, or to its database when no node runs. \
-Which node, the configuration says: --config, else BELFRY_CONFIG, else ./belfry.toml, else the defaults.
+Which node, the configuration says: --config, else BELFRY_CONFIG, else ./belfry.toml, else /etc/belfry/belfry.toml, else the defaults.
 
 Exit codes: 0 done, 1 failed, 2 usage, 69 no node runs, 75 serve: to be started again, 78 mistakes in the configuration.";
 
@@ -72,7 +73,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 69 no node runs, 75 serve: to be started 
 #[derive(Debug, Parser)]
 #[command(name = "belfry", version, after_help = AFTER, max_term_width = 110)]
 pub struct Cli {
-    /// The configuration [default: ./belfry.toml when it is there]
+    /// The configuration [default: ./belfry.toml, else /etc/belfry/belfry.toml, where it is there]
     #[arg(long, global = true, value_name = "FILE", env = "BELFRY_CONFIG")]
     config: Option<PathBuf>,
     #[command(subcommand)]

@@ -17,6 +17,7 @@ use store::{CopyEnd, CopyOptions};
 use super::backup::{checked, end, folders, json};
 use super::database::place;
 use super::error::CliError;
+use super::owner::refuse_foreign;
 use super::stop::Stop;
 use super::store::{binding_owner, line};
 use super::table::{date, grouped};
@@ -37,6 +38,7 @@ impl RestoreArgs {
     pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
         // By the control socket of this machine; nodes of a farm at other machines are not found here.
         refuse_beside_node(config)?;
+        refuse_foreign(&config.server.data, "restore")?;
         let clock = Clock::new();
         let flag = Arc::default();
         let stop = Stop::on_interrupt(Arc::clone(&flag))?;

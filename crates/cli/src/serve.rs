@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep};
 
 use super::error::CliError;
+use super::owner::refuse_foreign;
 use super::service_manager::{ServiceManager, VARIABLES};
 
 /// The pause before a process that has failed is started again; twice as long each time, up to the second number.
@@ -51,6 +52,7 @@ impl ServeArgs {
         config: Config,
         serve: impl FnOnce(Config) -> anyhow::Result<()>,
     ) -> Result<(), CliError> {
+        refuse_foreign(&config.server.data, "serve")?;
         if let Some(count) = self.processes {
             return supervise(&config, count);
         }

@@ -12,6 +12,7 @@ use store::copy::copy;
 use store::{BindingOwner, CopiedTable, CopyEnd, CopyOptions, CopyProgress};
 
 use super::error::CliError;
+use super::owner::give_to_owner_of_folder;
 use super::stop::Stop;
 use super::table::{Table, elapsed, grouped};
 
@@ -69,6 +70,9 @@ impl CopyArgs {
                 "interrupted; nothing was written; the same command begins anew".into(),
             ));
         };
+        if let CopyEnd::Sqlite(file) = &to {
+            give_to_owner_of_folder(file)?;
+        }
         self.report(&tables, clock.now().since(started))
     }
 

@@ -10,7 +10,7 @@ This page is made by the code that reads the command line; `BLESS=1 cargo test -
 the manual pages of the package.
 
 Every command takes `--config FILE` and `--help`. Commands speak to the running node through its control socket, or to its database when no node runs. Which node, the configuration says: `--config`,
-else `BELFRY_CONFIG`, else `belfry.toml` in the present folder, else the defaults.
+else `BELFRY_CONFIG`, else `belfry.toml` in the present folder, else `/etc/belfry/belfry.toml`, else the defaults.
 
 | exit code | |
 |---|---|

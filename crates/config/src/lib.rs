@@ -150,28 +150,41 @@ pub struct Config {
 /// Used when no file is named and it is there.
 pub const USUAL_FILE: &str = "belfry.toml";
 
+/// The file of the Debian package, used when no file is named and there is no [`USUAL_FILE`].
+pub const PACKAGED_FILE: &str = "/etc/belfry/belfry.toml";
+
+/// The file that is read when none is named.
+pub fn found_file() -> Option<&'static Path> {
+    [USUAL_FILE, PACKAGED_FILE].map(Path::new).into_iter().find(|file| may_be_there(file))
+}
+
+/// True for a file in a folder that this user may not look into, too: that it cannot be read is then the error, and not that
+/// the defaults are taken in its place.
+fn may_be_there(file: &Path) -> bool {
+    file.try_exists().unwrap_or(true)
+}
+
 impl Config {
-    /// The named file; else `belfry.toml` here when there is one; else the defaults.
+    /// The named file; else [`found_file`]; else the defaults.
     ///
     /// # Errors
     /// The file cannot be read, or has mistakes. A file that was named and is not there is an error; only the
-    /// usual file may be absent.
+    /// usual file and the package's may be absent.
     pub fn load(named: Option<&Path>) -> Result<Self, ConfigError> {
-        let usual = Path::new(USUAL_FILE);
         match named {
             Some(file) => Config::read(file),
-            None if usual.exists() => Config::read(usual),
-            None => Ok(Config::default()),
+            None => found_file().map_or_else(|| Ok(Config::default()), Config::read),
         }
     }
 
     /// Reads the file again, for the same process. A node that was started without a file reads `belfry.toml`
-    /// if one is there by now.
+    /// if one is there by now; not the package's, which is the file of another node.
     ///
     /// # Errors
     /// The errors of [`load`](Config::load) and [`for_process`](Config::for_process).
     pub fn reload(&self) -> Result<Self, ConfigError> {
-        let new = Config::load(self.file.as_deref())?;
+        let usual = Some(Path::new(USUAL_FILE)).filter(|file| may_be_there(file));
+        let new = self.file.as_deref().or(usual).map_or_else(|| Ok(Config::default()), Config::read)?;
         match self.process {
             Some(process) => new.for_process(process),
             None => Ok(new),

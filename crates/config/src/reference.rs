@@ -11,8 +11,8 @@ use super::reader::KeyDoc;
 const HEAD: &str = "\
 # Configuration
 
-`belfry serve` reads `belfry.toml` where it is started, or the file named with `--config` or in `BELFRY_CONFIG`. Without a file
-everything below has its default: loopback only, domain `localhost`. `belfry check-config FILE` says what is wrong with a file, and
+`belfry serve` and all other commands read the file named with `--config`; else the one named in `BELFRY_CONFIG`; else `belfry.toml` in the present folder;
+else `/etc/belfry/belfry.toml`, the package's. Without any of them everything below has its default: loopback only, domain `localhost`. `belfry check-config FILE` says what is wrong with a file, and
 where. Paths count from the folder the file is in. `belfry reload`, or SIGHUP, takes a changed file over and names the keys that need a restart.
 
 Accounts, domains, aliases and routes are not here: they are data, and change while the node runs (`belfry account`, `belfry

@@ -551,3 +551,15 @@ fn mistakes_show_no_password() {
         assert!(!told.contains("4711") && !told.contains("47@"), "{told}");
     }
 }
+
+/// Of a folder that this user may not search it is not known what is in it; the defaults must not be taken then.
+#[test]
+fn a_file_that_may_be_there_is_not_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("belfry.toml");
+    assert!(!may_be_there(&file));
+    std::fs::write(&file, "").unwrap();
+    assert!(may_be_there(&file));
+    // A file in the place of the folder: the question itself fails, as root's does not by any mode.
+    assert!(may_be_there(&file.join("belfry.toml")));
+}

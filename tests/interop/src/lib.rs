@@ -86,7 +86,7 @@ pub use tls::{options_over_tls, renegotiate_a_stream};
 pub use twilio::{Requests, application, document_at, drive_with_twilio};
 pub use wait::{lines_in, wait_for_sip, wait_until};
 pub use way::TcpWay;
-pub use webphone::{bundle_jssip, play_in_browsers};
+pub use webphone::{bundle_jssip, play_in_browsers, play_in_browsers_on};
 pub use xmppjs::chat_with_xmppjs;
 
 /// The domain every test serves.

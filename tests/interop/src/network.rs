@@ -184,7 +184,8 @@ impl Namespace {
         self.nft("table ip refusals\ndelete table ip refusals\n");
     }
 
-    fn command(&self, program: &str) -> Command {
+    /// A program of this host, not started.
+    pub(crate) fn command(&self, program: &str) -> Command {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut command = Command::new("nsenter");
         command.args(&self.enter).args(["--", program]).env("PATH", format!("{path}:{SYSTEM_PATHS}"));

@@ -8,10 +8,10 @@ use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
-use interop::{Peer, free_port};
+use interop::{DOMAIN, Namespace, Network, Peer, free_port, play_in_browsers_on};
 use md5::{Digest as _, Md5};
 use tempfile::TempDir;
 
@@ -26,9 +26,12 @@ fn repository() -> PathBuf {
 fn programs() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let programs = test.ancestors().nth(2).unwrap().to_owned();
-    for (program, made_by) in
-        [("belfry", "-p server --bin belfry"), ("examples/pages", "-p cli --example pages")]
-    {
+    for (program, made_by) in [
+        ("belfry", "-p server --bin belfry"),
+        ("ringer", "-p lab --bin ringer"),
+        ("examples/pages", "-p cli --example pages"),
+        ("examples/ringer_pages", "-p lab --example ringer_pages"),
+    ] {
         assert!(programs.join(program).is_file(), "no {program}: cargo build {made_by}");
     }
     programs
@@ -70,16 +73,21 @@ impl Root {
         self.folder.path().join("root").join(inner.trim_start_matches('/'))
     }
 
-    /// Makes the package in this version, as `make package` does.
+    /// Makes the package of belfry in this version, as `make package` does.
     fn package(&self, version: &str) -> PathBuf {
+        self.make(version, &["--deb-only"]).remove(0)
+    }
+
+    /// Makes all packages, and the tarball; their paths.
+    fn make(&self, version: &str, flags: &[&str]) -> Vec<PathBuf> {
         let mut command = Command::new(repository().join("tools/package"));
-        command.arg("--programs").arg(programs()).args(["--version", version, "--fast", "--deb-only"]);
+        command.arg("--programs").arg(programs()).args(["--version", version, "--fast"]).args(flags);
         // In the place of what `make docs` builds.
         let docs = self.beside("docs");
         std::fs::create_dir_all(&docs).unwrap();
         std::fs::write(docs.join("index.html"), "the documentation").unwrap();
         let made = run(command.arg("--docs").arg(docs).arg("--to").arg(self.beside("packages")));
-        PathBuf::from(made.trim())
+        made.lines().map(PathBuf::from).collect()
     }
 
     fn dpkg(&self, action: &str, what: &Path) {
@@ -105,18 +113,25 @@ impl Root {
         [&chroot[..], words].concat()
     }
 
-    fn belfry(&self, arguments: &[&str], input: &str) -> String {
-        let words = ["/usr/bin/env", "BELFRY_CONFIG=/etc/belfry/belfry.toml", "/usr/bin/belfry"];
-        let words: Vec<String> = words.iter().chain(arguments).map(ToString::to_string).collect();
+    /// A command as the operator gives it: by root, in a folder without a configuration, and with none named.
+    fn command(&self, arguments: &[&str], input: &str) -> Output {
         let mut command = Command::new("chroot");
         command
-            .args(self.as_user(&words))
+            .arg(self.path(""))
+            .arg("/usr/bin/belfry")
+            .args(arguments)
+            .env_remove("BELFRY_CONFIG")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        let output = child.wait_with_output().unwrap();
+        // A refusal does not read its input.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        child.wait_with_output().unwrap()
+    }
+
+    fn belfry(&self, arguments: &[&str], input: &str) -> String {
+        let output = self.command(arguments, input);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "belfry {arguments:?}: {errors}");
         String::from_utf8_lossy(&output.stdout).into_owned()
@@ -137,6 +152,17 @@ struct Service {
 impl Service {
     /// Returns when the node has said that it is ready.
     fn start(root: &Root) -> Service {
+        Service::start_with(root, Peer::start)
+    }
+
+    fn start_on(host: &Namespace, root: &Root) -> Service {
+        Service::start_with(root, |name, program, arguments, folder| {
+            host.start(name, program, arguments, folder)
+        })
+    }
+
+    /// `start` starts a program by its name, path and arguments in a folder.
+    fn start_with(root: &Root, start_peer: impl Fn(&str, &str, &[String], &Path) -> Peer) -> Service {
         let unit = text(&root.path("usr/lib/systemd/system/belfry.service"));
         assert_eq!((values(&unit, "Type"), values(&unit, "User")), (vec!["notify"], vec!["belfry"]));
         let socket = root.path("run/notify");
@@ -148,7 +174,7 @@ impl Service {
         let words = [&["/usr/bin/env"][..], &own, &values(&unit, "Environment")].concat();
         let start = values(&unit, "ExecStart")[0].split_whitespace();
         let words: Vec<String> = words.into_iter().chain(start).map(str::to_owned).collect();
-        let peer = Peer::start("belfry", "chroot", &root.as_user(&words), root.folder.path());
+        let peer = start_peer("belfry", "chroot", &root.as_user(&words), root.folder.path());
         let service = Service { peer, notices };
         service.expect("READY=1");
         service.expect("WATCHDOG=1");
@@ -182,15 +208,16 @@ fn hex_of(text: &str) -> String {
 }
 
 /// Registers a phone; the status of the answer to its credentials (RFC 3261 §22).
-fn register(port: u16, user: &str, password: &str) -> String {
+fn register(port: u16, address: &str, password: &str) -> String {
+    let (user, domain) = address.split_once('@').unwrap();
     let phone = UdpSocket::bind("127.0.0.1:0").unwrap();
     phone.set_read_timeout(Some(PATIENCE)).unwrap();
     phone.connect(("127.0.0.1", port)).unwrap();
     let own = phone.local_addr().unwrap();
     let ask = |number: u32, credentials: &str| {
         let request = format!(
-            "REGISTER sip:localhost SIP/2.0\r\nVia: SIP/2.0/UDP {own};branch=z9hG4bK-{number}-{own}\r\n\
-             Max-Forwards: 70\r\nFrom: <sip:{user}@localhost>;tag=a\r\nTo: <sip:{user}@localhost>\r\n\
+            "REGISTER sip:{domain} SIP/2.0\r\nVia: SIP/2.0/UDP {own};branch=z9hG4bK-{number}-{own}\r\n\
+             Max-Forwards: 70\r\nFrom: <sip:{address}>;tag=a\r\nTo: <sip:{address}>\r\n\
              Call-ID: {own}\r\nCSeq: {number} REGISTER\r\nContact: <sip:{user}@{own}>\r\n{credentials}Content-Length: 0\r\n\r\n"
         );
         phone.send(request.as_bytes()).unwrap();
@@ -207,12 +234,12 @@ fn register(port: u16, user: &str, password: &str) -> String {
     };
     let (realm, nonce) = (value("realm"), value("nonce"));
     let secret = hex_of(&format!("{user}:{realm}:{password}"));
-    let what = hex_of("REGISTER:sip:localhost");
+    let what = hex_of(&format!("REGISTER:sip:{domain}"));
     let response = hex_of(&format!("{secret}:{nonce}:00000001:c:auth:{what}"));
     let answer = ask(
         2,
         &format!(
-            "Authorization: Digest username=\"{user}\", realm=\"{realm}\", nonce=\"{nonce}\", uri=\"sip:localhost\", \
+            "Authorization: Digest username=\"{user}\", realm=\"{realm}\", nonce=\"{nonce}\", uri=\"sip:{domain}\", \
              algorithm=MD5, qop=auth, nc=00000001, cnonce=\"c\", response=\"{response}\"\r\n"
         ),
     );
@@ -232,6 +259,29 @@ fn move_ports(file: &Path) -> u16 {
     sip
 }
 
+/// The schema of an earlier version of the program.
+const EARLIER: u32 = 8;
+
+/// Puts a database of that version in the place of the service's. It has bob@example.net with the password "secret", and
+/// alice@example.org, who is disabled.
+fn put_earlier_database(root: &Root, file: &Path) {
+    for end in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(format!("{}{end}", file.display()));
+    }
+    let dump = repository().join(format!("crates/store/tests/contract/kept/sqlite-{EARLIER}.sql"));
+    // Bindings of that dump are of the store's tests: no records of a router.
+    let script = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); \
+                  db.executescript(open(sys.argv[2]).read() + 'DELETE FROM binding_log;')";
+    run(Command::new("python3").args(["-c", script]).arg(file).arg(dump));
+    run(Command::new("chown").arg(root.user()).arg(file));
+}
+
+fn schema(file: &Path) -> String {
+    let script =
+        "import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).execute('PRAGMA user_version').fetchone())";
+    run(Command::new("python3").args(["-c", script]).arg(file)).trim().to_owned()
+}
+
 #[test]
 fn the_package_is_installed_started_upgraded_removed_and_purged() {
     let root = Root::new();
@@ -247,23 +297,40 @@ fn the_package_is_installed_started_upgraded_removed_and_purged() {
     let port = move_ports(&config);
     let moved = text(&config);
     root.belfry(&["account", "add", "alice@localhost", "--password-stdin"], "secret-a\n");
+    let owner =
+        |path: &Path| std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(path).unwrap()).to_string();
+    assert!(root.user().starts_with(&format!("{}:", owner(&database))), "root made it for the service");
+    let refused = root.command(&["serve"], "");
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && error.contains("belongs to the user"), "{error}");
     let service = Service::start(&root);
-    assert_eq!(register(port, "alice", "secret-a"), "200");
-    assert_eq!(register(port, "alice", "wrong"), "401");
+    assert_eq!(register(port, "alice@localhost", "secret-a"), "200");
+    assert_eq!(register(port, "alice@localhost", "wrong"), "401");
     let doctor = root.belfry(&["doctor", "--json"], "");
     let own = format!("udp:127.0.0.1:{port}: the node has it");
     assert!(doctor.contains(&own) && !doctor.contains("\"problem\""), "{doctor}");
     service.stop();
 
-    root.dpkg("--install", &root.package("0.2.0"));
+    put_earlier_database(&root, &database);
+    assert_eq!(schema(&database), EARLIER.to_string());
+    let later = root.package("0.2.0");
+    root.dpkg("--install", &later);
     assert_eq!(text(&config), moved, "an upgrade keeps what the operator has changed");
     let service = Service::start(&root);
-    assert_eq!(register(port, "alice", "secret-a"), "200", "an upgrade keeps the data");
+    assert_ne!(schema(&database), EARLIER.to_string(), "the later program has another schema");
+    assert_eq!(register(port, "bob@example.net", "secret"), "200", "an upgrade keeps the data");
+    assert_eq!(register(port, "alice@example.org", "secret"), "401", "a disabled account stays disabled");
     service.stop();
 
     root.dpkg("--remove", Path::new("belfry"));
     assert!(!root.path("usr/bin/belfry").exists());
     assert!(database.is_file() && config.is_file(), "a removal keeps data and configuration");
+    root.dpkg("--install", &later);
+    assert!(
+        root.belfry(&["account", "list"], "").contains("alice@example.org"),
+        "a later installation finds the data"
+    );
+    root.dpkg("--remove", Path::new("belfry"));
     root.dpkg("--purge", Path::new("belfry"));
     assert!(!database.exists() && !root.path("var/lib/belfry").exists() && !root.path("etc/belfry").exists());
     assert!(!text(&root.path("etc/passwd")).contains("belfry"), "a purge removes the user");
@@ -364,4 +431,99 @@ fn init_without_a_terminal_wants_flags() {
     assert!(!folder.path().join("etc").exists());
     let (shown, succeeded) = init(&format!("{flags} --yes --domain chat.test --account bob"), "", false);
     assert!(succeeded && shown.contains("made bob@chat.test, password "), "{shown}");
+}
+
+/// The lines that README's operator types, from the installation on.
+fn lines_of_readme() -> Vec<Vec<String>> {
+    let readme = text(&repository().join("README.md"));
+    let (_, rest) = readme.split_once("\n    make package\n").expect("README makes the package");
+    let block = rest.lines().take_while(|line| line.starts_with("    "));
+    let words =
+        |line: &str| line.split("  #").next().unwrap().split_whitespace().map(str::to_owned).collect();
+    block.map(words).collect()
+}
+
+/// The time in which README's operator comes from the package to the first call.
+const FROM_PACKAGE_TO_CALL: Duration = Duration::from_mins(3);
+
+#[expect(clippy::disallowed_methods, reason = "an operator's time is the wall clock's")]
+fn wall_clock() -> Instant {
+    Instant::now()
+}
+
+/// The host has a network of its own, so that nothing has to be moved: the ports are those that the package brings.
+#[test]
+fn readme_leads_from_the_package_to_the_first_chat_and_call_of_two_browsers() {
+    let root = Root::new();
+    let package = root.package("0.1.0");
+    let (network, lines) = (Network::new(), lines_of_readme());
+    let host = network.host();
+    let started = wall_clock();
+    let mut service = None;
+    let mut alices_password = String::new();
+    for line in &lines {
+        let words: Vec<&str> = line.iter().map(String::as_str).collect();
+        match &words[..] {
+            ["sudo", "apt-get", "install", _] => {
+                root.dpkg("--install", &package);
+                // As the package's script does where systemd runs.
+                service = Some(Service::start_on(&host, &root));
+            }
+            ["sudo", "belfry", "init", flags @ ..] => {
+                let shown = root.belfry(&[&["init"], flags].concat(), "");
+                let (_, rest) = shown.split_once("password ").expect("it shows the password");
+                alices_password = rest.split_whitespace().next().unwrap().to_owned();
+                assert!(shown.contains("\n  https://127.0.0.1:5281/app/\n"), "{shown}");
+                assert!(shown.contains("\n  belfry doctor\n  systemctl restart belfry\n"), "{shown}");
+            }
+            ["sudo", "belfry", "account", "add", name] => {
+                root.belfry(&["account", "add", name, "--password-stdin"], "secret-b\n");
+            }
+            ["sudo", "systemctl", "restart", "belfry"] => {
+                service.take().expect("it was started").stop();
+                service = Some(Service::start_on(&host, &root));
+            }
+            ["sudo", "belfry", "doctor"] => {
+                let found =
+                    host.run("chroot", &format!("{} /usr/bin/belfry doctor", root.path("").display()));
+                assert!(found.contains("/etc/belfry/belfry.toml is good"), "{found}");
+            }
+            other => panic!("README has another line: {other:?}"),
+        }
+    }
+    play_in_browsers_on(&host, "https://127.0.0.1:5281/app/", "first", &alices_password);
+    let took = started.elapsed();
+    println!("from the package to the end of the first call: {took:?}");
+    assert!(took < FROM_PACKAGE_TO_CALL, "{took:?}");
+    assert!(root.belfry(&["calls"], "").contains(&format!("alice@{DOMAIN}")));
+    service.expect("it was started").stop();
+}
+
+#[test]
+fn the_tarball_and_the_package_of_ringer_have_programs_that_run() {
+    let root = Root::new();
+    let made = root.make("0.1.0", &[]);
+    let [_, ringer, tarball] = &made[..] else { panic!("{made:?}") };
+    run(Command::new("tar").arg("-xzf").arg(tarball).arg("-C").arg(root.folder.path()));
+    let name = tarball.file_name().unwrap().to_string_lossy().into_owned();
+    let tree = root.beside(name.strip_suffix(".tar.gz").unwrap());
+    for program in ["belfry", "ringer"] {
+        let shown = run(Command::new(tree.join("bin").join(program)).arg("--version"));
+        assert!(shown.starts_with(&format!("{program} ")), "{shown}");
+        for page in [
+            "man/man1/PROGRAM.1.gz",
+            "bash-completion/completions/PROGRAM",
+            "zsh/vendor-completions/_PROGRAM",
+        ] {
+            let page = tree.join("share").join(page.replace("PROGRAM", program));
+            assert!(page.is_file(), "{}", page.display());
+        }
+    }
+    assert!(tree.join("etc/belfry/belfry.toml").is_file() && tree.join("README.md").is_file());
+
+    root.dpkg("--install", ringer);
+    let shown = run(Command::new("chroot").arg(root.path("")).args(["/usr/bin/ringer", "--version"]));
+    assert!(shown.starts_with("ringer "), "{shown}");
+    assert!(root.path("usr/share/man/man1/ringer-sip.1.gz").is_file());
+    assert!(!root.path("usr/bin/belfry").exists(), "a load lab brings no server");
 }

@@ -17,6 +17,7 @@ mod names;
 mod ports;
 mod services;
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use clap::Args;
@@ -110,7 +111,10 @@ impl DoctorArgs {
 fn examine(config: &Config) -> Result<Vec<Finding>, CliError> {
     let mut findings = vec![match &config.file {
         Some(file) => Finding::good("configuration", format!("{} is good", file.display())),
-        None => Finding::good("configuration", "no belfry.toml here: the defaults, which are good"),
+        None => Finding::good(
+            "configuration",
+            "no belfry.toml here or in /etc/belfry: the defaults, which are good",
+        ),
     }];
     // The same texts as the node logs at its start.
     let surprise = |text| Finding::warning("configuration", text, "see docs/configuration.md");
@@ -133,6 +137,9 @@ fn examine(config: &Config) -> Result<Vec<Finding>, CliError> {
 /// The configuration cannot be read, so there is nothing else to check.
 fn mistakes(error: &ConfigError) -> Vec<Finding> {
     let mend = match error {
+        ConfigError::Unreadable { error, .. } if error.kind() == ErrorKind::PermissionDenied => {
+            "ask as root or as the user of the node"
+        }
         ConfigError::Unreadable { .. } => {
             "name another file with --config or BELFRY_CONFIG, or make one: belfry init"
         }

@@ -75,7 +75,7 @@ fn entry(text: &mut String, usage: &str, help: &str) {
 }
 
 /// Also part of the reference page.
-const CODES: &str = "\
+pub(super) const CODES: &str = "\
 Exit codes:
     0  every call succeeded
     1  at least one call failed
@@ -88,7 +88,7 @@ Exit codes:
 ";
 
 /// Also part of the reference page.
-const CONTROL: &str = "\
+pub(super) const CONTROL: &str = "\
 While it runs:
   keys      + - rate by -rate_scale, * / by ten times it, p pause, q quit when the calls are done (twice: now),
             Q now, s write screens, c a command, 1 to 9 screens

@@ -11,6 +11,7 @@ mod exit;
 mod explain;
 pub mod flags;
 mod help;
+pub mod pages;
 mod parse;
 mod progress_lines;
 mod setup;
