@@ -36,5 +36,5 @@ pub use node::NodeQueries;
 pub use role::{Role, Roles};
 pub use state::{
     Applications, AuditLine, Console, ConsoleLog, DocumentSource, FailedSignIn, Fetched, Invitations,
-    RoleChange, Settings,
+    NumberSource, RoleChange, Settings,
 };

@@ -13,7 +13,7 @@ use admin::Source;
 use axum::body::{Body, to_bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, RETRY_AFTER, SET_COOKIE};
 use axum::http::{HeaderMap, Request as HttpRequest, StatusCode};
-use control::{AccountRow, Ask, Change, Failure, FailureKind, Listing, Request, Response, TraceSink};
+use control::{AccountRow, Ask, Change, Failure, FailureKind, Listing, Request, Response, Status, TraceSink};
 use serde_json::{Value, json};
 use stdx::Instant;
 use stdx::attempts::Cause;
@@ -237,7 +237,8 @@ fn answer(
         Query::Request(request, answer) => {
             requests.push(format!("{request:?}"));
             let response = match request {
-                Request::Status => Response::Status(Box::default()),
+                Request::Status => Response::Status(Box::new(node_status())),
+                Request::Ask(Ask::Routes) => Response::Listing(Listing::Routes(Vec::new())),
                 Request::Ask(Ask::Account { address }) => {
                     Response::Listing(Listing::Account(find(&address).map(AccountRow::from)))
                 }
@@ -258,6 +259,12 @@ fn answer(
             let _ = answer.send(Ok(response));
         }
     }
+}
+
+fn node_status() -> Status {
+    let mut status = Status::default();
+    status.node.domains = vec!["example.test".into()];
+    status
 }
 
 /// Half of the farm answers.

@@ -488,6 +488,7 @@ async function choose(page, user) {
 async function runApplications(page) {
     await signInByKeyboard(page, facts.admin);
     await bindNumberByKeyboard(page);
+    await seeWayOfNumber(page);
     await testDocuments(page);
     await playRecording(page);
     await switchLanguage(page);
@@ -547,6 +548,20 @@ async function bindNumberByKeyboard(page) {
     await press(page, "Save", "dialog");
     await dialogIsClosed(page);
     await shows(page, "Reception");
+}
+
+/** A number that an application answers leads there, and not to an account of that name. */
+async function seeWayOfNumber(page) {
+    const ask = async (to, ...texts) => {
+        await fill(page, "input[name=to]", to);
+        await press(page, "Where would this call go?");
+        for (const text of texts) await shows(page, text);
+    };
+    await open(page, "routes");
+    await ask("4711", `To an application: ${facts.application}`, "The number +4711 is bound to it");
+    await ask("1234", "The number 1234 is of the configuration, in [voice] numbers");
+    await ask("9999", "There is no such account: the call is answered 404.");
+    await open(page, "numbers");
 }
 
 async function testDocuments(page) {

@@ -29,6 +29,9 @@ export function routes(place, around) {
             lines.push(answer.account
                 ? el("p", {}, el("a", { href: `#/accounts/${encodeURIComponent(answer.account)}` }, answer.account))
                 : el("p", { class: "bad-text" }, t("routes.no_account")));
+        } else if (answer.kind === "application") {
+            lines.push(el("p", {}, t(answer.url ? "routes.to_application" : "routes.to_some_application", answer)));
+            lines.push(el("p", { class: "faint" }, t(answer.binding ? "routes.number_bound" : "routes.number_configured", answer)));
         } else if (answer.kind === "route") {
             lines.push(el("p", {}, t("routes.to_route", { route: answer.route, user: answer.user })));
             lines.push(el("ol", {}, answer.targets.map((target) => el("li", {}, target.target, " ",
