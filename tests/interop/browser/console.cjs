@@ -162,6 +162,7 @@ async function seeOverview(page) {
     });
     await shows(page, "of these 4 answered");
     await shows(page, facts.domain);
+    await warnOfCertificate(page);
     await picture(page, "overview");
     await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "dark" }]);
     const dark = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
@@ -169,6 +170,27 @@ async function seeOverview(page) {
     await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "light" }]);
     const light = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     assert.notEqual(dark, light);
+}
+
+/** The node's certificate lasts; the page gets an answer of its last days. */
+async function warnOfCertificate(page) {
+    await page.waitForFunction(() => document.querySelector("dl.facts")?.innerText.includes("Certificate"));
+    const problem = "The certificate of old.test ends at ";
+    assert.equal(await page.evaluate((text) => document.body.innerText.includes(text), problem), false);
+    await page.evaluate(() => {
+        window.askNode = window.fetch;
+        window.fetch = async (...all) => {
+            const answer = await (await window.askNode(...all)).json();
+            if (answer.now) answer.now.certificate = { ...answer.now.certificate, name: "old.test", ends_soon: true, trouble: "soon", order_failure: "no route" };
+            return new Response(JSON.stringify(answer));
+        };
+    });
+    await shows(page, problem);
+    await shows(page, "The latest order failed: no route");
+    await page.evaluate(() => {
+        window.fetch = window.askNode;
+    });
+    await page.waitForFunction((text) => !document.body.innerText.includes(text), {}, problem);
 }
 
 async function seeLiveCall(page) {
