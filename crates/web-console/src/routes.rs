@@ -174,13 +174,19 @@ static SIGN_IN: [Parameter; 2] = [
     },
 ];
 
-static CALLS: [Parameter; 4] = [
+static CALLS: [Parameter; 7] = [
     text("account", "Calls that this account placed or was called by"),
     text("call_id", "The call with this Call-ID"),
+    text(
+        "text",
+        "A part of the caller's or the called address, of the account of either, or of the reason of the end",
+    ),
+    number("code", 699, "Calls whose INVITE had this final status"),
+    number("from", ANY, "Calls that ended then or later, in microseconds since 1970"),
     number(
         "until",
         ANY,
-        "Calls that ended then or earlier, in microseconds since 1970: the `ended_at` of the last row of the page before",
+        "Calls that ended then or earlier, in microseconds since 1970: the `next` of the page before. Calls that ended at that time may be on both",
     ),
     LIMIT,
 ];
@@ -252,12 +258,18 @@ static ROUTES: [Route; 44] = [
         "The state of the node now, and figures of each second",
         &[number("since", ANY, "Figures behind this point; all of the last ten minutes when missing")],
     ),
-    route("GET", "/calls", (READ, O::Calls), "Records of calls, newest first", &CALLS),
+    route(
+        "GET",
+        "/calls",
+        (READ, O::Calls),
+        "Records of calls, those that ended last first. One request looks at 50,000 records at most, so that a page may have few rows and a `next`",
+        &CALLS,
+    ),
     route(
         "GET",
         "/calls.csv",
         (READ, O::CallsAsCsv),
-        "The newest thousand of them as comma-separated values",
+        "All of them as comma-separated values, 200,000 at most; a file that is cut off says so in its last line, which begins with #",
         &CALLS,
     ),
     route(

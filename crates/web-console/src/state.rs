@@ -184,6 +184,8 @@ pub(crate) struct State {
     pub(crate) resource_requests: Arc<Semaphore>,
     /// Documents being tested.
     pub(crate) document_tests: Arc<Semaphore>,
+    /// Files of call records being sent.
+    pub(crate) call_files: Arc<Semaphore>,
     /// Passwords being checked.
     pub(crate) checks: Arc<Semaphore>,
     /// Files of the documentation being read.
@@ -259,6 +261,7 @@ impl Console {
             applications,
             resource_requests: Arc::new(Semaphore::new(limits::RESOURCE_REQUESTS)),
             document_tests: Arc::new(Semaphore::new(limits::DOCUMENT_TESTS)),
+            call_files: Arc::new(Semaphore::new(limits::CSV_FILES)),
             checks: Arc::new(Semaphore::new(limits::CHECKS_AT_WORK)),
             reads: Arc::new(Semaphore::new(limits::DOCS_READS)),
         });

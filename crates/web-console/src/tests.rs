@@ -17,7 +17,7 @@ use control::{AccountRow, Ask, Change, Failure, FailureKind, Listing, Request, R
 use serde_json::{Value, json};
 use stdx::Instant;
 use stdx::attempts::Cause;
-use store::{Account, AccountLimits, Address, Verifiers};
+use store::{Account, AccountLimits, Address, CallPage, CallRecord, CallSearch, Verifiers};
 use tower::ServiceExt as _;
 
 use crate::directory::Directory;
@@ -30,6 +30,7 @@ use crate::{
 };
 
 mod applications;
+mod calls;
 mod directory;
 mod provider;
 mod tokens;
@@ -85,6 +86,8 @@ struct World {
     accounts: HashMap<String, Account>,
     /// The database does not answer.
     is_away: bool,
+    /// Finished calls: one that ended in each second.
+    calls: u64,
     /// The requests to the node, in Rust's debug form.
     requests: Vec<String>,
     /// The sinks of traces that the node performs.
@@ -95,6 +98,7 @@ struct Reply {
     status: StatusCode,
     headers: HeaderMap,
     body: Value,
+    text: String,
 }
 
 /// A signed-in browser.
@@ -163,6 +167,7 @@ fn world_of(applications: Applications, directory: Option<Arc<dyn Directory>>) -
         audited,
         accounts: accounts.into(),
         is_away: false,
+        calls: 0,
         requests: Vec::new(),
         traces: Vec::new(),
     }
@@ -175,18 +180,23 @@ impl World {
 
     /// Sends a request, and answers what the console asks the node meanwhile.
     async fn send(&mut self, request: HttpRequest<Body>) -> Reply {
-        let World { console, queries, accounts, is_away, requests, traces, .. } = self;
-        let mut response = pin!(console.router().oneshot(request));
-        let response = loop {
+        let World { console, queries, accounts, is_away, calls, requests, traces, .. } = self;
+        let router = console.router();
+        let mut reply = pin!(async move {
+            let (parts, body) = router.oneshot(request).await.unwrap().into_parts();
+            (parts, to_bytes(body, 1 << 20).await.unwrap())
+        });
+        let (parts, bytes) = loop {
             tokio::select! {
-                response = &mut response => break response.unwrap(),
-                Some(query) = queries.next() => answer(query, accounts, *is_away, (requests, traces)),
+                reply = &mut reply => break reply,
+                Some(query) = queries.next() => {
+                    answer(query, accounts, (*is_away, *calls), (requests, traces));
+                }
             }
         };
-        let (parts, body) = response.into_parts();
-        let bytes = to_bytes(body, 1 << 20).await.unwrap();
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        Reply { status: parts.status, headers: parts.headers, body }
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Reply { status: parts.status, headers: parts.headers, body, text }
     }
 
     async fn ask(&mut self, browser: &Browser, method: &str, path: &str, body: Option<Value>) -> Reply {
@@ -219,7 +229,7 @@ impl World {
 fn answer(
     query: Query,
     accounts: &HashMap<String, Account>,
-    is_away: bool,
+    (is_away, calls): (bool, u64),
     (requests, traces): (&mut Vec<String>, &mut Vec<TraceSink>),
 ) {
     let away = || Failure::new(FailureKind::Store, "the database is away");
@@ -245,6 +255,9 @@ fn answer(
                 Request::AllNodes(request) => match *request {
                     Request::OpenCalls { .. } => of_nodes(Response::OpenCalls(open_calls())),
                     Request::Registrations(query) => of_nodes(Response::Registrations(registrations(&query))),
+                    Request::Ask(Ask::CallSearch(search)) => {
+                        of_nodes(Response::Listing(Listing::CallPage(found_calls(calls, &search))))
+                    }
                     _ => Response::Done { rows: 1 },
                 },
                 Request::RosterGroups(query) => Response::RosterGroups(roster_groups(&query)),
@@ -265,6 +278,28 @@ fn node_status() -> Status {
     let mut status = Status::default();
     status.node.domains = vec!["example.test".into()];
     status
+}
+
+/// The page of the calls that one ended in each second of, as a database finds it.
+fn found_calls(calls: u64, search: &CallSearch) -> CallPage {
+    let call = |at: u64| CallRecord {
+        call_id: at.to_string().into(),
+        from: "sip:a@example.test".into(),
+        to: "sip:b@example.test".into(),
+        started_at: Instant::default(),
+        answered_at: None,
+        ended_at: Instant::from_unix_seconds(at),
+        code: 486,
+        reason: "Busy Here".into(),
+        account: None,
+        callee: None,
+    };
+    let is_found = |call: &CallRecord| search.ended_until.is_none_or(|until| call.ended_at <= until);
+    let rows = search.limit as usize;
+    let all = (1..=calls).rev().map(call).filter(is_found).take(rows + 1).collect();
+    let mut page = CallPage { calls: all, next: None };
+    page.finish(search);
+    page
 }
 
 /// Half of the farm answers.
@@ -489,7 +524,7 @@ async fn leave_during_check(world: &mut World) -> Option<StatusCode> {
     let mut response = pin!(console.router().oneshot(request));
     tokio::select! {
         response = &mut response => return Some(response.unwrap().status()),
-        Some(query) = queries.next() => answer(query, accounts, false, (requests, traces)),
+        Some(query) = queries.next() => answer(query, accounts, (false, 0), (requests, traces)),
     }
     let once = poll_fn(|cx| Poll::Ready(response.as_mut().poll(cx)));
     match once.await {

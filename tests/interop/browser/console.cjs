@@ -266,6 +266,29 @@ async function searchCalls(page) {
     assert.equal(file[0], "text/csv; charset=utf-8");
     assert.equal(file[1].trim().split("\r\n").length, 2, file[1]);
     assert.ok(file[1].includes(id));
+    // The database searches, and the file has what it finds.
+    const caption = (count) => shows(page, `Calls that are over: ${count} shown`);
+    await fill(page, "input[name=call_id]", "");
+    await fill(page, "input[name=text]", "SERVICE@");
+    await fill(page, "input[name=code]", "200");
+    await page.$eval("input[name=from]", (input) => {
+        input.value = "2020-01-01T00:00";
+    });
+    await press(page, "Search");
+    await caption(3);
+    const rows200 = await page.evaluate(async () => (await (await fetch(document.querySelector("a[download]").href)).text()).trim().split("\r\n").length);
+    assert.equal(rows200, 4);
+    await page.$eval("input[name=until]", (input) => {
+        input.value = "2020-01-02T00:00";
+    });
+    await press(page, "Search");
+    await caption(0);
+    await page.$eval("input[name=until]", (input) => {
+        input.value = "";
+    });
+    await fill(page, "input[name=code]", "486");
+    await press(page, "Search");
+    await caption(0);
 }
 
 async function makeAccount(page) {

@@ -45,8 +45,8 @@ pub(crate) struct Context<'a> {
 /// The answer of a handler.
 pub(crate) enum Answer {
     Json(Value),
-    /// A file of comma-separated values.
-    Csv(String),
+    /// A file of comma-separated values, sent as it is read.
+    Csv(axum::body::Body),
     /// The sound of a recording, or a part of it.
     Sound(axum::response::Response),
 }
