@@ -32,7 +32,7 @@ macro_rules! asset {
     };
 }
 
-pub(crate) static ASSETS: [Asset; 26] = [
+pub(crate) static ASSETS: [Asset; 27] = [
     asset!("index.html", HTML),
     asset!("console.css", "text/css; charset=utf-8"),
     asset!("icon.svg", "image/svg+xml"),
@@ -58,6 +58,7 @@ pub(crate) static ASSETS: [Asset; 26] = [
     asset!("js/documents.js", SCRIPT),
     asset!("js/recordings.js", SCRIPT),
     asset!("js/security.js", SCRIPT),
+    asset!("js/configuration.js", SCRIPT),
     asset!("js/farm.js", SCRIPT),
 ];
 

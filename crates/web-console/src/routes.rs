@@ -55,6 +55,8 @@ pub(crate) enum Operation {
     FarmMap,
     DrainFarmNode,
     Reload,
+    Configuration,
+    CheckConfiguration,
     OpenApi,
     /// A request about applications: see `application_routes`.
     Application(ApplicationOperation),
@@ -234,7 +236,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
 }
 
 /// The requests that concern the node, its accounts and their calls.
-static ROUTES: [Route; 44] = [
+static ROUTES: [Route; 46] = [
     route(
         "GET",
         "/session",
@@ -475,6 +477,20 @@ static ROUTES: [Route; 44] = [
         &[],
     ),
     route(
+        "GET",
+        "/configuration",
+        (ADMIN, O::Configuration),
+        "The keys of the configuration file as it is now with their defaults; secrets are masked",
+        &[],
+    ),
+    route(
+        "POST",
+        "/configuration/check",
+        (ADMIN, O::CheckConfiguration),
+        "The mistakes of the configuration file, and the keys that need a restart; nothing is taken over",
+        &[],
+    ),
+    route(
         "POST",
         "/farm/drain",
         (ADMIN, O::DrainFarmNode),
@@ -547,11 +563,11 @@ mod tests {
             assert_eq!(row.role.is_none(), is_of_sign_in, "{} {}", row.method, row.path);
             let is_of_readers = row.role == READ;
             let is_harmless = !row.is_change() || matches!(row.operation, O::SignIn | O::SignOut);
-            // A trace shows the contents of messages: readers do not see it.
-            let is_of_trace = row.operation == O::Trace;
-            let is_open = is_of_readers || row.role.is_none() || is_of_trace;
+            // A trace shows the contents of messages, the configuration names of accounts and systems: readers see neither.
+            let is_kept_from_readers = matches!(row.operation, O::Trace | O::Configuration);
+            let is_open = is_of_readers || row.role.is_none() || is_kept_from_readers;
             assert_eq!(is_open, is_harmless, "{} {}", row.method, row.path);
-            assert!(!(is_of_readers && is_of_trace));
+            assert!(!(is_of_readers && is_kept_from_readers));
         }
     }
 

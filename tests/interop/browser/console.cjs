@@ -446,6 +446,10 @@ async function seeFarm(page) {
         const facts = document.querySelector("dl.facts");
         return facts && facts.innerText.includes("the node itself") && facts.querySelector(".good");
     });
+    await press(page, "Check the file only");
+    await shows(page, "belfry.toml is good.");
+    await press(page, "Show the file");
+    await page.waitForFunction((admin) => [...document.querySelectorAll("main tr")].some((row) => row.innerText.includes("admins") && row.innerText.includes(admin)), {}, facts.admin);
     await press(page, "Check and take over the configuration");
     await shows(page, "The configuration is taken over.");
     await picture(page, "farm");

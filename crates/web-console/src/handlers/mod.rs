@@ -192,6 +192,8 @@ pub(crate) async fn perform(context: &Context<'_>) -> Result<Answer, Fault> {
         Operation::FarmMap => farm::map(context).await,
         Operation::DrainFarmNode => farm::drain(context).await,
         Operation::Reload => farm::reload(context).await,
+        Operation::Configuration => farm::configuration(context).await,
+        Operation::CheckConfiguration => farm::check(context).await,
         Operation::Application(operation) => applications::perform(context, operation).await,
     }
 }
