@@ -252,11 +252,11 @@ async function searchCalls(page) {
     await rows();
     await shows(page, "service");
     await picture(page, "calls");
-    const id = await page.$eval("main tbody tr:last-child td:last-child", (cell) => cell.textContent);
+    const id = await page.$eval("main tbody tr:last-child td:nth-child(8)", (cell) => cell.textContent);
     await fill(page, "input[name=call_id]", id);
     await press(page, "Search");
     await page.waitForFunction((wanted) => {
-        const cells = [...document.querySelectorAll("main tbody tr td:last-child")];
+        const cells = [...document.querySelectorAll("main tbody tr td:nth-child(8)")];
         return cells.length === 1 && cells[0].textContent === wanted;
     }, {}, id);
     const file = await page.evaluate(async () => {
@@ -384,8 +384,12 @@ async function endRegistration(page) {
     await fill(page, "input[name=prefix]", "mark");
     await press(page, "Search registrations");
     const row = await page.waitForFunction((wanted) => [...document.querySelectorAll("main td")].find((cell) => cell.textContent === wanted), {}, phone);
-    const name = await row.evaluate((cell) => cell.parentElement.querySelector("button").getAttribute("aria-label"));
+    const name = await row.evaluate((cell) => cell.parentElement.querySelector("button.bad").getAttribute("aria-label"));
     assert.ok(name.startsWith(`End the registration of ${phone} at sip:`), name);
+    await press(page, `Trace ${phone} from now on`);
+    await page.waitForFunction((wanted) => document.querySelector("div[data-page=trace] input[name=account]")?.value === wanted, {}, phone);
+    await open(page, "sessions");
+    await shows(page, "Registered addresses: 1 of 1");
     await press(page, name);
     await press(page, "End", "dialog");
     await dialogIsClosed(page);
@@ -410,9 +414,13 @@ async function testRoutes(page) {
     await fill(page, "dialog input[name=name]", "spare");
     await fill(page, "dialog input[name=pattern]", "prefix:+33");
     await fill(page, "dialog textarea", "sip:192.0.2.8:5060\nsip:192.0.2.9,priority=2");
+    await fill(page, "dialog input[name=max_rate]", "5");
+    await fill(page, "dialog textarea[name=deny]", "00*\n+882*");
+    await page.click("dialog input[name=trusted]");
     await press(page, "Add a route", "dialog");
     await dialogIsClosed(page);
     await shows(page, "prefix:+33");
+    for (const text of ["trusted", "at most 5 new calls a second", "not to 00*, +882*"]) await shows(page, text);
     await press(page, "Remove the route spare");
     await press(page, "Remove", "dialog");
     await dialogIsClosed(page);
@@ -428,6 +436,11 @@ async function liftBlock(page) {
     }
     await open(page, "security");
     await shows(page, target);
+    await page.waitForFunction((name) => {
+        const row = [...document.querySelectorAll("main tbody tr")].find((one) => one.innerText.includes(name));
+        return row && row.querySelector("td:nth-child(6)").innerText.length > 0;
+    }, {}, target);
+    await shows(page, "Refused until");
     await picture(page, "security");
     await press(page, `Lift ${target}`);
     await press(page, "Lift", "dialog");

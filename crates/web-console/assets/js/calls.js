@@ -4,8 +4,9 @@ import { get, post, query } from "./api.js";
 import { ask, el, field, notice, table, values } from "./dom.js";
 import { nodesWarning } from "./live.js";
 import { elapsed, number, t, time } from "./text.js";
+import { traceButton } from "./trace.js";
 
-export function calls(place, { may }, argument) {
+export function calls(place, around, argument) {
     const result = el("div", {});
     const more = el("button", { type: "button", hidden: true, onclick: () => load(true) }, t("button.more"));
     const file = el("a", { class: "button", download: "calls.csv", href: "/v1/admin/calls.csv" }, t("calls.csv"));
@@ -17,7 +18,7 @@ export function calls(place, { may }, argument) {
         field("from", t("calls.ended_from"), { type: "datetime-local" }),
         field("until", t("calls.ended_until"), { type: "datetime-local" }),
         el("button", { class: "main", type: "submit" }, t("button.search")), file,
-        may("operator") ? el("button", { type: "button", onclick: end }, t("calls.end")) : null);
+        around.may("operator") ? el("button", { type: "button", onclick: end }, t("calls.end")) : null);
     form.addEventListener("submit", (event) => {
         event.preventDefault();
         load(false);
@@ -51,7 +52,7 @@ export function calls(place, { may }, argument) {
     }
 
     function show(nodes) {
-        result.replaceChildren(nodesWarning(nodes), table(t("calls.caption", { count: all.length }), [
+        const columns = [
             { title: t("calls.started"), of: (call) => time(call.started_at) },
             { title: t("calls.rang"), number: true, of: (call) => elapsed(((call.answered_at ?? call.ended_at) - call.started_at) / 1e6) },
             { title: t("calls.talked"), number: true, of: (call) => (call.answered_at === null ? "–" : elapsed((call.ended_at - call.answered_at) / 1e6)) },
@@ -60,7 +61,11 @@ export function calls(place, { may }, argument) {
             { title: t("calls.to"), of: (call) => call.to },
             { title: t("calls.outcome"), of: (call) => el("span", { class: call.answered_at === null ? "bad-text" : "good" }, `${call.code} ${call.reason}`) },
             { title: t("calls.call_id"), of: (call) => call.call_id },
-        ], all));
+        ];
+        if (around.may("operator")) {
+            columns.push({ title: t("table.actions"), actions: true, of: (call) => [call.account, call.callee].map((address) => traceButton(around, address)).find(Boolean) });
+        }
+        result.replaceChildren(nodesWarning(nodes), table(t("calls.caption", { count: all.length }), columns, all));
     }
 
     function end() {
