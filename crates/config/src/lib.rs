@@ -46,6 +46,7 @@ mod tests;
 mod trust;
 mod uploads;
 mod value;
+pub mod view;
 mod voice;
 mod webhooks;
 mod xmpp;

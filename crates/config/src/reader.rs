@@ -47,6 +47,8 @@ pub struct KeyDoc {
     pub default: Option<String>,
     /// The effect of the key, in sentences.
     pub doc: &'static str,
+    /// True if its value is shown to no one.
+    pub is_secret: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -166,6 +168,9 @@ impl<'a> Section<'_, 'a> {
     pub(super) fn secret(&mut self, name: &'static str, doc: &'static str) -> Option<Box<str>> {
         let expected = <Box<str> as Value>::EXPECTED;
         self.document(name, expected.into(), None, doc);
+        if let Some(key) = self.reader.reference.last_mut() {
+            key.is_secret = true;
+        }
         let value = self.remove(name)?;
         let read = Value::read(value.get_ref());
         if read.is_none() {
@@ -264,7 +269,7 @@ impl<'a> Section<'_, 'a> {
     fn document(&mut self, name: &'static str, form: String, default: Option<String>, doc: &'static str) {
         self.keys.push(name);
         // The calls are the same for an empty text, so the page needs no file (`reference::keys`).
-        self.reader.reference.push(KeyDoc { section: self.name, name, form, default, doc });
+        self.reader.reference.push(KeyDoc { section: self.name, name, form, default, doc, is_secret: false });
     }
 
     /// Takes the value out and keeps its place, for mistakes that are found later.
@@ -299,7 +304,7 @@ impl<'a> Section<'_, 'a> {
 }
 
 /// The text with `***` in the place of what stands between the scheme and the host of its URLs, which may be a password (RFC 3986 §3.2.1).
-fn without_user_info(text: &str) -> String {
+pub(super) fn without_user_info(text: &str) -> String {
     let mut parts = text.split("://");
     let mut shown = parts.next().unwrap_or_default().to_owned();
     for rest in parts {

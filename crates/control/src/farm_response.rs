@@ -58,7 +58,7 @@ impl Request {
             Request::Status | Request::Blocks | Request::LiftBlock { .. } => true,
             Request::EndCall { .. } | Request::Live(_) => true,
             Request::OpenCalls { .. } | Request::Registrations(_) => true,
-            Request::Ask(ask) => matches!(ask, Ask::Calls(_)),
+            Request::Ask(ask) => matches!(ask, Ask::Calls(_) | Ask::CallSearch(_)),
             Request::Chat(ask) => matches!(
                 ask,
                 ChatAsk::Sessions { .. }
@@ -91,6 +91,7 @@ impl Response {
     pub fn rows(&self) -> usize {
         match self {
             Response::Listing(Listing::Calls(calls)) => calls.len(),
+            Response::Listing(Listing::CallPage(page)) => page.calls.len(),
             Response::Chat(Answer::Sessions { sessions, connections, .. }) => {
                 sessions.len().max(connections.len())
             }
@@ -111,6 +112,7 @@ impl Response {
         }
         match self {
             Response::Listing(Listing::Calls(calls)) => calls.truncate(rows),
+            Response::Listing(Listing::CallPage(page)) => page.shorten(rows),
             Response::Chat(Answer::Sessions { sessions, connections, .. }) => {
                 sessions.sort_by_key(|session| std::cmp::Reverse(session.since));
                 sessions.truncate(rows);
@@ -205,6 +207,9 @@ fn add(sum: &mut Option<Response>, node: &str, mut response: Response) -> bool {
         (Response::Listing(Listing::Calls(all)), Response::Listing(Listing::Calls(calls))) => {
             all.extend(calls);
         }
+        (Response::Listing(Listing::CallPage(all)), Response::Listing(Listing::CallPage(page))) => {
+            all.add(page);
+        }
         (Response::Blocks(all), Response::Blocks(BlockList { blocks, total })) => {
             all.blocks.extend(blocks);
             all.total += total;
@@ -259,6 +264,11 @@ fn finish(request: &Request, response: &mut Response) {
             // Nodes that share a database have the same rows.
             calls.dedup();
             calls.truncate(limit.min(limits::FARM_LISTED));
+        }
+        Response::Listing(Listing::CallPage(page)) => {
+            if let Request::Ask(Ask::CallSearch(search)) = request {
+                page.finish(search);
+            }
         }
         Response::Blocks(list) => {
             list.blocks.sort_by_key(|block| std::cmp::Reverse(block.failed_at));

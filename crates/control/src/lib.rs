@@ -63,6 +63,9 @@ pub trait Control {
     /// nothing was changed then.
     async fn reload(&self) -> Result<Reloaded, String>;
 
+    /// Reads the configuration file and takes nothing over.
+    fn config_report(&self) -> ConfigReport;
+
     /// No new calls and registrations from now on; the process ends when the last transaction has. Returns
     /// at once.
     fn drain(&self);
@@ -147,6 +150,34 @@ pub trait Control {
 pub struct Reloaded {
     /// Keys that changed and count only after a restart.
     pub needs_restart: Vec<Box<str>>,
+}
+
+/// The configuration file as it is now, of which nothing was taken over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigReport {
+    /// The file; none: there is none, and the defaults count.
+    pub file: Option<Box<str>>,
+    /// Each with its place; a reload refuses them. Empty: the file is good.
+    pub mistakes: Vec<Box<str>>,
+    /// Consequences that may surprise.
+    pub warnings: Vec<Box<str>>,
+    /// Keys that differ from those in use and count only after a restart.
+    pub needs_restart: Vec<Box<str>>,
+    /// All keys, with secrets masked.
+    pub keys: Vec<ConfigKey>,
+}
+
+/// A key of the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigKey {
+    /// The section, without brackets.
+    pub section: Box<str>,
+    /// The name in its section.
+    pub name: Box<str>,
+    /// The value in the file; none: the default counts.
+    pub value: Option<Box<str>>,
+    /// The default; none: there is none.
+    pub default: Option<Box<str>>,
 }
 
 /// One binding, for people.

@@ -12,7 +12,7 @@ use super::plan::{PlanPage, PlanQuery};
 use super::records::{Ask, Change, Listing};
 use super::status::Status;
 use super::trace::TraceLine;
-use super::{BindingRow, BlockList, FarmMapStatus, FarmStatus, Reloaded};
+use super::{BindingRow, BlockList, ConfigReport, FarmMapStatus, FarmStatus, Reloaded};
 
 /// Grows with every change that an older side would not understand.
 pub const PROTOCOL: u32 = 1;
@@ -45,6 +45,8 @@ pub enum Request {
     Status,
     /// Read the configuration again; answered by [`Response::Reloaded`].
     Reload,
+    /// Read the configuration and take nothing over; answered by [`Response::ConfigReport`].
+    ConfigReport,
     /// Take nothing new and end when all calls are over; answered by [`Response::Draining`].
     Drain,
     /// From now on until the connection ends; `full` with whole messages.
@@ -134,6 +136,8 @@ pub enum Response {
     Status(Box<Status>),
     /// The answer to [`Request::Reload`].
     Reloaded(Reloaded),
+    /// The answer to [`Request::ConfigReport`].
+    ConfigReport(Box<ConfigReport>),
     /// The answer to [`Request::Drain`]: the node drains from now on.
     Draining,
     /// The trace is on; `Line`s follow.

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use stdx::Instant;
 use store::access::{AccessWrite, Invitation};
 use store::{
-    Account, AccountFilter, AccountLimits, Address, Alias, CallFilter, CallRecord, Domain, Loaded,
-    NewAccount, Read, Route, StoreError, Write,
+    Account, AccountFilter, AccountLimits, Address, Alias, CallFilter, CallPage, CallRecord, CallSearch,
+    Domain, Loaded, NewAccount, Read, Route, StoreError, Write,
 };
 
 use super::protocol::{Failure, FailureKind};
@@ -202,6 +202,8 @@ pub enum Ask {
     Routes,
     /// The call records that match.
     Calls(CallFilter),
+    /// A page of the call records that match.
+    CallSearch(CallSearch),
 }
 
 impl From<Ask> for Read {
@@ -213,6 +215,7 @@ impl From<Ask> for Read {
             Ask::Domains => Read::Domains,
             Ask::Routes => Read::Routes,
             Ask::Calls(filter) => Read::Calls(filter),
+            Ask::CallSearch(search) => Read::CallSearch(search),
         }
     }
 }
@@ -233,6 +236,8 @@ pub enum Listing {
     Routes(Vec<Route>),
     /// The answer to [`Ask::Calls`].
     Calls(Vec<CallRecord>),
+    /// The answer to [`Ask::CallSearch`].
+    CallPage(CallPage),
 }
 
 impl TryFrom<Loaded> for Listing {
@@ -249,6 +254,7 @@ impl TryFrom<Loaded> for Listing {
             Loaded::Domains(domains) => Listing::Domains(domains),
             Loaded::Routes(routes) => Listing::Routes(routes),
             Loaded::Calls(calls) => Listing::Calls(calls),
+            Loaded::CallPage(page) => Listing::CallPage(page),
             Loaded::KeptMessages(_)
             | Loaded::KeptCounts(_)
             | Loaded::Bindings(_)

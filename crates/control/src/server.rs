@@ -309,6 +309,7 @@ pub async fn answer<C: Control>(
             Ok(reloaded) => Response::Reloaded(reloaded),
             Err(message) => return Err(Failure::new(FailureKind::Invalid, message)),
         },
+        Request::ConfigReport => Response::ConfigReport(Box::new(control.config_report())),
         Request::Drain => {
             control.drain();
             Response::Draining

@@ -40,6 +40,7 @@ impl NodeConsole {
         let documents = node.voice.as_ref().map(|voice| Documents(Arc::clone(voice.helpers())));
         let applications = Applications {
             resources: node.rest.as_ref().map(Rest::resources),
+            numbers: node.voice.as_ref().and(node.rest.as_ref()).map(Rest::numbers),
             documents: documents.map(|documents| Arc::new(documents) as Arc<dyn DocumentSource>),
         };
         let source = Arc::new(Chance::new(clock));

@@ -9,6 +9,7 @@ use std::io;
 
 use stdx::Instant;
 
+use crate::call_search::{CallPage, CallSearch};
 use crate::error::StoreError;
 use crate::import::{self, ImportOptions, Imported, Progress, Users};
 use crate::record::{Loaded, Read, Reader, Store, Write, WriteDone, Writer};
@@ -139,6 +140,14 @@ impl Admin {
     pub fn routes(&mut self) -> Result<Vec<Route>, StoreError> {
         match self.read(&Read::Routes)? {
             Loaded::Routes(routes) => Ok(routes),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// A page of the calls that match.
+    pub fn search_calls(&mut self, search: CallSearch) -> Result<CallPage, StoreError> {
+        match self.read(&Read::CallSearch(search))? {
+            Loaded::CallPage(page) => Ok(page),
             other => Err(unexpected(&other)),
         }
     }

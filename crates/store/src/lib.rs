@@ -13,6 +13,7 @@
 pub mod access;
 pub mod admin;
 pub mod backup;
+mod call_search;
 pub mod copy;
 mod database;
 pub mod error;
@@ -36,6 +37,7 @@ pub mod verifiers;
 pub mod xmpp;
 
 pub use admin::Admin;
+pub use call_search::{CallPage, CallSearch};
 pub use copy::{BindingOwner, CopiedTable, CopyEnd, CopyOptions, CopyProgress};
 pub use database::{Database, LaterSchema};
 pub use error::StoreError;

@@ -33,6 +33,8 @@ pub const MAX_PATTERN: usize = 512;
 pub const MAX_CALL_TEXT: usize = 512;
 /// A page of a listing; a longer one is cut to it. The caller asks for the next page.
 pub const MAX_PAGE: u32 = 10_000;
+/// Call records that one search looks at: a tenth of a second of a reader's time. The search says where it goes on.
+pub const CALLS_LOOKED_AT: u32 = 50_000;
 /// Kept messages loaded in one answer, oldest first; the caller forgets them and asks again.
 pub const MAX_KEPT_LOADED: u32 = 1_000;
 /// Bindings of one bucket loaded in one answer: 4,096 buckets of five million addresses have 1,221 each, some 250 KB.

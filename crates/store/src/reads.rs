@@ -295,9 +295,12 @@ fn lane_of(read: &Read) -> Lane {
             Lane::Quick
         }
         Read::Bindings { .. } | Read::Xmpp(XmppRead::User { .. } | XmppRead::Room { .. }) => Lane::Quick,
-        Read::Accounts(_) | Read::Calls(_) | Read::KeptMessages { .. } | Read::KeptCounts | Read::Rest(_) => {
-            Lane::Large
-        }
+        Read::Accounts(_)
+        | Read::Calls(_)
+        | Read::CallSearch(_)
+        | Read::KeptMessages { .. }
+        | Read::KeptCounts
+        | Read::Rest(_) => Lane::Large,
         Read::Xmpp(_) | Read::BucketBindings { .. } | Read::BucketKeptCounts { .. } => Lane::Large,
     }
 }
@@ -330,6 +333,7 @@ fn about(read: &Read) -> Option<&str> {
         | Read::Domains
         | Read::Routes
         | Read::Calls(_)
+        | Read::CallSearch(_)
         | Read::KeptCounts
         | Read::BucketBindings { .. }
         | Read::BucketKeptCounts { .. }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use stdx::Instant;
 
 use crate::access::{AccessLoaded, AccessRead, AccessWrite};
+use crate::call_search::{CallPage, CallSearch};
 use crate::error::StoreError;
 use crate::import::{Existing, Imported, NewUser};
 use crate::rest::{RestLoaded, RestRead, RestWrite};
@@ -244,6 +245,8 @@ pub enum Read {
     Routes,
     /// Records of calls, the newest first.
     Calls(CallFilter),
+    /// A page of the calls that match. Answered with `Loaded::CallPage`.
+    CallSearch(CallSearch),
     /// Oldest first, at most `limits::MAX_KEPT_LOADED`.
     KeptMessages {
         /// The address that they were kept for.
@@ -296,6 +299,8 @@ pub enum Loaded {
     Routes(Vec<Route>),
     /// The newest first.
     Calls(Vec<CallRecord>),
+    /// By the times of their ends, the newest first.
+    CallPage(CallPage),
     /// The oldest first.
     KeptMessages(Vec<WaitingMessage>),
     /// Address and number of messages.

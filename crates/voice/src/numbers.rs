@@ -45,6 +45,21 @@ pub struct CallerStanding<'a> {
     pub is_trunk: &'a dyn Fn() -> bool,
 }
 
+/// The application that answers a called number, for operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnsweredNumber {
+    /// The number as it is bound or configured; a pattern where that matches.
+    pub number: String,
+    /// The SID of the binding; none: the number is of the configuration.
+    pub binding: Option<Box<str>>,
+    /// The URL of the first document. It may have a password in it.
+    pub url: String,
+    /// The SID of the account on whose behalf the application is asked.
+    pub account: Box<str>,
+    /// The account, or one above it, is not active: calls are refused.
+    pub is_suspended: bool,
+}
+
 /// The owner of a number, and the plan that answers it.
 #[derive(Debug)]
 pub(super) struct Answers {
@@ -225,6 +240,22 @@ impl Numbers {
     /// of ours. An empty host is a number alone, as a Dial has it.
     pub(super) fn answers(&self, plan: &call::Plan, user: &str, host: &str, port: Option<u16>) -> bool {
         self.get(user).is_some() && (host.is_empty() || plan.domain_of(host, port).is_some())
+    }
+
+    /// The application that a call to that address of ours reaches; none: the routing plan decides.
+    pub fn answered(&self, plan: &call::Plan, user: &str, host: &str) -> Option<AnsweredNumber> {
+        let answers = self.get(user).filter(|_| self.answers(plan, user, host, None))?;
+        let bound = self.bound.find(user).filter(|_| !answers.number.is_empty());
+        let Start::Url(target) = &answers.plan.start else { return None };
+        Some(AnsweredNumber {
+            number: bound
+                .map_or(user.strip_prefix('+').unwrap_or(user), |bound| &bound.phone_number)
+                .to_owned(),
+            binding: bound.map(|bound| bound.common.sid.as_str().into()),
+            url: target.url.clone(),
+            account: answers.owner.account.clone(),
+            is_suspended: answers.is_suspended,
+        })
     }
 
     /// The decision about an INVITE to a number of an application. `None`: no number of an application; the

@@ -32,7 +32,7 @@ macro_rules! asset {
     };
 }
 
-pub(crate) static ASSETS: [Asset; 28] = [
+pub(crate) static ASSETS: [Asset; 29] = [
     asset!("index.html", HTML),
     asset!("console.css", "text/css; charset=utf-8"),
     asset!("icon.svg", "image/svg+xml"),
@@ -60,6 +60,7 @@ pub(crate) static ASSETS: [Asset; 28] = [
     asset!("js/documents.js", SCRIPT),
     asset!("js/recordings.js", SCRIPT),
     asset!("js/security.js", SCRIPT),
+    asset!("js/configuration.js", SCRIPT),
     asset!("js/farm.js", SCRIPT),
 ];
 

@@ -219,12 +219,12 @@ fn not_there(methods: Option<Vec<&'static str>>) -> Response {
 fn write(answer: Answer) -> Response {
     match answer {
         Answer::Json(value) => ([(CONTENT_TYPE, "application/json")], value.to_string()).into_response(),
-        Answer::Csv(text) => {
+        Answer::Csv(body) => {
             let headers = [
                 (CONTENT_TYPE, "text/csv; charset=utf-8"),
                 (CONTENT_DISPOSITION, "attachment; filename=\"calls.csv\""),
             ];
-            (headers, text).into_response()
+            (headers, body).into_response()
         }
         Answer::Sound(response) => response,
     }

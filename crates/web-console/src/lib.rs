@@ -37,5 +37,5 @@ pub use node::NodeQueries;
 pub use role::{Role, Roles};
 pub use state::{
     Applications, AuditLine, Console, ConsoleLog, DocumentSource, FailedSignIn, Fetched, Invitations,
-    RoleChange, Settings,
+    NumberSource, RoleChange, Settings,
 };

@@ -54,8 +54,14 @@ pub const PAGE: u32 = 50;
 /// Rows of a page at most. More are cut to it.
 pub const MAX_PAGE: u32 = 500;
 
-/// Call records of one file of comma-separated values: one read of the database.
-pub const CSV_ROWS: u32 = 1_000;
+/// Call records of one file of comma-separated values: some thirty megabytes. The file's last line says that it is cut off, and where the next one begins.
+pub const CSV_ROWS: u32 = 200_000;
+
+/// Call records of such a file that are read at once.
+pub const CSV_PAGE: u32 = 1_000;
+
+/// Such files at once, each with a read of the database under way. More: 503.
+pub const CSV_FILES: usize = 4;
 
 /// Targets of routes that the overview names. More are counted only.
 pub const TARGETS: usize = 100;

@@ -29,6 +29,7 @@ pub(crate) enum Query {
 }
 
 /// The handlers' end of the queue.
+#[derive(Clone)]
 pub(crate) struct NodeHandle(mpsc::Sender<Query>);
 
 impl NodeHandle {

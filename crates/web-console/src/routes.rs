@@ -56,6 +56,8 @@ pub(crate) enum Operation {
     FarmMap,
     DrainFarmNode,
     Reload,
+    Configuration,
+    CheckConfiguration,
     OpenApi,
     /// A request about applications: see `application_routes`.
     Application(ApplicationOperation),
@@ -178,13 +180,19 @@ static SIGN_IN: [Parameter; 2] = [
     },
 ];
 
-static CALLS: [Parameter; 4] = [
+static CALLS: [Parameter; 7] = [
     text("account", "Calls that this account placed or was called by"),
     text("call_id", "The call with this Call-ID"),
+    text(
+        "text",
+        "A part of the caller's or the called address, of the account of either, or of the reason of the end",
+    ),
+    number("code", 699, "Calls whose INVITE had this final status"),
+    number("from", ANY, "Calls that ended then or later, in microseconds since 1970"),
     number(
         "until",
         ANY,
-        "Calls that ended then or earlier, in microseconds since 1970: the `ended_at` of the last row of the page before",
+        "Calls that ended then or earlier, in microseconds since 1970: the `next` of the page before. Calls that ended at that time may be on both",
     ),
     LIMIT,
 ];
@@ -232,7 +240,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
 }
 
 /// The requests that concern the node, its accounts and their calls.
-static ROUTES: [Route; 44] = [
+static ROUTES: [Route; 46] = [
     route(
         "GET",
         "/session",
@@ -256,12 +264,18 @@ static ROUTES: [Route; 44] = [
         "The state of the node now, and figures of each second",
         &[number("since", ANY, "Figures behind this point; all of the last ten minutes when missing")],
     ),
-    route("GET", "/calls", (READ, O::Calls), "Records of calls, newest first", &CALLS),
+    route(
+        "GET",
+        "/calls",
+        (READ, O::Calls),
+        "Records of calls, those that ended last first. One request looks at 50,000 records at most, so that a page may have few rows and a `next`",
+        &CALLS,
+    ),
     route(
         "GET",
         "/calls.csv",
         (READ, O::CallsAsCsv),
-        "The newest thousand of them as comma-separated values",
+        "All of them as comma-separated values, 200,000 at most; a file that is cut off says so in its last line, which begins with #",
         &CALLS,
     ),
     route(
@@ -467,6 +481,20 @@ static ROUTES: [Route; 44] = [
         &[],
     ),
     route(
+        "GET",
+        "/configuration",
+        (ADMIN, O::Configuration),
+        "The keys of the configuration file as it is now with their defaults; secrets are masked",
+        &[],
+    ),
+    route(
+        "POST",
+        "/configuration/check",
+        (ADMIN, O::CheckConfiguration),
+        "The mistakes of the configuration file, and the keys that need a restart; nothing is taken over",
+        &[],
+    ),
+    route(
         "POST",
         "/farm/drain",
         (ADMIN, O::DrainFarmNode),
@@ -539,11 +567,11 @@ mod tests {
             assert_eq!(row.role.is_none(), is_of_sign_in, "{} {}", row.method, row.path);
             let is_of_readers = row.role == READ;
             let is_harmless = !row.is_change() || matches!(row.operation, O::SignIn | O::SignOut);
-            // A trace shows the contents of messages: readers do not see it.
-            let is_of_trace = row.operation == O::Trace;
-            let is_open = is_of_readers || row.role.is_none() || is_of_trace;
+            // A trace shows the contents of messages, the configuration names of accounts and systems: readers see neither.
+            let is_kept_from_readers = matches!(row.operation, O::Trace | O::Configuration);
+            let is_open = is_of_readers || row.role.is_none() || is_kept_from_readers;
             assert_eq!(is_open, is_harmless, "{} {}", row.method, row.path);
-            assert!(!(is_of_readers && is_of_trace));
+            assert!(!(is_of_readers && is_kept_from_readers));
         }
     }
 

@@ -14,8 +14,9 @@ use ivr::script::{EffectFailure, FetchResponse};
 use stdx::Instant;
 use stdx::attempts::{Attempts, Block, Cause, Subject};
 use stdx::hash::Keyed;
-use store::Address;
+use store::{Address, StoreError};
 use tokio::sync::Semaphore;
+use voice::Numbers;
 
 use crate::directory::{Directory, KnownRoles};
 use crate::guard::Hosts;
@@ -142,11 +143,22 @@ pub trait DocumentSource: Send + Sync {
     fn fetch(&self, request: Wire) -> Fetched;
 }
 
+/// The numbers that applications answer, as calls find them.
+pub trait NumberSource: Send + Sync {
+    /// The numbers as they are now. May wait for the database.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn numbers(&self) -> Result<Arc<Numbers>, StoreError>;
+}
+
 /// The parts of the node that calls of applications need; without them the console shows no numbers and tests no documents.
 #[derive(Clone, Default)]
 pub struct Applications {
     /// The resources of the REST interface.
     pub resources: Option<ManagedResources>,
+    /// Bound and configured numbers; none: no application answers a call.
+    pub numbers: Option<Arc<dyn NumberSource>>,
     /// Fetches documents; none: only documents of the request are tested.
     pub documents: Option<Arc<dyn DocumentSource>>,
 }
@@ -172,6 +184,8 @@ pub(crate) struct State {
     pub(crate) resource_requests: Arc<Semaphore>,
     /// Documents being tested.
     pub(crate) document_tests: Arc<Semaphore>,
+    /// Files of call records being sent.
+    pub(crate) call_files: Arc<Semaphore>,
     /// Passwords being checked.
     pub(crate) checks: Arc<Semaphore>,
     /// Files of the documentation being read.
@@ -247,6 +261,7 @@ impl Console {
             applications,
             resource_requests: Arc::new(Semaphore::new(limits::RESOURCE_REQUESTS)),
             document_tests: Arc::new(Semaphore::new(limits::DOCUMENT_TESTS)),
+            call_files: Arc::new(Semaphore::new(limits::CSV_FILES)),
             checks: Arc::new(Semaphore::new(limits::CHECKS_AT_WORK)),
             reads: Arc::new(Semaphore::new(limits::DOCS_READS)),
         });

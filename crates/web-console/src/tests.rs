@@ -13,11 +13,14 @@ use admin::Source;
 use axum::body::{Body, to_bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, RETRY_AFTER, SET_COOKIE};
 use axum::http::{HeaderMap, Request as HttpRequest, StatusCode};
-use control::{AccountRow, Ask, Change, Failure, FailureKind, Listing, Request, Response, TraceSink};
+use control::{
+    AccountRow, Ask, Change, ConfigKey, ConfigReport, Failure, FailureKind, Listing, Request, Response,
+    Status, TraceSink,
+};
 use serde_json::{Value, json};
 use stdx::Instant;
 use stdx::attempts::Cause;
-use store::{Account, AccountLimits, Address, Verifiers};
+use store::{Account, AccountLimits, Address, CallPage, CallRecord, CallSearch, Verifiers};
 use tower::ServiceExt as _;
 
 use crate::directory::Directory;
@@ -30,6 +33,7 @@ use crate::{
 };
 
 mod applications;
+mod calls;
 mod directory;
 mod provider;
 mod rooms;
@@ -86,6 +90,8 @@ struct World {
     accounts: HashMap<String, Account>,
     /// The database does not answer.
     is_away: bool,
+    /// Finished calls: one that ended in each second.
+    calls: u64,
     /// The requests to the node, in Rust's debug form.
     requests: Vec<String>,
     /// The sinks of traces that the node performs.
@@ -96,6 +102,7 @@ struct Reply {
     status: StatusCode,
     headers: HeaderMap,
     body: Value,
+    text: String,
 }
 
 /// A signed-in browser.
@@ -164,6 +171,7 @@ fn world_of(applications: Applications, directory: Option<Arc<dyn Directory>>) -
         audited,
         accounts: accounts.into(),
         is_away: false,
+        calls: 0,
         requests: Vec::new(),
         traces: Vec::new(),
     }
@@ -176,18 +184,23 @@ impl World {
 
     /// Sends a request, and answers what the console asks the node meanwhile.
     async fn send(&mut self, request: HttpRequest<Body>) -> Reply {
-        let World { console, queries, accounts, is_away, requests, traces, .. } = self;
-        let mut response = pin!(console.router().oneshot(request));
-        let response = loop {
+        let World { console, queries, accounts, is_away, calls, requests, traces, .. } = self;
+        let router = console.router();
+        let mut reply = pin!(async move {
+            let (parts, body) = router.oneshot(request).await.unwrap().into_parts();
+            (parts, to_bytes(body, 1 << 20).await.unwrap())
+        });
+        let (parts, bytes) = loop {
             tokio::select! {
-                response = &mut response => break response.unwrap(),
-                Some(query) = queries.next() => answer(query, accounts, *is_away, (requests, traces)),
+                reply = &mut reply => break reply,
+                Some(query) = queries.next() => {
+                    answer(query, accounts, (*is_away, *calls), (requests, traces));
+                }
             }
         };
-        let (parts, body) = response.into_parts();
-        let bytes = to_bytes(body, 1 << 20).await.unwrap();
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        Reply { status: parts.status, headers: parts.headers, body }
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Reply { status: parts.status, headers: parts.headers, body, text }
     }
 
     async fn ask(&mut self, browser: &Browser, method: &str, path: &str, body: Option<Value>) -> Reply {
@@ -220,7 +233,7 @@ impl World {
 fn answer(
     query: Query,
     accounts: &HashMap<String, Account>,
-    is_away: bool,
+    (is_away, calls): (bool, u64),
     (requests, traces): (&mut Vec<String>, &mut Vec<TraceSink>),
 ) {
     let away = || Failure::new(FailureKind::Store, "the database is away");
@@ -238,7 +251,8 @@ fn answer(
         Query::Request(request, answer) => {
             requests.push(format!("{request:?}"));
             let response = match request {
-                Request::Status => Response::Status(Box::default()),
+                Request::Status => Response::Status(Box::new(node_status())),
+                Request::Ask(Ask::Routes) => Response::Listing(Listing::Routes(Vec::new())),
                 Request::Ask(Ask::Account { address }) => {
                     Response::Listing(Listing::Account(find(&address).map(AccountRow::from)))
                 }
@@ -246,9 +260,13 @@ fn answer(
                     Request::OpenCalls { .. } => of_nodes(Response::OpenCalls(open_calls())),
                     Request::Registrations(query) => of_nodes(Response::Registrations(registrations(&query))),
                     Request::Chat(ask) => of_nodes(rooms::answer(ask)),
+                    Request::Ask(Ask::CallSearch(search)) => {
+                        of_nodes(Response::Listing(Listing::CallPage(found_calls(calls, &search))))
+                    }
                     _ => Response::Done { rows: 1 },
                 },
                 Request::Chat(ask) => rooms::answer(ask),
+                Request::ConfigReport => Response::ConfigReport(Box::new(config_report())),
                 Request::RosterGroups(query) => Response::RosterGroups(roster_groups(&query)),
                 Request::Ask(Ask::Domains) => {
                     Response::Listing(Listing::Domains(vec![store::types::Domain {
@@ -261,6 +279,44 @@ fn answer(
             let _ = answer.send(Ok(response));
         }
     }
+}
+
+fn node_status() -> Status {
+    let mut status = Status::default();
+    status.node.domains = vec!["example.test".into()];
+    status
+}
+
+/// The page of the calls that one ended in each second of, as a database finds it.
+fn found_calls(calls: u64, search: &CallSearch) -> CallPage {
+    let call = |at: u64| CallRecord {
+        call_id: at.to_string().into(),
+        from: "sip:a@example.test".into(),
+        to: "sip:b@example.test".into(),
+        started_at: Instant::default(),
+        answered_at: None,
+        ended_at: Instant::from_unix_seconds(at),
+        code: 486,
+        reason: "Busy Here".into(),
+        account: None,
+        callee: None,
+    };
+    let is_found = |call: &CallRecord| search.ended_until.is_none_or(|until| call.ended_at <= until);
+    let rows = search.limit as usize;
+    let all = (1..=calls).rev().map(call).filter(is_found).take(rows + 1).collect();
+    let mut page = CallPage { calls: all, next: None };
+    page.finish(search);
+    page
+}
+
+fn config_report() -> ConfigReport {
+    let key = ConfigKey {
+        section: "hep".into(),
+        name: "password".into(),
+        value: Some("\"***\"".into()),
+        default: None,
+    };
+    ConfigReport { mistakes: vec!["1:2: wrong".into()], keys: vec![key], ..ConfigReport::default() }
 }
 
 /// Half of the farm answers.
@@ -487,7 +543,7 @@ async fn leave_during_check(world: &mut World) -> Option<StatusCode> {
     let mut response = pin!(console.router().oneshot(request));
     tokio::select! {
         response = &mut response => return Some(response.unwrap().status()),
-        Some(query) = queries.next() => answer(query, accounts, false, (requests, traces)),
+        Some(query) = queries.next() => answer(query, accounts, (false, 0), (requests, traces)),
     }
     let once = poll_fn(|cx| Poll::Ready(response.as_mut().poll(cx)));
     match once.await {
@@ -826,4 +882,24 @@ async fn an_invitation_is_for_a_free_name_that_the_operator_might_have_added() {
     world.console.set_settings(&Settings { invitations: None, ..settings() });
     let off = world.ask(&operator, "POST", "/invitations", invite("new")).await;
     assert_eq!(off.status, StatusCode::NOT_FOUND, "{}", off.body);
+}
+
+/// The configuration has addresses and names that no one but an admin needs; a check is no reload.
+#[tokio::test]
+async fn the_configuration_is_shown_to_an_admin_and_checked_without_a_reload() {
+    let mut world = world();
+    let (operator, admin) = (world.sign_in("op").await, world.sign_in("root").await);
+    for (method, path) in [("GET", "/configuration"), ("POST", "/configuration/check")] {
+        let refused = world.ask(&operator, method, path, None).await;
+        assert_eq!(refused.status, StatusCode::FORBIDDEN, "{path}");
+    }
+    let shown = world.ask(&admin, "GET", "/configuration", None).await;
+    let key = json!({ "section": "hep", "name": "password", "value": "\"***\"", "default": null });
+    assert_eq!(shown.body, json!({ "file": null, "keys": [key] }));
+    let checked = world.ask(&admin, "POST", "/configuration/check", None).await;
+    let expected = json!({
+        "file": null, "good": false, "mistakes": ["1:2: wrong"], "warnings": [], "needs_restart": [],
+    });
+    assert_eq!(checked.body, expected);
+    assert!(!world.requests.iter().any(|request| request.contains("Reload")), "{:?}", world.requests);
 }

@@ -170,6 +170,7 @@ async function seeOverview(page) {
     });
     await shows(page, "of these 4 answered");
     await shows(page, facts.domain);
+    await warnOfCertificate(page);
     await picture(page, "overview");
     await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "dark" }]);
     const dark = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
@@ -177,6 +178,27 @@ async function seeOverview(page) {
     await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "light" }]);
     const light = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     assert.notEqual(dark, light);
+}
+
+/** The node's certificate lasts; the page gets an answer of its last days. */
+async function warnOfCertificate(page) {
+    await page.waitForFunction(() => document.querySelector("dl.facts")?.innerText.includes("Certificate"));
+    const problem = "The certificate of old.test ends at ";
+    assert.equal(await page.evaluate((text) => document.body.innerText.includes(text), problem), false);
+    await page.evaluate(() => {
+        window.askNode = window.fetch;
+        window.fetch = async (...all) => {
+            const answer = await (await window.askNode(...all)).json();
+            if (answer.now) answer.now.certificate = { ...answer.now.certificate, name: "old.test", ends_soon: true, trouble: "soon", order_failure: "no route" };
+            return new Response(JSON.stringify(answer));
+        };
+    });
+    await shows(page, problem);
+    await shows(page, "The latest order failed: no route");
+    await page.evaluate(() => {
+        window.fetch = window.askNode;
+    });
+    await page.waitForFunction((text) => !document.body.innerText.includes(text), {}, problem);
 }
 
 async function seeLiveCall(page) {
@@ -238,11 +260,11 @@ async function searchCalls(page) {
     await rows();
     await shows(page, "service");
     await picture(page, "calls");
-    const id = await page.$eval("main tbody tr:last-child td:last-child", (cell) => cell.textContent);
+    const id = await page.$eval("main tbody tr:last-child td:nth-child(8)", (cell) => cell.textContent);
     await fill(page, "input[name=call_id]", id);
     await press(page, "Search");
     await page.waitForFunction((wanted) => {
-        const cells = [...document.querySelectorAll("main tbody tr td:last-child")];
+        const cells = [...document.querySelectorAll("main tbody tr td:nth-child(8)")];
         return cells.length === 1 && cells[0].textContent === wanted;
     }, {}, id);
     const file = await page.evaluate(async () => {
@@ -252,6 +274,29 @@ async function searchCalls(page) {
     assert.equal(file[0], "text/csv; charset=utf-8");
     assert.equal(file[1].trim().split("\r\n").length, 2, file[1]);
     assert.ok(file[1].includes(id));
+    // The database searches, and the file has what it finds.
+    const caption = (count) => shows(page, `Calls that are over: ${count} shown`);
+    await fill(page, "input[name=call_id]", "");
+    await fill(page, "input[name=text]", "SERVICE@");
+    await fill(page, "input[name=code]", "200");
+    await page.$eval("input[name=from]", (input) => {
+        input.value = "2020-01-01T00:00";
+    });
+    await press(page, "Search");
+    await caption(3);
+    const rows200 = await page.evaluate(async () => (await (await fetch(document.querySelector("a[download]").href)).text()).trim().split("\r\n").length);
+    assert.equal(rows200, 4);
+    await page.$eval("input[name=until]", (input) => {
+        input.value = "2020-01-02T00:00";
+    });
+    await press(page, "Search");
+    await caption(0);
+    await page.$eval("input[name=until]", (input) => {
+        input.value = "";
+    });
+    await fill(page, "input[name=code]", "486");
+    await press(page, "Search");
+    await caption(0);
 }
 
 async function makeAccount(page) {
@@ -347,8 +392,12 @@ async function endRegistration(page) {
     await fill(page, "input[name=prefix]", "mark");
     await press(page, "Search registrations");
     const row = await page.waitForFunction((wanted) => [...document.querySelectorAll("main td")].find((cell) => cell.textContent === wanted), {}, phone);
-    const name = await row.evaluate((cell) => cell.parentElement.querySelector("button").getAttribute("aria-label"));
+    const name = await row.evaluate((cell) => cell.parentElement.querySelector("button.bad").getAttribute("aria-label"));
     assert.ok(name.startsWith(`End the registration of ${phone} at sip:`), name);
+    await press(page, `Trace ${phone} from now on`);
+    await page.waitForFunction((wanted) => document.querySelector("div[data-page=trace] input[name=account]")?.value === wanted, {}, phone);
+    await open(page, "sessions");
+    await shows(page, "Registered addresses: 1 of 1");
     await press(page, name);
     await press(page, "End", "dialog");
     await dialogIsClosed(page);
@@ -373,9 +422,13 @@ async function testRoutes(page) {
     await fill(page, "dialog input[name=name]", "spare");
     await fill(page, "dialog input[name=pattern]", "prefix:+33");
     await fill(page, "dialog textarea", "sip:192.0.2.8:5060\nsip:192.0.2.9,priority=2");
+    await fill(page, "dialog input[name=max_rate]", "5");
+    await fill(page, "dialog textarea[name=deny]", "00*\n+882*");
+    await page.click("dialog input[name=trusted]");
     await press(page, "Add a route", "dialog");
     await dialogIsClosed(page);
     await shows(page, "prefix:+33");
+    for (const text of ["trusted", "at most 5 new calls a second", "not to 00*, +882*"]) await shows(page, text);
     await press(page, "Remove the route spare");
     await press(page, "Remove", "dialog");
     await dialogIsClosed(page);
@@ -391,6 +444,11 @@ async function liftBlock(page) {
     }
     await open(page, "security");
     await shows(page, target);
+    await page.waitForFunction((name) => {
+        const row = [...document.querySelectorAll("main tbody tr")].find((one) => one.innerText.includes(name));
+        return row && row.querySelector("td:nth-child(6)").innerText.length > 0;
+    }, {}, target);
+    await shows(page, "Refused until");
     await picture(page, "security");
     await press(page, `Lift ${target}`);
     await press(page, "Lift", "dialog");
@@ -409,6 +467,10 @@ async function seeFarm(page) {
         const facts = document.querySelector("dl.facts");
         return facts && facts.innerText.includes("the node itself") && facts.querySelector(".good");
     });
+    await press(page, "Check the file only");
+    await shows(page, "belfry.toml is good.");
+    await press(page, "Show the file");
+    await page.waitForFunction((admin) => [...document.querySelectorAll("main tr")].some((row) => row.innerText.includes("admins") && row.innerText.includes(admin)), {}, facts.admin);
     await press(page, "Check and take over the configuration");
     await shows(page, "The configuration is taken over.");
     await picture(page, "farm");
@@ -496,6 +558,7 @@ async function choose(page, user) {
 async function runApplications(page) {
     await signInByKeyboard(page, facts.admin);
     await bindNumberByKeyboard(page);
+    await seeWayOfNumber(page);
     await testDocuments(page);
     await playRecording(page);
     await switchLanguage(page);
@@ -555,6 +618,20 @@ async function bindNumberByKeyboard(page) {
     await press(page, "Save", "dialog");
     await dialogIsClosed(page);
     await shows(page, "Reception");
+}
+
+/** A number that an application answers leads there, and not to an account of that name. */
+async function seeWayOfNumber(page) {
+    const ask = async (to, ...texts) => {
+        await fill(page, "input[name=to]", to);
+        await press(page, "Where would this call go?");
+        for (const text of texts) await shows(page, text);
+    };
+    await open(page, "routes");
+    await ask("4711", `To an application: ${facts.application}`, "The number +4711 is bound to it");
+    await ask("1234", "The number 1234 is of the configuration, in [voice] numbers");
+    await ask("9999", "There is no such account: the call is answered 404.");
+    await open(page, "numbers");
 }
 
 async function testDocuments(page) {

@@ -14,6 +14,7 @@ mod call_traces;
 mod certificates;
 pub(crate) mod changes;
 mod completions;
+mod config_report;
 mod edge_plan;
 mod farm_files;
 mod farm_requests;

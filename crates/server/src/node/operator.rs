@@ -13,11 +13,10 @@ use anyhow::Result;
 use chat::SessionEndReason;
 use cli::service_manager::ServiceManager;
 use config::{Config, listener_text};
-use control::ChatTrace;
 use control::{
-    BindingRow, BlockList, Control, Failure, FailureKind, FarmMapStatus, FarmStatus, Listening, NodeState,
-    Observed, OpenCallList, RegistrationPage, RegistrationQuery, Reloaded, RosterGroupPage, RosterGroupQuery,
-    StoreStatus, TargetStatus, TraceSink, subjects,
+    BindingRow, BlockList, ChatTrace, ConfigReport, Control, Failure, FailureKind, FarmMapStatus, FarmStatus,
+    Listening, NodeState, Observed, OpenCallList, RegistrationPage, RegistrationQuery, Reloaded,
+    RosterGroupPage, RosterGroupQuery, StoreStatus, TargetStatus, TraceSink, subjects,
 };
 use logging::Logging;
 use logging::sign_in_failures::Service;
@@ -35,8 +34,8 @@ use super::completions::Unwritable;
 use super::farm_traces::FarmTraces;
 use super::registrations::Registrations;
 use super::{
-    DRAIN_PATIENCE, Node, build, farm_requests, farm_status, listening, lost_calls, object_storage,
-    operator_status, record_sinks, room, roster_groups, shard_counters,
+    DRAIN_PATIENCE, Node, build, config_report, farm_requests, farm_status, listening, lost_calls,
+    object_storage, operator_status, record_sinks, room, roster_groups, shard_counters,
 };
 use crate::console::NodeConsole;
 use crate::farm::FarmMembership;
@@ -233,15 +232,13 @@ impl Operator {
                 self.read_plan().await;
             }
             if is_any || notices.contains(&Notice::Numbers) {
-                self.refresh_numbers().await;
+                // Without the REST interface there are no applications either.
+                let rest = self.node.borrow().rest.clone();
+                if let Some(rest) = rest {
+                    let _ = tokio::task::spawn_blocking(move || rest.refresh()).await;
+                }
             }
         }
-    }
-
-    async fn refresh_numbers(&self) {
-        // Without the REST interface there are no applications either.
-        let Some(rest) = self.node.borrow().rest.clone() else { return };
-        let _ = tokio::task::spawn_blocking(move || rest.refresh()).await;
     }
 
     /// The answers of all shards; one that ends gives none.
@@ -425,6 +422,10 @@ impl Control for Operator {
         self.console.reconfigure(&node.shared.config);
         node.shared.chat.groups.handle_reload();
         Ok(Reloaded { needs_restart })
+    }
+
+    fn config_report(&self) -> ConfigReport {
+        config_report::read(&self.node.borrow().shared.config)
     }
 
     fn drain(&self) {

@@ -50,6 +50,11 @@ impl Rest {
         admin::ManagedResources::new(Arc::clone(&self.state))
     }
 
+    /// The numbers that applications answer, for the operators' console.
+    pub(crate) fn numbers(&self) -> Arc<dyn web_console::NumberSource> {
+        Arc::clone(&self.record) as _
+    }
+
     /// Addresses and accounts whose sign-ins are paced.
     pub(crate) fn blocks(&self) -> Vec<Block> {
         self.state.blocks()

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use admin::Repository;
 use cluster::Outlet;
 use store::{Address, Loaded, Notice, Read, Service, StoreError, Write, WriteDone};
+use voice::Numbers;
 use voice_io::VoiceShardMessage;
+use web_console::NumberSource;
 
 use crate::message::{InboxMessage, LocalMessage};
 use crate::node::changes::tell_shards;
@@ -19,8 +21,9 @@ pub(crate) struct Record {
     desk: Arc<StoreCompletions>,
     outlets: Vec<Outlet<InboxMessage>>,
     config: config::Voice,
-    /// Held while bindings are read and sent, so that the last ones read are the last ones sent.
-    refreshing: Mutex<()>,
+    /// The numbers that the shards have; none: they have those of the start. Held while bindings are read and sent, so
+    /// that the last ones read are the last ones sent.
+    numbers: Mutex<Option<Arc<Numbers>>>,
 }
 
 impl Record {
@@ -30,7 +33,7 @@ impl Record {
             desk: Arc::clone(&node.desk),
             outlets: node.outlets.clone(),
             config: node.shared.config.voice.clone(),
-            refreshing: Mutex::default(),
+            numbers: Mutex::default(),
         }
     }
 
@@ -41,10 +44,10 @@ impl Record {
         }
         // Without the lock two writers could read 1 and 2 and send 2 and 1, and the shards would keep the older
         // list.
-        let _held = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
-        match ::voice::Numbers::load(&self.config.number_settings(), self) {
+        let mut held = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.load_numbers() {
             Ok(numbers) => {
-                let numbers = Arc::new(numbers);
+                *held = Some(Arc::clone(&numbers));
                 for outlet in &self.outlets {
                     // Beyond the inbox's bound: a shard that missed it would answer calls by old numbers until
                     // the next change.
@@ -55,6 +58,10 @@ impl Record {
             }
             Err(error) => tracing::error!(%error, "cannot reload the numbers; the previous ones stay in use"),
         }
+    }
+
+    fn load_numbers(&self) -> Result<Arc<Numbers>, StoreError> {
+        Numbers::load(&self.config.number_settings(), self).map(Arc::new)
     }
 
     /// Writes and waits. A store that takes nothing now counts as closed.
@@ -73,6 +80,18 @@ impl Record {
             Ok(Loaded::Aliases(aliases)) => aliases.into_iter().map(|alias| alias.alias).collect(),
             _ => Vec::new(),
         }
+    }
+}
+
+impl NumberSource for Record {
+    fn numbers(&self) -> Result<Arc<Numbers>, StoreError> {
+        let mut held = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(numbers) = &*held {
+            return Ok(Arc::clone(numbers));
+        }
+        let numbers = self.load_numbers()?;
+        *held = Some(Arc::clone(&numbers));
+        Ok(numbers)
     }
 }
 

@@ -64,6 +64,10 @@ impl Control for Fake {
         Ok(Reloaded { needs_restart: vec!["sip.listen".into()] })
     }
 
+    fn config_report(&self) -> control::ConfigReport {
+        control::ConfigReport::default()
+    }
+
     fn drain(&self) {
         self.draining.set(true);
         self.events.send(Event::Drain).unwrap();

@@ -91,6 +91,7 @@ fn patience(read: &Read) -> Duration {
         | Read::Aliases { account: None }
         | Read::Domains
         | Read::Calls(_)
+        | Read::CallSearch(_)
         | Read::Rest(_) => limits::OPERATOR_ANSWER_TIME,
         _ => limits::ANSWER_TIME,
     }
@@ -107,6 +108,7 @@ fn load(connection: &mut Connection, read: &Read) -> Result<Loaded, Failure> {
         Read::Domains => Loaded::Domains(accounts::domains(connection)?),
         Read::Routes => Loaded::Routes(routes::list(connection)?),
         Read::Calls(filter) => Loaded::Calls(routes::calls(connection, filter)?),
+        Read::CallSearch(search) => Loaded::CallPage(routes::search_calls(connection, search)?),
         Read::KeptMessages { aor } => Loaded::KeptMessages(routes::kept(connection, aor)?),
         Read::Rest(read) => Loaded::Rest(rest::load(connection, read)?),
         Read::Xmpp(read) => Loaded::Xmpp(xmpp_read::load(connection, read)?),

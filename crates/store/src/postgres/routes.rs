@@ -6,6 +6,7 @@ use cluster::Bucket;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
+use crate::call_search::{CallPage, CallSearch};
 use crate::error::StoreError;
 use crate::limits;
 use crate::record::WriteDone;
@@ -177,23 +178,47 @@ pub(super) fn calls(connection: &mut Connection, filter: &CallFilter) -> Result<
                AND ($2::text IS NULL OR call_id = $2) \
                AND ($4::bigint IS NULL OR ended_at <= $4) ORDER BY id DESC LIMIT $3";
     let limit = i64::from(filter.limit.min(limits::MAX_PAGE));
-    let call = |row: Row| {
-        Ok(CallRecord {
-            call_id: row.try_get(0)?,
-            from: row.try_get(1)?,
-            to: row.try_get(2)?,
-            started_at: from_micros(row.try_get(3)?),
-            answered_at: row.try_get::<_, Option<i64>>(4)?.map(from_micros),
-            ended_at: from_micros(row.try_get(5)?),
-            code: narrow(i64::from(row.try_get::<_, i32>(6)?)),
-            reason: row.try_get(7)?,
-            account: row.try_get(8)?,
-            callee: row.try_get(9)?,
-        })
-    };
     let until = filter.ended_until.map(micros);
     let rows = connection.query(sql, values![filter.account, filter.call_id, limit, until])?;
-    rows.into_iter().map(call).collect()
+    rows.iter().map(call_of).collect()
+}
+
+fn call_of(row: &Row) -> Result<CallRecord, Failure> {
+    Ok(CallRecord {
+        call_id: row.try_get(0)?,
+        from: row.try_get(1)?,
+        to: row.try_get(2)?,
+        started_at: from_micros(row.try_get(3)?),
+        answered_at: row.try_get::<_, Option<i64>>(4)?.map(from_micros),
+        ended_at: from_micros(row.try_get(5)?),
+        code: narrow(i64::from(row.try_get::<_, i32>(6)?)),
+        reason: row.try_get(7)?,
+        account: row.try_get(8)?,
+        callee: row.try_get(9)?,
+    })
+}
+
+/// Finds calls among so many records, in the order of their ends.
+pub(super) fn search_calls(connection: &mut Connection, search: &CallSearch) -> Result<CallPage, Failure> {
+    let (from, until) = search.times();
+    // The index alone says where the last record is that may be looked at.
+    let sql = "SELECT ended_at FROM call_record WHERE ended_at >= $1 AND ended_at <= $2 \
+               ORDER BY ended_at DESC LIMIT 1 OFFSET $3";
+    let last = connection.query_first(sql, values![from, until, search.records_to_look_at()])?;
+    let last = last.map(|row| row.try_get::<_, i64>(0)).transpose()?;
+    let sql = "SELECT call_id, from_uri, to_uri, started_at, answered_at, ended_at, code, reason, account, callee \
+               FROM call_record WHERE ended_at >= $1 AND ended_at <= $2 \
+               AND ($3::text IS NULL OR account = $3 OR callee = $3) AND ($4::text IS NULL OR call_id = $4) \
+               AND ($5::integer IS NULL OR code = $5) \
+               AND ($6::text IS NULL OR position($6 IN lower(from_uri)) > 0 OR position($6 IN lower(to_uri)) > 0 \
+               OR position($6 IN lower(account)) > 0 OR position($6 IN lower(callee)) > 0 \
+               OR position($6 IN lower(reason)) > 0) ORDER BY ended_at DESC, id DESC LIMIT $7";
+    let text = search.text.as_ref().map(|text| cut(&text.to_lowercase()).to_owned());
+    let code = search.code.map(i32::from);
+    let (first, rows) = (last.unwrap_or(from), search.rows_to_read());
+    let values = values![first, until, search.account, search.call_id, code, text, rows];
+    let calls = connection.query(sql, values)?.iter().map(call_of).collect::<Result<_, _>>()?;
+    Ok(CallPage::new(search, calls, last.map(from_micros)))
 }
 
 /// The bucket is stored with the message, so that a node of a farm can count those of its own buckets.

@@ -68,6 +68,7 @@ fn load(conn: &Connection, read: &Read) -> Result<Loaded, Failure> {
         Read::Domains => Loaded::Domains(accounts::domains(conn)?),
         Read::Routes => Loaded::Routes(routes::list(conn)?),
         Read::Calls(filter) => Loaded::Calls(routes::calls(conn, filter)?),
+        Read::CallSearch(search) => Loaded::CallPage(routes::search_calls(conn, search)?),
         Read::KeptMessages { aor } => Loaded::KeptMessages(routes::kept(conn, aor)?),
         Read::Rest(read) => Loaded::Rest(rest::load(conn, read)?),
         Read::Xmpp(read) => Loaded::Xmpp(xmpp_read::load(conn, read)?),

@@ -2,8 +2,9 @@
 //!
 //! Targets and policies of routes are JSON in their columns; the other columns are plain.
 
-use rusqlite::{Connection, Row, named_params, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, named_params, params};
 
+use crate::call_search::{CallPage, CallSearch};
 use crate::error::StoreError;
 use crate::limits;
 use crate::record::WriteDone;
@@ -135,21 +136,45 @@ pub(super) fn calls(conn: &Connection, filter: &CallFilter) -> Result<Vec<CallRe
     let mut statement = conn.prepare_cached(sql)?;
     let limit = filter.limit.min(limits::MAX_PAGE);
     let until = filter.ended_until.map(micros);
-    let calls = statement.query_map(params![filter.account, filter.call_id, limit, until], |row| {
-        Ok(CallRecord {
-            call_id: row.get(0)?,
-            from: row.get(1)?,
-            to: row.get(2)?,
-            started_at: from_micros(row.get(3)?),
-            answered_at: row.get::<_, Option<i64>>(4)?.map(from_micros),
-            ended_at: from_micros(row.get(5)?),
-            code: row.get(6)?,
-            reason: row.get(7)?,
-            account: row.get(8)?,
-            callee: row.get(9)?,
-        })
-    })?;
+    let calls = statement.query_map(params![filter.account, filter.call_id, limit, until], call_of)?;
     Ok(calls.collect::<rusqlite::Result<_>>()?)
+}
+
+fn call_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<CallRecord> {
+    Ok(CallRecord {
+        call_id: row.get(0)?,
+        from: row.get(1)?,
+        to: row.get(2)?,
+        started_at: from_micros(row.get(3)?),
+        answered_at: row.get::<_, Option<i64>>(4)?.map(from_micros),
+        ended_at: from_micros(row.get(5)?),
+        code: row.get(6)?,
+        reason: row.get(7)?,
+        account: row.get(8)?,
+        callee: row.get(9)?,
+    })
+}
+
+/// Finds calls among so many records, in the order of their ends. Of letters only those of ASCII are one whether capital or small.
+pub(super) fn search_calls(conn: &Connection, search: &CallSearch) -> Result<CallPage, Failure> {
+    let (from, until) = search.times();
+    // The index alone says where the last record is that may be looked at.
+    let sql = "SELECT ended_at FROM call_record WHERE ended_at >= ?1 AND ended_at <= ?2 \
+               ORDER BY ended_at DESC LIMIT 1 OFFSET ?3";
+    let mut statement = conn.prepare_cached(sql)?;
+    let last = statement.query_row(params![from, until, search.records_to_look_at()], |row| row.get(0));
+    let last: Option<i64> = last.optional()?;
+    let sql = "SELECT call_id, from_uri, to_uri, started_at, answered_at, ended_at, code, reason, account, callee \
+               FROM call_record WHERE ended_at >= ?1 AND ended_at <= ?2 \
+               AND (?3 IS NULL OR account = ?3 OR callee = ?3) AND (?4 IS NULL OR call_id = ?4) AND (?5 IS NULL OR code = ?5) \
+               AND (?6 IS NULL OR instr(lower(from_uri), ?6) OR instr(lower(to_uri), ?6) OR instr(lower(account), ?6) \
+               OR instr(lower(callee), ?6) OR instr(lower(reason), ?6)) ORDER BY ended_at DESC, id DESC LIMIT ?7";
+    let mut statement = conn.prepare_cached(sql)?;
+    let text = search.text.as_ref().map(|text| text.to_ascii_lowercase());
+    let (first, rows) = (last.unwrap_or(from), search.rows_to_read());
+    let values = params![first, until, search.account, search.call_id, search.code, text, rows];
+    let calls = statement.query_map(values, call_of)?.collect::<rusqlite::Result<_>>()?;
+    Ok(CallPage::new(search, calls, last.map(from_micros)))
 }
 
 pub(super) fn keep(conn: &Connection, message: &WaitingMessage) -> Result<WriteDone, Failure> {

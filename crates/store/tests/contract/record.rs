@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::{Database, database};
 use stdx::Instant;
 use store::{
-    AccountFilter, AccountLimits, Address, Admin, BindingWrite, CallFilter, CallRecord, Loaded, NewAccount,
-    Pattern, Read, Route, RouteTarget, ScramHash, ScramKeys, StoreError, Verifiers, WaitingMessage, Write,
-    WriteDone, limits,
+    AccountFilter, AccountLimits, Address, Admin, BindingWrite, CallFilter, CallRecord, CallSearch, Loaded,
+    NewAccount, Pattern, Read, Route, RouteTarget, ScramHash, ScramKeys, StoreError, Verifiers,
+    WaitingMessage, Write, WriteDone, limits,
 };
 
 fn admin() -> (Database, Admin) {
@@ -275,6 +275,60 @@ fn calls_are_listed_newest_first_and_forgotten() {
     assert_eq!(admin.calls(page(just_before)).unwrap().len(), 2, "the page behind the newest call");
     admin.write(&Write::ForgetCalls { before: at(30) }).unwrap();
     assert_eq!(admin.calls(all).unwrap(), [call("3", 30)]);
+}
+
+/// Five calls, of which the second and the third ended at one moment.
+#[test]
+fn calls_are_found_by_text_status_and_time_page_by_page() {
+    let (_database, mut admin) = admin();
+    let busy = CallRecord { code: 486, reason: "Busy Here".into(), ..call("2", 20) };
+    let called = CallRecord {
+        to: "sip:+4930Ab@Example.org".into(),
+        callee: Some("carol@example.org".into()),
+        ..call("3", 20)
+    };
+    for record in [call("1", 10), busy.clone(), called.clone(), call("4", 40), call("5", 50)] {
+        admin.write(&Write::Call(Box::new(record))).unwrap();
+    }
+    let all = CallSearch { limit: 9, ..CallSearch::default() };
+    let mut ids = |search: &CallSearch| {
+        let page = admin.search_calls(search.clone()).unwrap();
+        let ids = page.calls.iter().map(|call| call.call_id.to_string()).collect::<Vec<_>>();
+        (ids.join(" "), page.next)
+    };
+    let whole = |ids: &str| (ids.to_owned(), None);
+    assert_eq!(ids(&all), whole("5 4 2 3 1"));
+    let of_text = |text: &str| CallSearch { text: Some(text.into()), ..all.clone() };
+    for (text, found) in
+        [("4930aB", "3"), ("CAROL", "3"), ("busy", "2"), ("a@example", "5 4 2 3 1"), ("%", "")]
+    {
+        assert_eq!(ids(&of_text(text)), whole(found), "{text}");
+    }
+    assert_eq!(ids(&CallSearch { code: Some(486), ..all.clone() }), whole("2"));
+    assert_eq!(ids(&CallSearch { call_id: Some("4".into()), ..all.clone() }), whole("4"));
+    let of_account = CallSearch { account: Some("carol@example.org".into()), ..all.clone() };
+    assert_eq!(ids(&of_account), whole("3"));
+    let between = CallSearch { ended_from: Some(at(20)), ended_until: Some(at(40)), ..all.clone() };
+    assert_eq!(ids(&between), whole("4 2 3"));
+
+    let mut page = CallSearch { limit: 2, ..all.clone() };
+    assert_eq!(ids(&page), ("5 4".to_owned(), Some(at(20))));
+    page.ended_until = Some(at(20));
+    assert_eq!(ids(&page), ("2 3".to_owned(), Some(at(10))));
+    page.ended_until = Some(at(10));
+    assert_eq!(ids(&page), whole("1"));
+    // A search that looks at two records a time comes to the fifth, too, and says where it goes on.
+    let mut short = CallSearch { look_at: Some(2), ended_from: Some(at(10)), ..of_text("4930ab") };
+    let mut found = Vec::new();
+    for _ in 0..5 {
+        let (ids, next) = ids(&short);
+        found.extend((!ids.is_empty()).then_some(ids));
+        let Some(next) = next else { break };
+        assert!(short.ended_until.is_none_or(|until| next < until), "it goes on");
+        short.ended_until = Some(next);
+    }
+    found.dedup();
+    assert_eq!(found, ["3"], "on one page or on two that meet there");
 }
 
 #[test]

@@ -2,50 +2,57 @@
 
 import { get, post, query } from "./api.js";
 import { ask, el, field, notice, table, values } from "./dom.js";
-import { elapsed, t, time } from "./text.js";
+import { nodesWarning } from "./live.js";
+import { elapsed, number, t, time } from "./text.js";
+import { traceButton } from "./trace.js";
 
-export function calls(place, { may }, argument) {
+export function calls(place, around, argument) {
     const result = el("div", {});
     const more = el("button", { type: "button", hidden: true, onclick: () => load(true) }, t("button.more"));
     const file = el("a", { class: "button", download: "calls.csv", href: "/v1/admin/calls.csv" }, t("calls.csv"));
     const form = el("form", { class: "bar", role: "search" },
         field("account", t("calls.account"), { value: argument, autocapitalize: "none" }),
         field("call_id", t("calls.call_id")),
-        field("text", t("calls.text")),
+        field("text", t("calls.text"), { autocapitalize: "none" }),
+        field("code", t("calls.code"), { type: "number", min: 100, max: 699 }),
+        field("from", t("calls.ended_from"), { type: "datetime-local" }),
+        field("until", t("calls.ended_until"), { type: "datetime-local" }),
         el("button", { class: "main", type: "submit" }, t("button.search")), file,
-        may("operator") ? el("button", { type: "button", onclick: end }, t("calls.end")) : null);
+        around.may("operator") ? el("button", { type: "button", onclick: end }, t("calls.end")) : null);
     form.addEventListener("submit", (event) => {
         event.preventDefault();
         load(false);
     });
-    form.elements.text.addEventListener("input", show);
-    place.append(form, result, el("p", {}, more));
+    const looked = el("p", { class: "faint", role: "status" });
+    place.append(form, result, looked, el("p", {}, more), el("p", { class: "faint" }, t("calls.csv_limit", { count: number(200000) })));
     let all = [];
+    let next;
 
     function filter() {
-        const { account, call_id } = values(form);
-        return { account, call_id };
+        const { from, until, ...given } = values(form);
+        return { ...given, from: micros(from), until: micros(until) };
     }
 
     async function load(isNext) {
         try {
-            const until = isNext && all.length ? Math.min(...all.map((call) => call.ended_at)) : undefined;
-            const answer = await get(query("/calls", { ...filter(), until }));
+            const wanted = filter();
+            const answer = await get(query("/calls", isNext ? { ...wanted, until: next } : wanted));
+            next = answer.next;
             const known = new Set((isNext ? all : []).map(key));
             const added = answer.calls.filter((call) => !known.has(key(call)));
             all = (isNext ? all : []).concat(added);
-            more.hidden = !answer.has_more || added.length === 0;
-            file.href = query("/v1/admin/calls.csv", filter());
-            show();
+            more.hidden = !answer.has_more;
+            // A search that looks at many records stops on its way, also without a row.
+            looked.replaceChildren(next ? t("calls.looked_until", { time: time(next) }) : "");
+            file.href = query("/v1/admin/calls.csv", wanted);
+            show(answer.nodes);
         } catch (failure) {
             notice(failure.message, true);
         }
     }
 
-    function show() {
-        const wanted = form.elements.text.value.trim().toLowerCase();
-        const shown = all.filter((call) => !wanted || [call.from, call.to, call.reason, call.account, call.callee].some((text) => (text || "").toLowerCase().includes(wanted)));
-        result.replaceChildren(table(t("calls.caption", { count: shown.length }), [
+    function show(nodes) {
+        const columns = [
             { title: t("calls.started"), of: (call) => time(call.started_at) },
             { title: t("calls.rang"), number: true, of: (call) => elapsed(((call.answered_at ?? call.ended_at) - call.started_at) / 1e6) },
             { title: t("calls.talked"), number: true, of: (call) => (call.answered_at === null ? "–" : elapsed((call.ended_at - call.answered_at) / 1e6)) },
@@ -54,7 +61,11 @@ export function calls(place, { may }, argument) {
             { title: t("calls.to"), of: (call) => call.to },
             { title: t("calls.outcome"), of: (call) => el("span", { class: call.answered_at === null ? "bad-text" : "good" }, `${call.code} ${call.reason}`) },
             { title: t("calls.call_id"), of: (call) => call.call_id },
-        ], shown));
+        ];
+        if (around.may("operator")) {
+            columns.push({ title: t("table.actions"), actions: true, of: (call) => [call.account, call.callee].map((address) => traceButton(around, address)).find(Boolean) });
+        }
+        result.replaceChildren(nodesWarning(nodes), table(t("calls.caption", { count: all.length }), columns, all));
     }
 
     function end() {
@@ -68,3 +79,6 @@ export function calls(place, { may }, argument) {
 }
 
 const key = (call) => `${call.call_id} ${call.started_at} ${call.ended_at}`;
+
+/** The time of a field, in microseconds since 1970. */
+const micros = (text) => (text ? new Date(text).getTime() * 1000 : undefined);

@@ -1,17 +1,17 @@
 // The farm, and the configuration of this node.
 
 import { get, post, watch } from "./api.js";
+import { configuration } from "./configuration.js";
 import { ask, el, notice, table } from "./dom.js";
 import { elapsed, number, t, time } from "./text.js";
 
 export function farm(place, around) {
     const result = el("div", {});
-    const reload = el("button", { type: "button", onclick: takeOver }, t("farm.reload"));
     const certificate = el("div", {});
     const map = el("div", {});
     const showMap = el("button", { type: "button", hidden: true, onclick: loadMap }, t("farm.map_button"));
     place.append(result, el("p", {}, showMap), map, el("h2", {}, t("certificate.title")), certificate, el("h2", {}, t("farm.configuration")), el("p", { class: "faint" }, t("farm.reload_text")),
-        around.may("admin") ? el("p", {}, reload) : "");
+        around.may("admin") ? configuration() : "");
     let timer;
     let isLeft = false;
 
@@ -73,17 +73,6 @@ export function farm(place, around) {
             notice(t("farm.drains", { node: node.name }));
             await update(true);
         }, true);
-    }
-
-    async function takeOver() {
-        reload.disabled = true;
-        try {
-            const { needs_restart } = await post("/reload");
-            notice(needs_restart.length ? t("farm.restart", { keys: needs_restart.join(", ") }) : t("farm.reloaded"));
-        } catch (failure) {
-            notice(failure.message, true);
-        }
-        reload.disabled = false;
     }
 
     update();

@@ -3,7 +3,7 @@
 import { query, watch } from "./api.js";
 import { el, table } from "./dom.js";
 import { graph } from "./graph.js";
-import { bytes, elapsed, number, t } from "./text.js";
+import { bytes, elapsed, number, t, time } from "./text.js";
 
 /** Points that are kept: as many as the node has. */
 const KEPT = 600;
@@ -74,6 +74,7 @@ export function overview(place) {
         if (now.council_away) problems.push(t("overview.council_away", { reason: now.council_away }));
         if (now.targets_down) problems.push(t("overview.targets_down", { count: now.targets_down }));
         if (now.panics) problems.push(t("overview.panics", { count: now.panics }));
+        if (now.certificate?.trouble) problems.push(certificateProblem(now.certificate));
         warn(problems);
         const rows = [
             [t("overview.version"), `${now.version}, ${t("overview.shards", { count: now.shards })}`],
@@ -82,6 +83,7 @@ export function overview(place) {
             [t("overview.calls_since"), t("overview.calls_text", { total: number(now.calls_total), answered: number(now.calls_answered), failed: number(now.calls_failed) })],
             [t("overview.connections"), number(now.connections)],
             [t("overview.failures"), number(now.sign_in_failures.reduce((sum, one) => sum + one.count, 0))],
+            ...(now.certificate ? [[t("overview.certificate"), certificateEnd(now.certificate)]] : []),
         ];
         facts.replaceChildren(...rows.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
         services.replaceChildren(el("h2", {}, t("overview.listening")), table(t("overview.listening"), [
@@ -95,4 +97,17 @@ export function overview(place) {
         isLeft = true;
         clearTimeout(timer);
     };
+}
+
+function certificateEnd({ name, ends_at }) {
+    return `${name}, ${ends_at === null ? t("certificate.unreadable") : t("overview.certificate_until", { end: time(ends_at * 1e6) })}`;
+}
+
+/** Why an operator has to look: the day of the end, and not the time left, so that the text does not change each second. */
+function certificateProblem(certificate) {
+    const { name, ends_at, ends_in_seconds, ends_soon, order_failure } = certificate;
+    const failure = order_failure ? ` ${t("overview.order_failed", { reason: order_failure })}` : "";
+    if (ends_in_seconds === 0) return t("overview.certificate_over", { name }) + failure;
+    if (ends_soon) return t("overview.certificate_ends", { name, end: time(ends_at * 1e6) }) + failure;
+    return t("overview.certificate_self_signed") + failure;
 }

@@ -4,6 +4,7 @@ import { get, post, query } from "./api.js";
 import { ask, el, field, notice, table, values } from "./dom.js";
 import { elapsed, number, t } from "./text.js";
 import { nodesWarning } from "./live.js";
+import { traceButton } from "./trace.js";
 
 /** The transport that the contact asks for (RFC 3261 §19.1.1, RFC 7118 §5). */
 function transport(row) {
@@ -46,7 +47,10 @@ export function registrations(place, around) {
             { title: t("registrations.expires"), number: true, of: (row) => elapsed(row.expires_in_seconds) },
         ];
         if (around.may("operator")) {
-            columns.push({ title: t("table.actions"), actions: true, of: (row) => el("button", { type: "button", class: "bad", "aria-label": t("registrations.end", row), onclick: () => end(row) }, t("button.end")) });
+            columns.push({ title: t("table.actions"), actions: true, of: (row) => [
+                traceButton(around, row.address),
+                el("button", { type: "button", class: "bad", "aria-label": t("registrations.end", row), onclick: () => end(row) }, t("button.end")),
+            ] });
         }
         result.replaceChildren(nodesWarning(nodes),
             table(t("registrations.caption", { shown: number(all.length), total: number(total) }), columns, rows));

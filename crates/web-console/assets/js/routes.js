@@ -29,6 +29,9 @@ export function routes(place, around) {
             lines.push(answer.account
                 ? el("p", {}, el("a", { href: `#/accounts/${encodeURIComponent(answer.account)}` }, answer.account))
                 : el("p", { class: "bad-text" }, t("routes.no_account")));
+        } else if (answer.kind === "application") {
+            lines.push(el("p", {}, t(answer.url ? "routes.to_application" : "routes.to_some_application", answer)));
+            lines.push(el("p", { class: "faint" }, t(answer.binding ? "routes.number_bound" : "routes.number_configured", answer)));
         } else if (answer.kind === "route") {
             lines.push(el("p", {}, t("routes.to_route", { route: answer.route, user: answer.user })));
             lines.push(el("ol", {}, answer.targets.map((target) => el("li", {}, target.target, " ",
@@ -49,6 +52,7 @@ export function routes(place, around) {
                 { title: t("routes.pattern"), of: (route) => `${route.pattern.kind}:${route.pattern.value}` },
                 { title: t("routes.targets"), of: (route) => el("div", {}, route.targets.map((target) => targetLine(target, health))) },
                 { title: t("routes.rewriting"), of: (route) => (route.strip || route.prefix ? t("routes.rewrites", { strip: number(route.strip), prefix: route.prefix }) : "–") },
+                { title: t("routes.policy"), of: (route) => policy(route.policy) },
                 { title: t("routes.open"), of: (route) => (route.open ? t("word.yes") : t("word.no")) },
             ];
             if (around.may("admin")) {
@@ -58,6 +62,17 @@ export function routes(place, around) {
         } catch (failure) {
             notice(failure.message, true);
         }
+    }
+
+    function policy({ trusted, by_address, certificates, max_rate, deny }) {
+        const lines = [
+            trusted && t("routes.is_trusted"),
+            by_address && t("routes.is_trusted_by_address"),
+            certificates.length && t("routes.certificates", { names: certificates.join(", ") }),
+            max_rate !== null && t("routes.rate", { count: number(max_rate) }),
+            deny.length && t("routes.denies", { patterns: deny.join(", ") }),
+        ].filter(Boolean);
+        return lines.length ? el("div", {}, lines.map((line) => el("div", {}, line))) : "–";
     }
 
     function targetLine(target, health) {
@@ -82,6 +97,10 @@ export function routes(place, around) {
             el("label", {}, t("routes.targets_hint"), targets),
             field("strip", t("routes.strip"), { type: "number", min: 0, max: 255 }),
             field("prefix", t("routes.prefix")),
+            field("max_rate", t("limits.max_rate"), { type: "number", min: 1 }),
+            el("label", {}, t("limits.deny_lines"), el("textarea", { name: "deny", rows: 2, "data-list": "" })),
+            field("trusted", t("routes.trusted"), { type: "checkbox" }),
+            field("trust_udp_address", t("routes.trust_udp_address"), { type: "checkbox" }),
             field("probe", t("routes.probe"), { type: "checkbox" }),
             field("open", t("routes.open_hint"), { type: "checkbox" }),
         ], t("routes.add"), async (given) => {

@@ -17,6 +17,7 @@ export function security(place, around) {
                 { title: t("security.account"), of: (block) => block.account || t("security.any_account") },
                 { title: t("security.failures"), number: true, of: (block) => number(block.failures) },
                 { title: t("security.last"), of: (block) => time(block.failed_at) },
+                { title: t("security.refused_until"), of: (block) => (block.refused_until > answer.now ? el("span", { class: "bad-text" }, time(block.refused_until)) : t("security.not_refused")) },
                 { title: t("security.forgiven"), number: true, of: (block) => elapsed((block.forgiven_at - answer.now) / 1e6) },
             ];
             if (around.may("operator")) {

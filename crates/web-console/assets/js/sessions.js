@@ -5,6 +5,7 @@ import { ask, el, field, notice, table, values } from "./dom.js";
 import { registrations } from "./registrations.js";
 import { rosterGroups } from "./roster_groups.js";
 import { number, t, time } from "./text.js";
+import { traceButton } from "./trace.js";
 
 export function sessionTable(rows, around, changed) {
     const columns = [
@@ -15,11 +16,11 @@ export function sessionTable(rows, around, changed) {
         { title: t("sessions.since"), of: (row) => time(row.since * 1e6) },
     ];
     if (around.may("operator")) {
-        columns.push({ title: t("table.actions"), actions: true, of: (row) => el("button", { type: "button", class: "bad", "aria-label": t("sessions.end", { address: row.address }), onclick: () => ask(t("sessions.end", { address: row.address }), [], t("button.end"), async () => {
+        columns.push({ title: t("table.actions"), actions: true, of: (row) => [traceButton(around, row.address), el("button", { type: "button", class: "bad", "aria-label": t("sessions.end", { address: row.address }), onclick: () => ask(t("sessions.end", { address: row.address }), [], t("button.end"), async () => {
             await remove(`/sessions/${encodeURIComponent(row.address)}`);
             notice(t("sessions.ended", { address: row.address }));
             await changed();
-        }, true) }, t("button.end")) });
+        }, true) }, t("button.end"))] });
     }
     return table(t("sessions.title"), columns, rows);
 }

@@ -5,6 +5,15 @@ import { el, field, notice, values } from "./dom.js";
 import { ladder } from "./ladder.js";
 import { t, time } from "./text.js";
 
+/** A button of operators that leads to the trace of an account, from now on: what has been sent is not kept. */
+export function traceButton(around, address) {
+    // The SID of an account of the REST interface is no address.
+    if (!address || !address.includes("@")) return null;
+    const [account] = address.split("/");
+    const label = t("trace.of_account", { account });
+    return el("button", { type: "button", "aria-label": label, title: label, onclick: () => around.go("trace", account) }, t("trace.button"));
+}
+
 export function trace(place, around, argument) {
     const [account = "", ...rest] = argument.split(" ");
     if (!around.may("operator")) {

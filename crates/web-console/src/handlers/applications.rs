@@ -37,13 +37,21 @@ pub(super) async fn with_resources<T: Send + 'static>(
         let message = "no applications answer calls at this node: see [voice] media in its configuration";
         Fault::new(axum::http::StatusCode::NOT_FOUND, message)
     })?;
+    Ok(on_thread(context, move || work(&resources)).await??)
+}
+
+/// Works on a thread that may wait for the database, of which there are a few at once.
+pub(super) async fn on_thread<T: Send + 'static>(
+    context: &Context<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Fault> {
     let places = &context.state.resource_requests;
     let place = places.clone().try_acquire_owned().map_err(|_| Fault::busy())?;
     let done = spawn_blocking(move || {
         let _place = place;
-        work(&resources)
+        work()
     });
-    Ok(done.await.map_err(|_| Fault::busy())??)
+    done.await.map_err(|_| Fault::busy())
 }
 
 async fn list(context: &Context<'_>, collection: Collection) -> Result<Answer, Fault> {

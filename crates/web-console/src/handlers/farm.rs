@@ -1,6 +1,6 @@
 //! The farm, and the configuration of this node.
 
-use control::{Request, Response};
+use control::{ConfigReport, Request, Response};
 use serde_json::json;
 
 use super::{Answer, Context};
@@ -32,4 +32,26 @@ pub(super) async fn drain(context: &Context<'_>) -> Result<Answer, Fault> {
 
 pub(super) async fn reload(context: &Context<'_>) -> Result<Answer, Fault> {
     context.perform(Request::Reload, "configuration").await
+}
+
+async fn report(context: &Context<'_>) -> Result<ConfigReport, Fault> {
+    match context.state.node.ask_one(Request::ConfigReport).await? {
+        Response::ConfigReport(report) => Ok(*report),
+        _ => Err(Fault::unexpected()),
+    }
+}
+
+pub(super) async fn configuration(context: &Context<'_>) -> Result<Answer, Fault> {
+    let ConfigReport { file, keys, .. } = report(context).await?;
+    Ok(Answer::Json(json!({ "file": file, "keys": keys })))
+}
+
+pub(super) async fn check(context: &Context<'_>) -> Result<Answer, Fault> {
+    let report = report(context).await;
+    context.audit("configuration", report.as_ref().err());
+    let ConfigReport { file, mistakes, warnings, needs_restart, .. } = report?;
+    Ok(Answer::Json(json!({
+        "file": file, "good": mistakes.is_empty(), "mistakes": mistakes, "warnings": warnings,
+        "needs_restart": needs_restart,
+    })))
 }

@@ -46,8 +46,8 @@ pub(crate) struct Context<'a> {
 /// The answer of a handler.
 pub(crate) enum Answer {
     Json(Value),
-    /// A file of comma-separated values.
-    Csv(String),
+    /// A file of comma-separated values, sent as it is read.
+    Csv(axum::body::Body),
     /// The sound of a recording, or a part of it.
     Sound(axum::response::Response),
 }
@@ -193,6 +193,8 @@ pub(crate) async fn perform(context: &Context<'_>) -> Result<Answer, Fault> {
         Operation::FarmMap => farm::map(context).await,
         Operation::DrainFarmNode => farm::drain(context).await,
         Operation::Reload => farm::reload(context).await,
+        Operation::Configuration => farm::configuration(context).await,
+        Operation::CheckConfiguration => farm::check(context).await,
         Operation::Application(operation) => applications::perform(context, operation).await,
         Operation::Room(operation) => rooms::perform(context, operation).await,
     }

@@ -1,6 +1,6 @@
 //! The state of the node now, and the figures of the graphs. Bounded: the page asks each second.
 
-use control::{NodeState, Request, Response, Status};
+use control::{CertificateStatus, NodeState, Request, Response, Status};
 use serde_json::{Value, json};
 
 use super::{Answer, Context};
@@ -35,6 +35,7 @@ fn now(status: &Status) -> Value {
         "targets_down": down,
         "sign_in_failures": node.sign_in_failures,
         "admissions": node.admissions,
+        "certificate": node.certificate.as_ref().map(certificate),
         "panics": status.sum(|shard| shard.panics),
         "calls_total": status.sum(|shard| shard.calls_started),
         "calls_answered": status.sum(|shard| shard.calls_answered),
@@ -44,4 +45,35 @@ fn now(status: &Status) -> Value {
         "connections": status.sum(|shard| shard.connections + shard.xmpp_connections),
         "transactions": status.sum(|shard| shard.transactions),
     })
+}
+
+/// The end of the certificate, and in `trouble` a condition that needs an operator's attention.
+fn certificate(status: &CertificateStatus) -> Value {
+    let mut value = json!(status);
+    value["trouble"] = json!(status.trouble());
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_shown_with_its_end_and_its_trouble_once_it_ends_soon() {
+        let mut status = Status::default();
+        assert_eq!(now(&status)["certificate"], Value::Null);
+        let mut certificate = CertificateStatus {
+            name: "a.test".into(),
+            ends_at: Some(1_800_000_000),
+            ends_in_seconds: Some(30 * 86_400),
+            ..CertificateStatus::default()
+        };
+        status.node.certificate = Some(certificate.clone());
+        let shown = now(&status)["certificate"].clone();
+        assert_eq!((&shown["ends_at"], &shown["trouble"]), (&json!(1_800_000_000_u64), &Value::Null));
+        certificate = CertificateStatus { ends_in_seconds: Some(5 * 86_400), ends_soon: true, ..certificate };
+        status.node.certificate = Some(certificate);
+        let trouble = &now(&status)["certificate"]["trouble"];
+        assert_eq!(trouble, "the certificate of a.test ends in 5 days");
+    }
 }

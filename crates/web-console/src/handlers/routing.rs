@@ -1,13 +1,17 @@
-//! Routes, and the way that a call would take.
+//! Routes, and the way that a call would take: to an application that answers the number, or by the plan.
 
+use axum::http::StatusCode;
 use call::{Caller, Decision, DownTargets, Plan, PlanRequest, PlanSettings};
 use control::{Ask, Change, Listing, Request, Response, routes as texts};
 use serde_json::{Value, json};
-use store::Route;
 use store::types::RoutePolicy;
+use store::{Route, StoreError};
+use voice::numbers::AnsweredNumber;
 
+use super::applications::on_thread;
 use super::{Answer, Context};
 use crate::fault::Fault;
+use crate::role::Role;
 
 async fn all(context: &Context<'_>) -> Result<Vec<Route>, Fault> {
     match context.listing(Ask::Routes).await? {
@@ -70,7 +74,12 @@ pub(super) async fn test(context: &Context<'_>) -> Result<Answer, Fault> {
     let routes = all(context).await?;
     let status = status(context).await?;
     let domains = status.node.domains.clone();
-    let decision = decide(&routes, domains, context.values.text("to")).map_err(Fault::invalid)?;
+    let way = Way::new(&routes, domains, context.values.text("to")).map_err(Fault::invalid)?;
+    let (way, answered) = answered(context, way).await?;
+    if let Some(answered) = answered {
+        return Ok(Answer::Json(application(&answered, context.user.role)));
+    }
+    let decision = way.decide();
     let mut answer = describe(&decision);
     if let Decision::Local { user, domain } = &decision {
         let address = context.address(&format!("{user}@{domain}"))?;
@@ -89,16 +98,52 @@ pub(super) async fn test(context: &Context<'_>) -> Result<Answer, Fault> {
     Ok(Answer::Json(answer))
 }
 
-/// The plan's decision on a call of an account. `to`: a number, a user, or user@host.
-fn decide(routes: &[Route], domains: Vec<Box<str>>, to: &str) -> Result<Decision, String> {
-    let settings = PlanSettings { domains, ..PlanSettings::default() };
-    let routes = routes.iter().map(texts::to_plan).collect::<Result<Vec<_>, _>>()?;
-    let plan = Plan::new(&settings, routes).map_err(|error| error.to_string())?;
-    let to = to.trim().trim_start_matches("sip:");
-    let default = settings.domains.first().map(AsRef::as_ref).unwrap_or_default();
-    let (user, host) = to.rsplit_once('@').unwrap_or((to, default));
-    let request = PlanRequest { user, host, port: None, caller: Caller::Account("") };
-    Ok(plan.decide(&request, 0, &DownTargets::default()))
+/// A call of an account that is not made.
+struct Way {
+    plan: Plan,
+    user: String,
+    host: String,
+}
+
+impl Way {
+    /// `to`: a number, a user, or user@host.
+    fn new(routes: &[Route], domains: Vec<Box<str>>, to: &str) -> Result<Way, String> {
+        let settings = PlanSettings { domains, ..PlanSettings::default() };
+        let routes = routes.iter().map(texts::to_plan).collect::<Result<Vec<_>, _>>()?;
+        let plan = Plan::new(&settings, routes).map_err(|error| error.to_string())?;
+        let to = to.trim().trim_start_matches("sip:");
+        let default = settings.domains.first().map(AsRef::as_ref).unwrap_or_default();
+        let (user, host) = to.rsplit_once('@').unwrap_or((to, default));
+        Ok(Way { plan, user: user.to_owned(), host: host.to_owned() })
+    }
+
+    /// The plan's decision, for which applications are asked before.
+    fn decide(&self) -> Decision {
+        let Way { plan, user, host } = self;
+        let request = PlanRequest { user, host, port: None, caller: Caller::Account("") };
+        plan.decide(&request, 0, &DownTargets::default())
+    }
+}
+
+/// The application that answers the call, as the node asks before its plan.
+async fn answered(context: &Context<'_>, way: Way) -> Result<(Way, Option<AnsweredNumber>), Fault> {
+    let Some(source) = context.state.applications.numbers.clone() else { return Ok((way, None)) };
+    let found = on_thread(context, move || {
+        let numbers = source.numbers()?;
+        let answered = numbers.answered(&way.plan, &way.user, &way.host);
+        Ok((way, answered))
+    });
+    found.await?.map_err(|error: StoreError| Fault::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))
+}
+
+/// The URL may have a password in it: readers do not see it.
+fn application(answered: &AnsweredNumber, role: Role) -> Value {
+    let AnsweredNumber { number, binding, url, account, is_suspended } = answered;
+    if *is_suspended {
+        return json!({ "kind": "refused", "code": 403, "reason": "Account Suspended" });
+    }
+    let url = (role >= Role::Operator).then_some(url);
+    json!({ "kind": "application", "number": number, "binding": binding, "url": url, "account": account })
 }
 
 fn describe(decision: &Decision) -> Value {
@@ -141,7 +186,7 @@ mod tests {
     #[test]
     fn the_way_of_a_number_is_the_plans() {
         let routes = [route("trunk", "prefix:+49", &["sip:192.0.2.7:5060", "sip:192.0.2.8,priority=2"])];
-        let way = |to: &str| describe(&decide(&routes, vec!["example.test".into()], to).unwrap());
+        let way = |to: &str| describe(&Way::new(&routes, vec!["example.test".into()], to).unwrap().decide());
         let trunk = way("+4930");
         assert_eq!((&trunk["kind"], &trunk["route"]), (&json!("route"), &json!("trunk")));
         assert_eq!(trunk["targets"][1]["priority"], 2);

@@ -14,11 +14,12 @@ use ivr::script::FetchResponse;
 use store::rest::token::TokenVerifier;
 use store::rest::types::{Common, Hook, IncomingNumber, Recording, RestAccount, TextMessage};
 use store::rest::{Resource as _, RestWrite};
-use store::{Admin, ScramHash, ScramKeys, Sqlite, Write};
+use store::{Admin, ScramHash, ScramKeys, Sqlite, StoreError, Write};
 use tempfile::TempDir;
+use voice::{ConfiguredNumber, NumberSettings, Numbers};
 
 use super::*;
-use crate::{DocumentSource, Fetched};
+use crate::{DocumentSource, Fetched, NumberSource};
 
 pub(super) const FIRST: &str = "AC00000000000000000000000000000001";
 const RECORDING: &str = "RE00000000000000000000000000000007";
@@ -141,6 +142,15 @@ impl DocumentSource for Application {
     }
 }
 
+/// The numbers of the test's database, and of a configuration.
+struct Bound(NumberSettings, Arc<Blocking>);
+
+impl NumberSource for Bound {
+    fn numbers(&self) -> Result<Arc<Numbers>, StoreError> {
+        Numbers::load(&self.0, &*self.1).map(Arc::new)
+    }
+}
+
 pub(super) struct WorldOfApplications {
     pub(super) world: World,
     pub(super) repository: Arc<Blocking>,
@@ -166,7 +176,15 @@ pub(super) fn applications(document: &'static str) -> WorldOfApplications {
     let state = admin::State::new(Arc::clone(&repository) as _, plane, "example.test", keys);
     let asked = Arc::<Mutex<Vec<Wire>>>::default();
     let source = Application { document, asked: Arc::clone(&asked) };
+    let configured = ConfiguredNumber {
+        number: "700".into(),
+        url: "http://desk.example.net/".into(),
+        method: ivr::request::Method::Post,
+        fallback: None,
+    };
+    let settings = NumberSettings { account: FIRST.into(), numbers: vec![configured], ..Default::default() };
     let world = world_with(Applications {
+        numbers: Some(Arc::new(Bound(settings, Arc::clone(&repository)))),
         resources: Some(ManagedResources::new(state)),
         documents: Some(Arc::new(source)),
     });
@@ -224,6 +242,36 @@ async fn a_number_is_bound_changed_tested_and_unbound_by_an_admin() {
     assert!(!audited.iter().any(|line| line.contains("secret")), "{audited:#?}");
     let line = format!("root@example.test admin SetNumber {sid} +1 (234) 5 None");
     assert!(audited.contains(&line), "{audited:#?}");
+}
+
+/// The node asks the numbers of applications before its plan, in which the domain's accounts would be next.
+#[tokio::test]
+async fn the_way_of_a_number_that_an_application_answers_is_to_its_document() {
+    let mut all = applications("<Response/>");
+    let world = &mut all.world;
+    let (reader, operator, admin) =
+        (world.sign_in("eye").await, world.sign_in("op").await, world.sign_in("root").await);
+    let bound = json!({ "number": "1234", "voice_url": "https://u:secret@app.example.net/" });
+    let bound = world.ask(&admin, "POST", "/numbers", Some(bound)).await.body["resource"]["sid"].clone();
+    let without_url = json!({ "number": "1235", "name": "nothing answers it" });
+    world.ask(&admin, "POST", "/numbers", Some(without_url)).await;
+
+    let way = world.ask(&operator, "GET", "/route-test?to=1234", None).await.body;
+    let url = "https://u:secret@app.example.net/";
+    let expected =
+        json!({ "kind": "application", "number": "+1234", "binding": bound, "url": url, "account": FIRST });
+    assert_eq!(way, expected);
+    let way = world.ask(&reader, "GET", "/route-test?to=sip:%2B1234@example.test", None).await.body;
+    assert_eq!((&way["kind"], &way["url"]), (&json!("application"), &Value::Null), "readers see no URL");
+    let way = world.ask(&operator, "GET", "/route-test?to=%2B700", None).await.body;
+    let url = "http://desk.example.net/";
+    let expected =
+        json!({ "kind": "application", "number": "700", "binding": null, "url": url, "account": FIRST });
+    assert_eq!(way, expected);
+    let way = world.ask(&operator, "GET", "/route-test?to=1235", None).await.body;
+    assert_eq!((&way["kind"], &way["account"]), (&json!("account"), &Value::Null), "{way}");
+    let way = world.ask(&operator, "GET", "/route-test?to=1234@elsewhere.test", None).await.body;
+    assert_eq!(way["kind"], "refused", "{way}");
 }
 
 /// The parameters and their meaning are those of the REST interface.
