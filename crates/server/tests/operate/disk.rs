@@ -93,6 +93,25 @@ fn each_command_fails_on_a_full_disk_and_works_when_repeated_with_space() {
     }
 }
 
+/// Its file is no database, and the empty one of a failure must not stand in the way of the next run.
+#[test]
+fn a_secret_on_a_full_disk_leaves_no_file_and_is_made_by_the_same_command() {
+    let place = place();
+    let args = ["farm", "secret", "farm.secret"];
+    let result = run(limited(&place, 0, &args), "").expect("it ends");
+    result.failed(
+        1,
+        "farm.secret: cannot be written, and is removed; check the disk, and give the same command again",
+    );
+    assert!(!place.path("farm.secret").exists());
+    place.belfry(&args).good();
+    place.belfry(&args).failed(1, "farm.secret: is there already, and a farm may use it: name another file");
+    let command = read_only(&place, &["farm", "secret", "data/farm.secret"]);
+    set_permissions(place.path("data"), Permissions::from_mode(0o555)).unwrap();
+    run(command, "").unwrap().failed(1, "check the disk, the directory and its owner");
+    set_permissions(place.path("data"), Permissions::from_mode(0o700)).unwrap();
+}
+
 fn listed(place: &Place) -> [String; 4] {
     [
         &["account", "list", "--json"][..],
