@@ -173,13 +173,13 @@ impl Import {
             report.update(progress);
         });
         report.finish();
-        tell(self.node, &changed)?;
         let result = result.map_err(|error| LineError { file, error });
         let is_of_file = |error: &LineError<'_>| matches!(error.error, StoreError::Line { .. });
-        let added = added_domains(&mut self.admin, &served)?;
+        // Before all that may fail for the same reason as the import, as when the database goes away.
         let concluded = conclude(result, is_of_file, &report, &self.stop);
-        say_added(&added)?;
-        concluded
+        let told = tell(self.node, &changed);
+        let added = added_domains(&mut self.admin, &served).and_then(|added| say_added(&added));
+        first_failure([concluded, told, added])
     }
 
     /// Accounts of another server, then their aliases; beside a node or without one.
@@ -199,21 +199,24 @@ impl Import {
             report.update(progress);
         });
         report.finish();
-        tell(self.node, &changed)?;
-        let added = added_domains(&mut self.admin, &served)?;
+        let told = tell(self.node, &changed);
+        let added = added_domains(&mut self.admin, &served);
         // The database is opened again for the aliases, or the node asked.
         drop(self.admin);
+        let mut aliases = Ok(());
         if result.is_ok() && !self.stop.is_set() {
-            aliases::write(std::mem::take(&mut users.aliases), &mut users.told, &self.stop, config)?;
+            let all = std::mem::take(&mut users.aliases);
+            aliases = aliases::write(all, &mut users.told, &self.stop, config);
         }
         let failure = users.told.failure("not imported");
         if result.is_err() {
             failure.iter().for_each(|text| eprintln!("{text}"));
         }
         let is_of_file = |error: &CliError| matches!(error, CliError::Other(_));
+        // Before what may have failed for the same reason as the import, as when the database goes away.
         let concluded = conclude(result, is_of_file, &report, &self.stop);
-        say_added(&added)?;
-        concluded?;
+        let added = added.and_then(|added| say_added(&added));
+        first_failure([concluded, told, added, aliases])?;
         io::stdout().lock().write_all(users.told.notes().as_bytes())?;
         failure.map_or(Ok(()), |text| Err(CliError::Other(text)))
     }
@@ -313,6 +316,14 @@ fn say_added(added: &[Box<str>]) -> Result<(), CliError> {
         say!("and {} domains more: belfry domain list", grouped(others.len() as u64));
     }
     Ok(())
+}
+
+/// The first failure is the command's; the others are shown before it.
+fn first_failure<const N: usize>(results: [Result<(), CliError>; N]) -> Result<(), CliError> {
+    let mut failures = results.into_iter().filter_map(Result::err);
+    let first = failures.next();
+    failures.for_each(|error| eprintln!("belfry: {error}"));
+    first.map_or(Ok(()), Err)
 }
 
 /// The end in words: an error says how many are in, and that the same command goes on from there. `is_of_file`: the input is at fault, and not the

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::time::Duration;
 
+use interop::PostgresServer;
 use store::xmpp::{RosterRow, UserRow, XmppLoaded, XmppRead};
 use store::{Address, Admin, Loaded, Read, ScramHash, Sqlite, Verifiers};
 use xmpp::sasl::{Hash, derive, encode};
@@ -346,4 +347,28 @@ fn an_import_into_postgresql_that_is_killed_goes_on_where_it_stopped() {
         "SELECT count(*) FROM account WHERE xmin = (SELECT xmin FROM account WHERE name = 'user00000');";
     assert_eq!(session.select(same), "50000");
     session.end();
+}
+
+#[test]
+fn an_import_whose_database_goes_away_says_what_is_in_and_how_to_go_on() {
+    let mut server = PostgresServer::start(&["fsync=off"]);
+    let (place, url) = (Place::new(), server.new_database(&[]));
+    let config = std::fs::read_to_string(place.path("belfry.toml")).unwrap();
+    place.write("belfry.toml", &format!("{config}[store]\nurl = \"{url}\"\n"));
+    let lines: String = (0..60_000).map(|number| format!("user{number:05},secret\n")).collect();
+    let mut import = place.command(&["account", "import", "-"]).spawn().unwrap();
+    let mut input = import.stdin.take().unwrap();
+    input.write_all(lines.as_bytes()).unwrap();
+    let mut session = Session::start(&url);
+    let written =
+        || session.select("SELECT count(*) FROM account;").parse().ok().filter(|count: &u64| *count > 0);
+    wait::until("a batch is written", Duration::from_secs(60), written, String::new);
+    session.end();
+    server.kill();
+    drop(input);
+    let output = import.wait_with_output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    let hint = "; accounts in before it: 50 000; when that is mended give the same command again";
+    assert!(errors.contains(hint), "{errors}");
 }
