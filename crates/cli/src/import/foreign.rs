@@ -148,7 +148,7 @@ impl<'a> ForeignUsers<'a> {
     /// An account as the store takes it. An error says what is wrong with it.
     fn account(&mut self, account: ForeignAccount) -> Result<SourceUser, StoreError> {
         let ForeignAccount { line: _, user, domain, name, credentials } = account;
-        let address = Address::new(&user, &domain)?;
+        let address = Address::new(&user, &domain)?.with_addable_domain()?;
         let (verifiers, password) = match credentials {
             ForeignCredentials::Password(password) => {
                 store::types::check_password(&password)?;
