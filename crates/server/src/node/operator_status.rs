@@ -26,9 +26,11 @@ pub(super) fn announce(node: &Node, services: &[Listening]) {
         chat = at(listening::CHAT),
         servers = at(listening::SERVERS),
         components = at(listening::COMPONENTS),
+        bytestreams = at(listening::BYTESTREAMS),
         domains = node.shared.domains.join(" "),
         metrics = at(listening::METRICS),
         rest = at(listening::REST),
+        console = at(listening::CONSOLE),
         "belfry is up"
     );
 }
