@@ -208,7 +208,9 @@ impl Shard {
                     }
                     Ok(_) => Err(ReadFailed),
                     Err(error) => {
-                        tracing::error!(%error, "kept messages could not be read; the next REGISTER of their address tries again");
+                        if let Some(failures) = self.reads.log.handle_failure(now) {
+                            tracing::error!(%error, failures, "kept messages could not be read; the next REGISTER of their address tries again");
+                        }
                         Err(ReadFailed)
                     }
                 };
@@ -216,10 +218,15 @@ impl Shard {
                 continue;
             }
             match result {
-                Ok(Loaded::Account(account)) => self.give_account(now, ticket, Some(&account)),
+                Ok(Loaded::Account(account)) => {
+                    self.reads.log.end();
+                    self.give_account(now, ticket, Some(&account));
+                }
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::error!(%error, "an account could not be read");
+                    if let Some(failures) = self.reads.log.handle_failure(now) {
+                        tracing::error!(%error, failures, "an account could not be read");
+                    }
                     self.give_account(now, ticket, None);
                 }
             }
