@@ -53,6 +53,8 @@ pub struct ImportOptions {
     /// Ends the import after the users that have been read. The import sets it, too, when a write has failed: an input
     /// that waits for more can give up then.
     pub stop: Arc<AtomicBool>,
+    /// Set when the input has been read to its end: a stop after that leaves nothing out.
+    pub has_ended: Arc<AtomicBool>,
 }
 
 impl ImportOptions {
@@ -67,6 +69,7 @@ impl ImportOptions {
             keys: None,
             unknown: None,
             stop: Arc::default(),
+            has_ended: Arc::default(),
         }
     }
 
@@ -256,7 +259,10 @@ fn read_all<U: Users>(users: &mut U, options: &ImportOptions, batches: &SyncSend
                     read.push(user);
                     bytes = users.bytes();
                 }
-                Ok(None) => break Some(Ok(())),
+                Ok(None) => {
+                    options.has_ended.store(true, Ordering::Relaxed);
+                    break Some(Ok(()));
+                }
                 Err(error) => break Some(Err(error)),
             }
         };

@@ -372,3 +372,30 @@ fn an_import_whose_database_goes_away_says_what_is_in_and_how_to_go_on() {
     let hint = "; accounts in before it: 50 000; when that is mended give the same command again";
     assert!(errors.contains(hint), "{errors}");
 }
+
+#[test]
+fn an_interrupt_behind_the_last_account_is_no_failure() {
+    let (place, url) = (Place::new(), interop::new_postgres_database());
+    let config = std::fs::read_to_string(place.path("belfry.toml")).unwrap();
+    place.write("belfry.toml", &format!("{config}[store]\nurl = \"{url}\"\n"));
+    place.belfry(&["domain", "add", "example.test"]).good();
+    place.write("users.csv", "alice,secret\nbob,secret\n");
+    // All is read, and the one batch waits.
+    let (mut holder, mut session) = (Session::start(&url), Session::start(&url));
+    holder.select("BEGIN; LOCK TABLE account IN EXCLUSIVE MODE; SELECT 1;");
+    let import = place.command(&["account", "import", "users.csv"]).spawn().unwrap();
+    let waits = || {
+        let count = session
+            .select("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'account'::regclass;");
+        (count != "0").then_some(())
+    };
+    wait::until("the import waits", Duration::from_secs(60), waits, String::new);
+    let pid = import.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    holder.end();
+    let output = import.wait_with_output().unwrap();
+    let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    assert!(out.contains(": 2 added, 0 updated, 0 skipped"), "{out}");
+    session.end();
+}
