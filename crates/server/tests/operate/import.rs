@@ -374,6 +374,22 @@ fn an_import_whose_database_goes_away_says_what_is_in_and_how_to_go_on() {
 }
 
 #[test]
+fn an_export_goes_to_pipes_and_devices() {
+    let place = Place::new();
+    place.belfry_with(&["account", "import", "-"], "alice,secret\n").good();
+    for file in ["-", "/dev/stdout"] {
+        let output = place.belfry(&["account", "export", file]);
+        assert!(output.err.starts_with("accounts: 1\n"), "{output:?}");
+        assert!(output.good().ends_with("</server-data>\n"), "{file}");
+    }
+    place.belfry(&["account", "export", "/dev/null"]).good();
+    place
+        .belfry(&["account", "export", "/dev/full"])
+        .failed(1, "/dev/full: cannot be written: No space left on device");
+    assert!(!place.path("-").exists() && !place.path("-.part").exists());
+}
+
+#[test]
 fn an_interrupt_behind_the_last_account_is_no_failure() {
     let (place, url) = (Place::new(), interop::new_postgres_database());
     let config = std::fs::read_to_string(place.path("belfry.toml")).unwrap();
