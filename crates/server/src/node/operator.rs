@@ -232,16 +232,12 @@ impl Operator {
             if is_any || notices.contains(&Notice::Plan) {
                 self.read_plan().await;
             }
-            if is_any || notices.contains(&Notice::Numbers) {
-                self.refresh_numbers().await;
+            // Without the REST interface there are no applications either.
+            let rest = self.node.borrow().rest.clone();
+            if let Some(rest) = rest.filter(|_| is_any || notices.contains(&Notice::Numbers)) {
+                let _ = tokio::task::spawn_blocking(move || rest.refresh()).await;
             }
         }
-    }
-
-    async fn refresh_numbers(&self) {
-        // Without the REST interface there are no applications either.
-        let Some(rest) = self.node.borrow().rest.clone() else { return };
-        let _ = tokio::task::spawn_blocking(move || rest.refresh()).await;
     }
 
     /// The answers of all shards; one that ends gives none.
