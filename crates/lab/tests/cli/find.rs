@@ -28,7 +28,7 @@ fn a_server_that_is_not_there_carries_nobody() {
         said.err.contains(":9: Connection refused (os error 111): expected a server that listens there"),
         "{said:?}"
     );
-    let said = place.run(&format!("find -sn uac {}:9 -t tn --step 1 -r 6..9", address()));
+    let said = place.run(&format!("find -sn uac {}:9 -t t1 --step 1 -r 6..9", address()));
     assert_eq!(said.code, Some(255), "{said:?}");
     assert!(
         said.err.contains(":9 by TCP: Connection refused (os error 111); check address, port"),
