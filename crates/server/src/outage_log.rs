@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn an_outage_has_a_line_at_its_beginning_and_then_one_a_minute() {
-        let at = |seconds| Instant::from_unix_seconds(1_000 + seconds);
+        let at = |seconds: u64| Instant::from_unix_seconds(1_000 + seconds);
         let mut log = OutageLog::default();
         assert_eq!(log.handle_failure(at(0)), Some(1));
         let later: Vec<_> = (1..150).filter_map(|second| log.handle_failure(at(second))).collect();
