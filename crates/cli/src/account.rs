@@ -242,6 +242,36 @@ fn find(backend: &mut Backend, account: &Address) -> Result<AccountRow, CliError
     }
 }
 
+/// An account that is not there has no empty list of anything: its name was misspelt, and that is an error. An edge without a
+/// database cannot know.
+///
+/// # Errors
+/// There is no account and no alias of this name.
+pub(super) fn must_be_there(
+    backend: &mut Backend,
+    account: &Address,
+    config: &Config,
+) -> Result<(), CliError> {
+    if config.is_edge_without_database() {
+        return Ok(());
+    }
+    find(backend, account).map(drop)
+}
+
+/// Domains of the configuration are in the database only after the first start.
+fn must_be_served(backend: &mut Backend, domain: &str, config: &Config) -> Result<(), CliError> {
+    if config.is_edge_without_database() || config.sip.domains.iter().any(|served| **served == *domain) {
+        return Ok(());
+    }
+    match backend.ask(Ask::Domains)? {
+        Listing::Domains(domains) if domains.iter().any(|served| *served.name == *domain) => Ok(()),
+        Listing::Domains(_) => Err(CliError::Other(format!(
+            "there is no domain {domain}; see those there are with: belfry domain list"
+        ))),
+        other => Err(unexpected(&other)),
+    }
+}
+
 /// All that can be; the first failure is the exit code.
 fn remove(accounts: &[String], config: &Config) -> Result<(), CliError> {
     // All texts are parsed before the first account is removed.
@@ -271,6 +301,9 @@ impl ListArgs {
             after,
             limit: control::limits::LIST_PAGE,
         };
+        if let Some(domain) = &filter.domain {
+            must_be_served(&mut backend, domain, config)?;
+        }
         let mut left = self.limit.unwrap_or(u64::MAX);
         let mut shown = 0;
         while left > 0 {

@@ -8,7 +8,7 @@ use clap::Subcommand;
 use config::Config;
 use control::{Ask, Change, Listing};
 
-use super::account::address;
+use super::account::{address, must_be_there};
 use super::backend::{Backend, unexpected};
 use super::error::CliError;
 use super::table::Table;
@@ -51,6 +51,9 @@ impl AliasCommand {
             }
             AliasCommand::List { account, json } => {
                 let account = account.map(|text| address(&text, config)).transpose()?;
+                if let Some(account) = &account {
+                    must_be_there(&mut backend, account, config)?;
+                }
                 list(&mut backend, account, json)
             }
         }

@@ -9,7 +9,7 @@ use config::Config;
 use control::{Ask, Client, Listing, Request, Response};
 use store::{CallFilter, CallRecord};
 
-use super::account::address;
+use super::account::{address, must_be_there};
 use super::backend::{Backend, unexpected};
 use super::error::CliError;
 use super::nodes::{say_nodes, warn_of_missing};
@@ -62,7 +62,8 @@ impl CallsArgs {
             Some(CallsCommand::Open { account, json }) => return open(config, account.as_deref(), json),
             None => {}
         }
-        let account = self.account.map(|text| account_of(&text, config)).transpose()?;
+        let named = self.account.as_deref();
+        let account = named.map(|text| account_of(text, config)).transpose()?;
         // Filters are the database's, so a page is of the newest calls that match and not of the newest ones.
         let filter = CallFilter {
             account,
@@ -70,11 +71,16 @@ impl CallsArgs {
             ended_until: None,
             limit: self.last,
         };
-        let (listing, nodes) = Backend::open(config)?.ask_nodes(Ask::Calls(filter), self.this_node)?;
+        let mut backend = Backend::open(config)?;
+        let (listing, nodes) = backend.ask_nodes(Ask::Calls(filter), self.this_node)?;
         let calls = match listing {
             Listing::Calls(calls) => calls,
             other => return Err(unexpected(&other)),
         };
+        // An account that was removed still has records.
+        if let (true, Some(named)) = (calls.is_empty(), named) {
+            must_have_account(&mut backend, named, config)?;
+        }
         if self.json {
             for call in &calls {
                 say!("{}", serde_json::to_string(call)?);
@@ -104,6 +110,9 @@ fn end(config: &Config, call: Box<str>) -> Result<(), CliError> {
 }
 
 fn open(config: &Config, account: Option<&str>, json: bool) -> Result<(), CliError> {
+    if let Some(named) = account {
+        must_have_account(&mut Backend::open(config)?, named, config)?;
+    }
     let account = account.map(|text| address(text, config)).transpose()?;
     let request = Request::OpenCalls { account: account.map(|account| account.to_string().into()) };
     let mut client = Client::connect(&config.server.control)?;
@@ -145,6 +154,15 @@ fn account_of(text: &str, config: &Config) -> Result<Box<str>, CliError> {
         return Ok(text.into());
     }
     Ok(address(text, config)?.to_string().into())
+}
+
+/// # Errors
+/// The text names an account of phones and chat that is not there. Accounts of REST are not looked up.
+fn must_have_account(backend: &mut Backend, text: &str, config: &Config) -> Result<(), CliError> {
+    if ivr::sid::is(ivr::sid::ACCOUNT, text) {
+        return Ok(());
+    }
+    must_be_there(backend, &address(text, config)?, config)
 }
 
 /// A call rings until it is answered, or until it ends.

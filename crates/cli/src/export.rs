@@ -5,7 +5,8 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use chat::pie::{Credentials, ExportedAccount};
@@ -24,7 +25,8 @@ use super::table::grouped;
 
 #[derive(Debug, Args)]
 pub(super) struct ExportArgs {
-    /// File to create, readable by its owner only: the password keys in it allow passwords to be guessed offline
+    /// File to create, readable by its owner only: the password keys in it allow passwords to be guessed offline. A pipe or
+    /// device that is there is written to; - is standard output
     file: PathBuf,
     /// Only accounts of this domain [default: all domains]
     #[arg(long)]
@@ -55,6 +57,12 @@ impl ExportArgs {
                 return Err(CliError::Other(text));
             }
         }
+        if let Some(stream) = stream(&self.file).map_err(|error| cannot_write(&self.file, &error))? {
+            let counts = write_all(&mut admin, &domains, &self.file, BufWriter::new(stream))?;
+            // Standard output may be the stream.
+            eprint!("{}", counts.words());
+            return Ok(());
+        }
         // Also a link that leads nowhere, to which the rename would otherwise write.
         if self.file.symlink_metadata().is_ok() {
             return Err(cannot_write(&self.file, &io::Error::from_raw_os_error(libc::EEXIST)));
@@ -72,18 +80,40 @@ impl ExportArgs {
         let counts = written.inspect_err(|_| {
             let _ = std::fs::remove_file(&part);
         })?;
-        say!("accounts: {}", grouped(counts.accounts));
-        if counts.without_keys > 0 {
-            say!(
-                "without anything to sign in by: {}, whose keys of SCRAM are made when they send their password once",
-                grouped(counts.without_keys)
-            );
-        }
-        if counts.unnamed > 0 {
-            say!("passed over: {} accounts whose names no chat client can have", grouped(counts.unnamed));
-        }
+        io::stdout().lock().write_all(counts.words().as_bytes())?;
         Ok(())
     }
+}
+
+impl Counts {
+    fn words(&self) -> String {
+        let mut words = format!("accounts: {}\n", grouped(self.accounts));
+        if self.without_keys > 0 {
+            words += &format!(
+                "without anything to sign in by: {}, whose keys of SCRAM are made when they send their password once\n",
+                grouped(self.without_keys)
+            );
+        }
+        if self.unnamed > 0 {
+            words += &format!(
+                "passed over: {} accounts whose names no chat client can have\n",
+                grouped(self.unnamed)
+            );
+        }
+        words
+    }
+}
+
+/// Standard output, or a device or pipe that is there: it is written to, and nothing of it can be taken back. `None`: the file is to be made.
+fn stream(path: &Path) -> io::Result<Option<File>> {
+    if path == Path::new("-") || path == Path::new("/dev/stdout") {
+        return Ok(Some(io::stdout().as_fd().try_clone_to_owned()?.into()));
+    }
+    let is_stream = path.metadata().is_ok_and(|found| {
+        let kind = found.file_type();
+        kind.is_char_device() || kind.is_fifo()
+    });
+    is_stream.then(|| OpenOptions::new().write(true).open(path)).transpose()
 }
 
 /// Its name while it is written.
@@ -94,6 +124,10 @@ fn part_of(file: &Path) -> PathBuf {
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> CliError {
+    // The reader has what it wanted, as `head` does.
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return CliError::Broken;
+    }
     let next = match error.kind() {
         io::ErrorKind::AlreadyExists => "choose another name, or remove it",
         _ => "nothing of it was kept; give the same command again when that is mended",
@@ -134,8 +168,11 @@ fn write_all(
     }
     writeln!(out, "</server-data>").map_err(failed)?;
     let file = out.into_inner().map_err(|error| failed(error.into_error()))?;
-    file.sync_all().map_err(failed)?;
-    Ok(counts)
+    match file.sync_all() {
+        // A pipe or a device cannot be synchronised (fsync(2)).
+        Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(failed(error)),
+        _ => Ok(counts),
+    }
 }
 
 /// All that is exported of one account. `None`: its name cannot be in an XMPP address.

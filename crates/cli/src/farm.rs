@@ -4,7 +4,7 @@
 //! slot, accounts by bucket; each is held by one life of a node.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Subcommand;
@@ -65,13 +65,16 @@ impl FarmCommand {
             FarmCommand::Nodes { json } => nodes(config, json),
             FarmCommand::Map { json } => map(config, json),
             FarmCommand::Drain { node } => drain(config, &node),
-            FarmCommand::Secret { file } => {
-                ::farm::secret::make(&file).map_err(|error| CliError::Other(format!("{error:#}")))?;
-                say!("made {}: copy it to every node, and name it in [farm] secret", file.display());
-                Ok(())
-            }
+            FarmCommand::Secret { file } => make_secret(&file),
         }
     }
+}
+
+/// Makes a secret without a configuration: one that names the file is good only when the file is there.
+pub(super) fn make_secret(file: &Path) -> Result<(), CliError> {
+    ::farm::secret::make(file).map_err(|error| CliError::Other(format!("{error:#}")))?;
+    say!("made {}: copy it to every node, and name it in [farm] secret", file.display());
+    Ok(())
 }
 
 /// The farm as the node sees it.

@@ -149,12 +149,13 @@ pub fn main(serve: impl FnOnce(Config) -> anyhow::Result<()>) -> ExitCode {
     }
 }
 
-/// Three commands do without a good configuration: two find out what is wrong with it, and one writes it.
+/// Four commands do without a good configuration: two find out what is wrong with it, one writes it, and one makes a file that it names.
 fn run(cli: Cli, serve: impl FnOnce(Config) -> anyhow::Result<()>) -> Result<(), CliError> {
     match &cli.command {
         Command::CheckConfig(check) => return check.run(cli.config.as_deref()),
         Command::Doctor(doctor) => return doctor.run(cli.config.as_deref()),
         Command::Init(init) => return init.run(),
+        Command::Farm(farm::FarmCommand::Secret { file }) => return farm::make_secret(file),
         _ => {}
     }
     // Once for all commands: mistakes end each of them in the same way, with the code 78.

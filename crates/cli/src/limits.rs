@@ -11,6 +11,10 @@ pub(crate) const IMPORT_INCLUDES: usize = 8;
 /// Accounts, and reasons why others were not imported, that an import names at its end. The rest is counted.
 pub(crate) const IMPORT_NAMED: usize = 20;
 
+/// Accounts whose repetition `account import --check` notices, by hashes of some 16 bytes each: more than the largest measured store has. Of further
+/// ones it notices no repetition.
+pub(crate) const IMPORT_SEEN: usize = 30_000_000;
+
 /// Bad lines that `account import --check` names: a screen of a terminal, many times over. The rest is counted.
 pub(crate) const IMPORT_CHECKED: usize = 1_000;
 

@@ -10,6 +10,7 @@ use control::routes::{parse_pattern, parse_target, unverifiable};
 use control::{Ask, Change, Listing};
 use store::{Route, RoutePolicy, RouteTarget};
 
+use super::account::{address, must_be_there};
 use super::backend::{Backend, unexpected};
 use super::error::CliError;
 use super::table::Table;
@@ -140,9 +141,27 @@ impl AddArgs {
         };
         // Only a warning: certificate authorities may be added to the configuration afterwards.
         let warning = unverifiable(&route, config.unverifiable_certificates());
-        Backend::open_or_make(config)?.change(Change::AddRoute { route, replace: self.replace })?;
+        let accounts: Vec<Box<str>> = route
+            .targets
+            .iter()
+            .filter_map(|target| target.uri.strip_prefix("account:").map(Box::from))
+            .collect();
+        let mut backend = Backend::open_or_make(config)?;
+        let name = route.name.clone();
+        backend.change(Change::AddRoute { route, replace: self.replace })?;
         if let Some(warning) = warning {
             eprintln!("belfry: warning: {warning}");
+        }
+        // Only a warning, too: the account may be made afterwards.
+        for account in accounts {
+            let found =
+                address(&account, config).and_then(|address| must_be_there(&mut backend, &address, config));
+            if found.is_err() {
+                eprintln!(
+                    "belfry: warning: the route {name} leads to {account}, and there is no such account: its callers get \
+                     404 until there is; make it with: belfry account add {account}"
+                );
+            }
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 #![warn(missing_docs)]
 
+mod audit;
 mod blocks;
 mod chat;
 mod client;
@@ -22,6 +23,7 @@ mod status;
 mod trace;
 
 pub use admin::{MissingNode, NodesAnswered};
+pub use audit::CommandAudit;
 pub use blocks::{BlockList, BlockRow, subjects};
 pub use chat::{ChatTrace, Family, KindCount};
 pub use client::{Client, ClientError};
@@ -138,11 +140,14 @@ pub trait Control {
     /// Sessions, rooms and accounts of chat.
     async fn chat(&self, ask: admin::chat::Ask) -> Result<admin::chat::Answer, admin::ControlError>;
 
-    /// A command wrote accounts past the node: forget all that are cached.
+    /// A command wrote accounts past the node, and with them domains: forget all that are cached.
     fn accounts_changed(&self);
 
     /// These accounts got another password, not through the node: sessions by the old one end.
     fn passwords_changed(&self, accounts: Vec<Address>);
+
+    /// A command has changed something, or was refused: for the audit log.
+    fn audit(&self, change: CommandAudit<'_>);
 }
 
 /// The outcome of a reload.

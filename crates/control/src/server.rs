@@ -13,12 +13,13 @@ use admin::live::{LiveAnswer, LiveRequest};
 use tokio::io::{
     AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader,
 };
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, UCred};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use super::Control;
+use super::audit::{self, CommandAudit};
 use super::chat::missing;
 use super::farm_response::merge;
 use super::protocol::{Failure, FailureKind, Hello, PROTOCOL, Request, Response};
@@ -155,12 +156,15 @@ struct Connection<C> {
     writer: OwnedWriteHalf,
     control: Rc<C>,
     status: StatusSource,
+    /// The user and process of the command, as far as the system knows them.
+    peer: Option<UCred>,
 }
 
 impl<C: Control> Connection<C> {
     fn new(stream: UnixStream, control: Rc<C>, status: StatusSource) -> Self {
+        let peer = stream.peer_cred().ok();
         let (reader, writer) = stream.into_split();
-        Connection { reader: BufReader::new(reader), writer, control, status }
+        Connection { reader: BufReader::new(reader), writer, control, status, peer }
     }
 
     /// Any error ends this connection only.
@@ -199,7 +203,17 @@ impl<C: Control> Connection<C> {
             match request {
                 Ok(Request::Trace { account, full, farm }) => return self.trace(&account, full, farm).await,
                 Ok(request) => {
+                    let change = audit::change_of(&request);
                     let response = respond(&*self.control, &self.status, request).await;
+                    if let Some((action, subject)) = change {
+                        self.control.audit(CommandAudit {
+                            uid: self.peer.map(|peer| peer.uid()),
+                            pid: self.peer.and_then(|peer| peer.pid()),
+                            action,
+                            subject: &subject,
+                            refused: response.as_ref().err().map(|failure| failure.kind),
+                        });
+                    }
                     let response = response.unwrap_or_else(Response::Failed);
                     self.send(&response).await?;
                 }

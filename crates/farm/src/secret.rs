@@ -1,7 +1,7 @@
 //! The farm's secret: 256 random bits in a file that all nodes have. All secrets of the farm derive from it.
 
 use std::fmt;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -95,7 +95,8 @@ impl fmt::Debug for SealingKey {
     }
 }
 
-/// Writes a new secret to a file that is not there yet, readable by its owner alone.
+/// Writes a new secret to a file that is not there yet, readable by its owner alone. A file that could not be written whole is
+/// removed, so that the same command works when there is space.
 ///
 /// # Errors
 /// When the file is there, or cannot be written.
@@ -104,14 +105,27 @@ pub fn make(file: &Path) -> Result<()> {
     getrandom::fill(&mut bytes).context("the system gives no randomness")?;
     let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut options = std::fs::File::options();
-    let mut file_of = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(file)
-        .with_context(|| format!("{}: cannot be made", file.display()))?;
-    writeln!(file_of, "{text}").with_context(|| format!("{}: cannot be written", file.display()))?;
-    file_of.sync_all().with_context(|| format!("{}: cannot be written", file.display()))
+    let opened = options.write(true).create_new(true).mode(0o600).open(file);
+    let mut new = match opened {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => bail!(
+            "{}: is there already, and a farm may use it: name another file, or remove this one if no node has it",
+            file.display()
+        ),
+        opened => opened.with_context(|| {
+            format!("{}: cannot be made; check the disk, the directory and its owner", file.display())
+        })?,
+    };
+    if let Err(error) = writeln!(new, "{text}").and_then(|()| new.sync_all()) {
+        // The command says what it could not write; a file that cannot be removed either is named by the next run.
+        let _ = std::fs::remove_file(file);
+        return Err(error).with_context(|| {
+            let file = file.display();
+            format!(
+                "{file}: cannot be written, and is removed; check the disk, and give the same command again"
+            )
+        });
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -159,7 +173,7 @@ mod tests {
         assert_ne!(secret.derive("sip"), secret.derive("links"));
         assert_eq!(secret.derive("sip"), Secret::read(&file).unwrap().derive("sip"));
         assert!(
-            make(&file).unwrap_err().to_string().contains("cannot be made"),
+            make(&file).unwrap_err().to_string().contains("is there already"),
             "it would end the farm's calls"
         );
         std::fs::write(&file, "short").unwrap();

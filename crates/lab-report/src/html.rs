@@ -296,6 +296,7 @@ fn failures(out: &mut String, report: &Report) {
         out.push_str("</table>\n");
     }
     list(out, "Last errors", &report.errors);
+    list(out, "Why nothing came", report.silence.as_slice());
 }
 
 /// The totals of all streams of the run.

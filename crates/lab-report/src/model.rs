@@ -68,6 +68,9 @@ pub struct Report {
     pub steps: Vec<StepReport>,
     /// The last error of each kind, newest last; bounded.
     pub errors: Vec<String>,
+    /// The reason in words why nothing came from the target, and what to check. `None`: something came, or no call failed.
+    #[serde(default)]
+    pub silence: Option<String>,
 }
 
 /// The scenario of a run, as text.

@@ -20,6 +20,7 @@ pub fn of(report: &Report) -> Vec<String> {
     if report.totals.failed > 0 {
         let causes = listed(&report.failures, |name| name.trim_start_matches("Failed"));
         lines.push(format!("{} failed: {causes}", report.totals.failed));
+        lines.extend(report.silence.clone());
     }
     if !report.error_codes.is_empty() {
         let codes = listed(&report.error_codes, |name| name);
@@ -129,6 +130,7 @@ mod tests {
         let mut report = Report {
             failures: vec![named("FailedUnexpectedMessage", 48), named("FailedTimeoutOnRecv", 2)],
             error_codes: vec![named("404", 48)],
+            silence: Some("nothing answered".into()),
             errors: vec!["first".into(), "second\nSIP/2.0 404".into(), "x".repeat(500), "last".into()],
             ..Report::default()
         };
@@ -139,6 +141,8 @@ mod tests {
         assert_eq!(lines[1], "messages: 0 sent, 0 received, 0 retransmissions");
         let lines = &lines[2..];
         assert_eq!(lines[0], "50 failed: UnexpectedMessage 48, TimeoutOnRecv 2");
+        assert_eq!(lines[1], "nothing answered");
+        let lines = &lines[1..];
         assert_eq!(lines[1], "answers that were not expected: 404 48");
         assert_eq!((lines[2].as_str(), lines[4].as_str()), ("error: last", "error: second"));
         assert_eq!(lines[3].chars().count(), "error: ".len() + ERROR_CHARS + 1);

@@ -1,9 +1,12 @@
 //! The notice that nothing has answered yet: RFC 3261's timers keep a call for 32 s before it fails (§17.1.1.2), users of chat wait for `--timeout`, and a
-//! wrong address shows much earlier. Progress lines and the live view show it.
+//! wrong address shows much earlier. Progress lines and the live view show it,
+//! and the end of the run repeats it under the failures.
 
+use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::engine::{Progress, Setup};
+use crate::engine::{FIRST_CONNECTION, Progress, Setup};
+use lab_sip::options::RemoteTarget;
 use lab_sip::stats::Count;
 use lab_xmpp::{StreamSecurity, XmppLoad};
 
@@ -22,17 +25,43 @@ pub(crate) fn notice(setup: &Setup, progress: &Progress) -> Option<String> {
     if !is_silent || counts[Count::OutgoingCall] == 0 || waited < PATIENCE {
         return None;
     }
+    Some(format!("nothing has answered yet at {}", sent(setup, remote, progress)))
+}
+
+/// The sentence for the end of a run whose calls failed and brought no message back. A server that could not be connected to is asked once more,
+/// for the system's word for it.
+pub(crate) fn reason(setup: &Setup, progress: &Progress) -> Option<String> {
+    let remote = setup.options.remote.as_ref().filter(|_| setup.chat.is_none())?;
+    let counts = &progress.total.counts;
+    let has_failed = counts[Count::OutgoingCall] > 0 && counts[Count::FailedCall] > 0;
+    if !has_failed || counts[Count::MessagesReceived] > 0 {
+        return None;
+    }
+    if counts[Count::FailedTcpConnect] == 0 {
+        let is_silent = counts[Count::MessagesSent] > 0;
+        return is_silent.then(|| format!("nothing answered at {}", sent(setup, remote, progress)));
+    }
+    let error = TcpStream::connect_timeout(&remote.address, FIRST_CONNECTION).err()?;
+    let transport = setup.options.network.transport.via_word();
+    Some(format!(
+        "cannot connect to {} by {transport}: {error}; check address, port and transport (-t)",
+        remote.address
+    ))
+}
+
+/// The target, the messages to it, and what to check.
+fn sent(setup: &Setup, remote: &RemoteTarget, progress: &Progress) -> String {
+    let counts = &progress.total.counts;
     let again = match counts[Count::Retransmissions] {
         0 => String::new(),
         count => format!(", {count} of them again"),
     };
     let transport = setup.options.network.transport.via_word();
-    Some(format!(
-        "nothing has answered yet at {} by {transport}: {} messages sent{again}; \
-         check address, port and transport (-t)",
+    format!(
+        "{} by {transport}: {} messages sent{again}; check address, port and transport (-t)",
         remote.address,
         counts[Count::MessagesSent]
-    ))
+    )
 }
 
 /// A server of XMPP answers the header of a stream at once (RFC 6120 §4.2), and so does one of HTTP.

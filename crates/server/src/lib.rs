@@ -11,6 +11,7 @@ pub mod limits_table;
 pub mod message;
 pub mod node;
 pub mod operate;
+mod outage_log;
 mod rest;
 pub mod routes;
 pub mod shard;

@@ -172,3 +172,6 @@ const _: () = assert!(
     store::limits::MAX_ROUTE_TARGETS == call::limits::TARGETS_PER_ROUTE,
     "a route that the database takes is one of the plan, too: a plan with a route that it refuses is refused whole"
 );
+
+/// The time between two lines of the log about one outage of the database.
+pub(crate) const OUTAGE_LINES: Duration = Duration::from_secs(60);

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::limits;
+
 /// Says whose fault it is and what to do. Cloneable, because one failed group answers many tickets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreError {
@@ -117,12 +119,29 @@ impl StoreError {
             Some(Code::OperationInterrupted) => {
                 StoreError::invalid("a read", "one that visits fewer rows of the database")
             }
+            Some(Code::SystemIoFailure) if is_of_index(error) && has_no_space(&path) => {
+                StoreError::Full { path }
+            }
             Some(Code::SystemIoFailure | Code::ReadOnly | Code::CannotOpen | Code::PermissionDenied) => {
                 StoreError::Io { path, detail }
             }
             _ => StoreError::Internal { detail },
         }
     }
+}
+
+/// True if the index of the log (`-shm`), which even readers need, could not grow or be mapped. SQLite does not say whether the disk is full.
+fn is_of_index(error: &rusqlite::Error) -> bool {
+    use rusqlite::ffi::{SQLITE_IOERR_SHMMAP, SQLITE_IOERR_SHMOPEN, SQLITE_IOERR_SHMSIZE};
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    code.is_some_and(|code| [SQLITE_IOERR_SHMMAP, SQLITE_IOERR_SHMOPEN, SQLITE_IOERR_SHMSIZE].contains(&code))
+}
+
+/// True if the disk of the file has no room for another part of the index.
+fn has_no_space(path: &Path) -> bool {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    rustix::fs::statvfs(folder)
+        .is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < limits::INDEX_PART)
 }
 
 impl fmt::Display for StoreError {

@@ -53,6 +53,8 @@ pub struct ImportOptions {
     /// Ends the import after the users that have been read. The import sets it, too, when a write has failed: an input
     /// that waits for more can give up then.
     pub stop: Arc<AtomicBool>,
+    /// Set when the input has been read to its end: a stop after that leaves nothing out.
+    pub has_ended: Arc<AtomicBool>,
 }
 
 impl ImportOptions {
@@ -67,6 +69,7 @@ impl ImportOptions {
             keys: None,
             unknown: None,
             stop: Arc::default(),
+            has_ended: Arc::default(),
         }
     }
 
@@ -256,7 +259,10 @@ fn read_all<U: Users>(users: &mut U, options: &ImportOptions, batches: &SyncSend
                     read.push(user);
                     bytes = users.bytes();
                 }
-                Ok(None) => break Some(Ok(())),
+                Ok(None) => {
+                    options.has_ended.store(true, Ordering::Relaxed);
+                    break Some(Ok(()));
+                }
                 Err(error) => break Some(Err(error)),
             }
         };
@@ -298,27 +304,25 @@ fn derive_all(mut read: Vec<SourceUser>, make: Option<MakeKeys>) -> Vec<NewUser>
     })
 }
 
-/// Reads all of an input as an import would and writes nothing: how many lines are accounts. `bad` is told of each that is
-/// not.
+/// Reads all of an input as an import would and writes nothing. `seen` is told of each account with its line, and of each line that is none.
 ///
 /// # Errors
 /// The input could not be read to its end.
 pub fn check(
     input: impl io::Read + Send,
     options: &ImportOptions,
-    bad: &mut dyn FnMut(StoreError),
-) -> Result<u64, StoreError> {
+    seen: &mut dyn FnMut(Result<(u64, Address), StoreError>),
+) -> Result<(), StoreError> {
     let mut lines = Lines::new(input, options);
-    let mut good = 0;
     while !options.stop.load(Ordering::Relaxed) {
         match lines.next() {
-            Ok(Some(_)) => good += 1,
+            Ok(Some(user)) => seen(Ok((lines.line(), user.user.account.address))),
             Ok(None) => break,
-            Err(error @ StoreError::Line { .. }) if !lines.is_broken => bad(error),
+            Err(error @ StoreError::Line { .. }) if !lines.is_broken => seen(Err(error)),
             Err(error) => return Err(error),
         }
     }
-    Ok(good)
+    Ok(())
 }
 
 /// Accounts from CSV.
@@ -430,7 +434,8 @@ impl<'a> Fields<'a> {
             let expected = format!("account,password,name (name may be missing){hint}");
             return Err(StoreError::invalid(found, expected));
         }
-        let address = Address::parse(self.account, options.default_domain.as_deref())?;
+        let address =
+            Address::parse(self.account, options.default_domain.as_deref())?.with_addable_domain()?;
         let (verifiers, password) = match form {
             Form::Passwords => {
                 check_password(self.password)?;

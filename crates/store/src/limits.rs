@@ -201,3 +201,7 @@ pub const MEMBER_CLOCKS: Duration = Duration::from_hours(24);
 /// Numbers of bindings that a writer takes from the database at once: those of the largest group, so that a group costs at most one
 /// statement for them. The schema has this number, too (`migrations/postgres/0002_farm.sql`).
 pub const BINDING_NUMBERS: i64 = 4_096;
+
+/// Bytes by which SQLite enlarges the index of its log (`WALINDEX_PGSZ`, <https://www.sqlite.org/walformat.html> §2). With less space its error is
+/// that of a full disk.
+pub(crate) const INDEX_PART: u64 = 32 << 10;

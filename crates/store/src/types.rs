@@ -1,6 +1,7 @@
 //! The types of the database's rows. They contain no passwords, only [`Verifiers`].
 
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
@@ -28,6 +29,15 @@ impl Address {
         Ok(Address { user: user.into(), domain: check_domain(domain)? })
     }
 
+    /// The address, if its domain could be added: an import adds the domains that it meets.
+    ///
+    /// # Errors
+    /// `Invalid`: no host name and no literal address.
+    pub fn with_addable_domain(self) -> Result<Self, StoreError> {
+        check_new_domain(&self.domain)?;
+        Ok(self)
+    }
+
     /// Reads `user@domain`, or `user` when there is a default domain.
     pub fn parse(text: &str, default_domain: Option<&str>) -> Result<Self, StoreError> {
         match (text.rsplit_once('@'), default_domain) {
@@ -51,6 +61,27 @@ fn check_name(name: &str) -> Result<(), StoreError> {
         return Err(StoreError::invalid(format!("account name {name:?}"), expected));
     }
     Ok(())
+}
+
+/// A domain that may be added, as [`check_domain`] returns it. Those that are there already are not looked at so closely, or
+/// they could not be removed.
+pub(crate) fn check_new_domain(domain: &str) -> Result<Box<str>, StoreError> {
+    let name = check_domain(domain)?;
+    let has_end = |label: &str, end: char| label.starts_with(end) || label.ends_with(end);
+    let is_good = match name.strip_prefix('[').map_or(Some(&*name), |rest| rest.strip_suffix(']')) {
+        // A literal IPv6 address, with its brackets or without (RFC 3986 §3.2.2).
+        Some(literal) if literal.contains(':') => literal.parse::<Ipv6Addr>().is_ok(),
+        // RFC 1123 §2.1: no label is empty, or begins or ends with a hyphen.
+        Some(host) if host.len() == name.len() => !host
+            .split('.')
+            .any(|label| label.is_empty() || has_end(label, '-') || label.contains(['[', ']'])),
+        _ => false,
+    };
+    if is_good {
+        return Ok(name);
+    }
+    let expected = "a host name without a scheme or a port, as example.net, or a literal address";
+    Err(StoreError::invalid(format!("domain {domain:?}"), expected))
 }
 
 /// The domain in lower case. Colons and brackets are let through for literal IPv6 addresses.

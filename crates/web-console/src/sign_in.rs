@@ -116,7 +116,7 @@ fn begin_session(
     let mut sessions = state.sessions();
     sessions.begin(now, signed_in, &csrf, settings.lifetimes());
     let session = sessions.find(now, &token, true, settings.lifetimes()).ok_or_else(Fault::signed_out)?;
-    Ok((token, describe(&session, role)))
+    Ok((token, describe(&session, role, settings.settings.docs.is_some())))
 }
 
 /// An address as chat prepares it, where a directory or tokens give roles: all spellings of a name are one user there (RFC 4519 §2.3), whose failed sign-ins
@@ -195,9 +195,9 @@ impl Drop for OpenCheck<'_> {
     }
 }
 
-/// The signed-in account, its role, and the token of changes.
-pub(crate) fn describe(session: &Session, role: Role) -> Value {
-    json!({ "account": session.account.to_string(), "role": role.name(), "csrf": session.csrf })
+/// The signed-in account, its role, the token of changes, and whether there is documentation below `/docs/`.
+pub(crate) fn describe(session: &Session, role: Role, has_docs: bool) -> Value {
+    json!({ "account": session.account.to_string(), "role": role.name(), "csrf": session.csrf, "docs": has_docs })
 }
 
 fn pace(state: &State, attempt: &Attempt<'_>, from: IpAddr, name: &str) -> Result<(), Fault> {

@@ -399,6 +399,9 @@ async fn a_session_is_needed_and_ends_with_a_sign_out() {
         (&session.body["account"], &session.body["role"]),
         (&json!("eye@example.test"), &json!("read-only"))
     );
+    assert_eq!(session.body["docs"], false, "the menu has no link to pages that are not there");
+    world.console.set_settings(&Settings { docs: Some("site".into()), ..settings() });
+    assert_eq!(world.ask(&browser, "GET", "/session", None).await.body["docs"], true);
     let reply = world.ask(&browser, "DELETE", "/session", None).await;
     assert!(reply.headers[SET_COOKIE].to_str().unwrap().contains("Max-Age=0"));
     assert_eq!(world.status_of(&browser).await, StatusCode::UNAUTHORIZED);

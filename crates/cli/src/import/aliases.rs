@@ -10,20 +10,20 @@ use crate::backend::{Backend, unexpected};
 use crate::error::CliError;
 
 /// Makes aliases, by the running node or in the database. One that is there already is counted; one that cannot be made is
-/// noted with its place and the reason.
+/// noted with its place and the reason. Returns whether it came to the last one before it was told to stop.
 pub(super) fn write(
     aliases: Vec<(String, Address, Address)>,
     told: &mut ImportSummary,
     stop: &Stop,
     config: &Config,
-) -> Result<(), CliError> {
+) -> Result<bool, CliError> {
     if aliases.is_empty() {
-        return Ok(());
+        return Ok(true);
     }
     let mut backend = Backend::open(config)?;
     for (place, alias, account) in aliases {
         if stop.is_set() {
-            return Ok(());
+            return Ok(false);
         }
         backend.ensure_domain(config, &alias.domain)?;
         let change = Change::AddAlias { alias: alias.clone(), account: account.clone() };
@@ -40,7 +40,7 @@ pub(super) fn write(
             Err(error) => return Err(error),
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// True if the alias leads to that account already.

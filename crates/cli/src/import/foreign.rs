@@ -14,7 +14,7 @@ use store::{
 };
 
 use super::Stop;
-use super::asterisk::Asterisk;
+use super::asterisk;
 use super::kamailio::{self, Kamailio};
 use super::openfire::{self, Openfire};
 use super::row_files::RowFiles;
@@ -25,7 +25,7 @@ use crate::limits;
 /// A server whose accounts are imported in its own form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Server {
-    /// pjsip.conf, or the folder with it and extensions.conf
+    /// pjsip.conf, or the folder with it and extensions.conf; tables ps_endpoints, ps_auths and ps_aors as a dump in SQL or a folder of CSV
     Asterisk,
     /// Tables subscriber and dbaliases, as a dump in SQL, CSV, or a folder of db_text
     Kamailio,
@@ -49,7 +49,7 @@ struct Format {
 
 /// One line for each server.
 const FORMATS: &[Format] = &[
-    Format { server: Server::Asterisk, open: |input| Ok(Box::new(Asterisk::open(input)?)) },
+    Format { server: Server::Asterisk, open: asterisk::open },
     Format {
         server: Server::Kamailio,
         open: |input| Ok(Box::new(RowFiles::open(input, kamailio::TABLES, kamailio::FOLDER, Kamailio)?)),
@@ -120,6 +120,9 @@ pub(super) trait ForeignSource: Send {
 
     /// Bytes of all files, for the bar. `None`: not known.
     fn total(&self) -> Option<u64>;
+
+    /// Asked behind the last piece: what the input should have had, if it had nothing of the server.
+    fn unrecognised(&self) -> Option<String>;
 }
 
 /// Checked accounts of another server, one after the other.
@@ -130,6 +133,8 @@ pub(super) struct ForeignUsers<'a> {
     pub(super) told: ImportSummary,
     /// Aliases and their accounts, with the place of each.
     pub(super) aliases: Vec<(String, Address, Address)>,
+    /// The end was reached, and was told of.
+    has_ended: bool,
 }
 
 impl<'a> ForeignUsers<'a> {
@@ -138,7 +143,13 @@ impl<'a> ForeignUsers<'a> {
         options: &'a ImportOptions,
         named: usize,
     ) -> ForeignUsers<'a> {
-        ForeignUsers { source, options, told: ImportSummary::new(named), aliases: Vec::new() }
+        ForeignUsers {
+            source,
+            options,
+            told: ImportSummary::new(named),
+            aliases: Vec::new(),
+            has_ended: false,
+        }
     }
 
     fn bad(&mut self, line: u64, what: &str) {
@@ -148,7 +159,7 @@ impl<'a> ForeignUsers<'a> {
     /// An account as the store takes it. An error says what is wrong with it.
     fn account(&mut self, account: ForeignAccount) -> Result<SourceUser, StoreError> {
         let ForeignAccount { line: _, user, domain, name, credentials } = account;
-        let address = Address::new(&user, &domain)?;
+        let address = Address::new(&user, &domain)?.with_addable_domain()?;
         let (verifiers, password) = match credentials {
             ForeignCredentials::Password(password) => {
                 store::types::check_password(&password)?;
@@ -219,6 +230,14 @@ impl Users for ForeignUsers<'_> {
                 ForeignPiece::Bad { line, what } => self.bad(line, &what),
                 ForeignPiece::Other(what, count) => self.told.pass(&what, count),
             }
+        }
+        // A file of another kind would look like one of a server without accounts.
+        if !std::mem::replace(&mut self.has_ended, true)
+            && let Some(expected) = self.source.unrecognised()
+        {
+            return Err(CliError::Other(format!(
+                "nothing of that server is in the input; expected {expected}"
+            )));
         }
         Ok(None)
     }

@@ -27,7 +27,7 @@ use std::fs::File;
 use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::Args;
 use config::Config;
@@ -173,13 +173,13 @@ impl Import {
             report.update(progress);
         });
         report.finish();
-        tell(self.node, &changed)?;
         let result = result.map_err(|error| LineError { file, error });
         let is_of_file = |error: &LineError<'_>| matches!(error.error, StoreError::Line { .. });
-        let added = added_domains(&mut self.admin, &served)?;
-        let concluded = conclude(result, is_of_file, &report, &self.stop);
-        say_added(&added)?;
-        concluded
+        // Before all that may fail for the same reason as the import, as when the database goes away.
+        let concluded = conclude(result, is_of_file, &report, is_cut(&self.stop, &self.options, true));
+        let told = tell(self.node, &changed);
+        let added = added_domains(&mut self.admin, &served).and_then(|added| say_added(&added));
+        first_failure([concluded, told, added])
     }
 
     /// Accounts of another server, then their aliases; beside a node or without one.
@@ -199,21 +199,28 @@ impl Import {
             report.update(progress);
         });
         report.finish();
-        tell(self.node, &changed)?;
-        let added = added_domains(&mut self.admin, &served)?;
+        let told = tell(self.node, &changed);
+        let added = added_domains(&mut self.admin, &served);
         // The database is opened again for the aliases, or the node asked.
         drop(self.admin);
+        let (mut aliases, mut has_aliases) = (Ok(()), users.aliases.is_empty());
         if result.is_ok() && !self.stop.is_set() {
-            aliases::write(std::mem::take(&mut users.aliases), &mut users.told, &self.stop, config)?;
+            let all = std::mem::take(&mut users.aliases);
+            match aliases::write(all, &mut users.told, &self.stop, config) {
+                Ok(are_all_there) => has_aliases = are_all_there,
+                Err(error) => aliases = Err(error),
+            }
         }
         let failure = users.told.failure("not imported");
         if result.is_err() {
             failure.iter().for_each(|text| eprintln!("{text}"));
         }
         let is_of_file = |error: &CliError| matches!(error, CliError::Other(_));
-        let concluded = conclude(result, is_of_file, &report, &self.stop);
-        say_added(&added)?;
-        concluded?;
+        let is_cut = is_cut(&self.stop, &self.options, has_aliases);
+        // Before what may have failed for the same reason as the import, as when the database goes away.
+        let concluded = conclude(result, is_of_file, &report, is_cut);
+        let added = added.and_then(|added| say_added(&added));
+        first_failure([concluded, told, added, aliases])?;
         io::stdout().lock().write_all(users.told.notes().as_bytes())?;
         failure.map_or(Ok(()), |text| Err(CliError::Other(text)))
     }
@@ -236,7 +243,7 @@ impl Import {
             failure.iter().for_each(|text| eprintln!("{text}"));
         }
         let is_of_file = |error: &CliError| matches!(error, CliError::Other(_));
-        conclude(result, is_of_file, &report, &self.stop)?;
+        conclude(result, is_of_file, &report, is_cut(&self.stop, &self.options, true))?;
         io::stdout().lock().write_all(people.told.notes().as_bytes())?;
         // A start cannot be prevented from here, so it is at least noticed.
         if running(config)?.is_some() {
@@ -315,17 +322,31 @@ fn say_added(added: &[Box<str>]) -> Result<(), CliError> {
     Ok(())
 }
 
+/// The first failure is the command's; the others are shown before it.
+fn first_failure<const N: usize>(results: [Result<(), CliError>; N]) -> Result<(), CliError> {
+    let mut failures = results.into_iter().filter_map(Result::err);
+    let first = failures.next();
+    failures.for_each(|error| eprintln!("belfry: {error}"));
+    first.map_or(Ok(()), Err)
+}
+
+/// True if Ctrl-C came before all was read and written: nothing is left for the same command otherwise.
+fn is_cut(stop: &Stop, options: &ImportOptions, has_aliases: bool) -> bool {
+    let is_whole = has_aliases && options.has_ended.load(Ordering::Relaxed);
+    stop.is_interrupted() && !is_whole
+}
+
 /// The end in words: an error says how many are in, and that the same command goes on from there. `is_of_file`: the input is at fault, and not the
-/// database.
+/// database. `is_cut`: Ctrl-C came before all was read.
 fn conclude<E: Display>(
     result: Result<Imported, E>,
     is_of_file: impl Fn(&E) -> bool,
     report: &Report,
-    stop: &Stop,
+    is_cut: bool,
 ) -> Result<(), CliError> {
     let so_far = report.last.imported;
     match result {
-        _ if stop.is_interrupted() => Err(CliError::Other(format!(
+        _ if is_cut => Err(CliError::Other(format!(
             "interrupted; accounts in: {} ({}); the same command takes up the rest",
             grouped(so_far.total()),
             counts(so_far)

@@ -20,7 +20,7 @@ pub(super) trait RowFormat: Send {
     fn end(&mut self, _out: &mut VecDeque<ForeignPiece>) {}
 }
 
-/// Gives what the rows of all files say.
+/// Gives what the rows of all files say. The line of a piece has the place of its file among them in its upper half.
 pub(super) struct RowFiles<F> {
     format: F,
     tables: &'static [&'static str],
@@ -28,7 +28,10 @@ pub(super) struct RowFiles<F> {
     stop: Stop,
     /// Files that were not opened yet.
     waiting: VecDeque<PathBuf>,
-    name: PathBuf,
+    /// The files so far; the last is being read.
+    names: Vec<PathBuf>,
+    /// A row of one of the tables was there.
+    is_recognised: bool,
     reader: Option<RowReader<Box<dyn Read + Send>>>,
     ready: VecDeque<ForeignPiece>,
     has_ended: bool,
@@ -53,7 +56,8 @@ impl<F: RowFormat> RowFiles<F> {
             domain,
             stop: stop.clone(),
             waiting: VecDeque::new(),
-            name: if path == Path::new("-") { "standard input".into() } else { path.into() },
+            names: vec![if path == Path::new("-") { "standard input".into() } else { path.into() }],
+            is_recognised: false,
             reader: None,
             ready: VecDeque::new(),
             has_ended: false,
@@ -88,7 +92,7 @@ impl<F: RowFormat> RowFiles<F> {
             match self.waiting.pop_front() {
                 Some(path) => {
                     let file = File::open(&path).map_err(|error| cannot_read(&path, &error))?;
-                    self.name = path;
+                    self.names.push(path);
                     self.read(Box::new(file));
                 }
                 None => {
@@ -98,11 +102,17 @@ impl<F: RowFormat> RowFiles<F> {
             }
             return Ok(());
         };
+        let file = (self.names.len() as u64 - 1) << 32;
         match reader.next() {
-            Ok(Some(RowPiece::Row(row))) => self.format.row(&row, &self.domain, &mut self.ready),
+            Ok(Some(RowPiece::Row(mut row))) => {
+                self.is_recognised = true;
+                row.line |= file;
+                self.format.row(&row, &self.domain, &mut self.ready);
+            }
             Ok(Some(RowPiece::Bad { line, found, expected })) => {
-                self.ready
-                    .push_back(ForeignPiece::Bad { line, what: format!("{found}; expected {expected}") });
+                self.is_recognised = true;
+                let what = format!("{found}; expected {expected}");
+                self.ready.push_back(ForeignPiece::Bad { line: line | file, what });
             }
             Ok(None) => {
                 self.done += reader.bytes();
@@ -114,9 +124,12 @@ impl<F: RowFormat> RowFiles<F> {
                 }
                 self.reader = None;
             }
-            Err(RowsError::Io(error)) => return Err(cannot_read(&self.name, &error)),
+            Err(RowsError::Io(error)) => {
+                return Err(cannot_read(self.names.last().expect("the first is there"), &error));
+            }
             Err(RowsError::At { line, found, expected }) => {
-                return Err(CliError::Other(format!("{}: {found}; expected {expected}", self.place(line))));
+                let place = self.place(line | file);
+                return Err(CliError::Other(format!("{place}: {found}; expected {expected}")));
             }
         }
         Ok(())
@@ -132,7 +145,8 @@ impl<F: RowFormat> ForeignSource for RowFiles<F> {
     }
 
     fn place(&self, line: u64) -> String {
-        format!("{}:{line}", self.name.display())
+        let name = self.names.get((line >> 32) as usize);
+        format!("{}:{}", name.map_or("".into(), |name| name.display().to_string()), line as u32)
     }
 
     fn bytes(&self) -> u64 {
@@ -141,6 +155,10 @@ impl<F: RowFormat> ForeignSource for RowFiles<F> {
 
     fn total(&self) -> Option<u64> {
         self.total
+    }
+
+    fn unrecognised(&self) -> Option<String> {
+        (!self.is_recognised).then(|| format!("rows of {}", self.tables.join(", ")))
     }
 }
 

@@ -106,7 +106,12 @@ impl DocumentLoader {
         let mut form = call.form();
         form.extend(more);
         let Some(url) = call.absolute(&target.url) else {
-            let text = format!("{} is no URL of HTTP", target.url);
+            // The current document, if it was given and not fetched.
+            let text = match &*target.url {
+                "" => "the document has no URL by which it could be asked for again; expected an action"
+                    .to_owned(),
+                url => format!("{url} is no URL of HTTP"),
+            };
             let request = Fetched { url: target.url.clone(), form, is_fallback: false };
             return fall_back(call, now, request, EffectFailure { code: code::URL, text }, out);
         };

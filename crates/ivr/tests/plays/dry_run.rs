@@ -142,3 +142,22 @@ fn every_verb_comes_to_an_end_and_a_long_document_is_cut() {
     assert_eq!(run.steps().len(), ivr::limits::DRY_RUN_STEPS + 1);
     assert_eq!(run.steps().last(), Some(&Step::TooLong));
 }
+
+#[test]
+fn one_bad_sound_has_one_note() {
+    for document in [
+        "<Response><Play>ftp://x/a.wav</Play></Response>",
+        "<Response><Play></Play></Response>",
+        "<Response><Play>ftp://x/a.wav</Play><Say>Hello</Say></Response>",
+        "<Response><Gather><Play>ftp://x/a.wav</Play></Gather></Response>",
+        "<Response><Play>nothing.wav</Play></Response>",
+        "<Response><Play>ftp://x/a.wav</Play><Record/></Response>",
+    ] {
+        let mut run = inline(document, &["1"], CallStatus::Completed);
+        assert_eq!(run.advance(), Progress::Over, "{:#?}", lines(&run));
+        let steps = lines(&run);
+        let notes = steps.iter().filter(|step| step.contains(" is no URL of HTTP")).count();
+        assert!(notes <= 1, "{document}: {steps:#?}");
+        assert!(!steps.iter().any(|step| step.contains(")  is no URL")), "{document}: {steps:#?}");
+    }
+}

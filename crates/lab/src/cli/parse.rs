@@ -132,9 +132,6 @@ fn check(asked: &ParsedArguments) -> Result<(), String> {
     if options.rate.users.is_some() && options.rate.limit.is_some() {
         return Err("Can not set open call limit (-l) when -users is specified.".to_owned());
     }
-    if options.timers.global_is_error && options.timers.global.is_none() {
-        return Err("-timeout_error needs -timeout".to_owned());
-    }
     if options.media.min_port > options.media.max_port {
         return Err("-min_rtp_port is above -max_rtp_port".to_owned());
     }

@@ -159,6 +159,13 @@ fn transports() {
     }
 }
 
+/// SIPp runs with it, and nothing times out.
+#[test]
+fn the_error_of_a_time_out_needs_no_time_out() {
+    let timers = asked("-sn uac 127.0.0.1 -timeout_error").options.timers;
+    assert!(timers.global_is_error && timers.global.is_none());
+}
+
 #[test]
 fn mistakes_are_named() {
     for (line, wanted) in [
@@ -174,7 +181,6 @@ fn mistakes_are_named() {
         ("-plugin x.so", "plug-ins"),
         ("-pmtu 1500", "SCTP"),
         ("-lost 200", "more than 100"),
-        ("-timeout_error", "needs -timeout"),
         ("-default_behaviors all,-sing", "Unknown default behavior"),
         ("-slave_cfg /nowhere", "/nowhere: cannot be read"),
         ("-infindex a.csv 0", "Could not find file for -infindex: a.csv"),

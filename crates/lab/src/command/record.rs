@@ -234,6 +234,8 @@ fn write(folder: &Path, recorded: &RecordedScenarios, lines: &mut Vec<String>) -
             ));
         }
     }
+    std::fs::create_dir_all(folder)
+        .map_err(|error| format!("{}: {error}; expected a folder that can be made", folder.display()))?;
     // Media first: a scenario that is there can be played.
     for RecordedFile { name, bytes } in recorded.media.iter().chain(both) {
         let path = folder.join(name);

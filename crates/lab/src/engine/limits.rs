@@ -95,7 +95,7 @@ pub(super) const NAMES_KEPT: usize = 64;
 
 /// How long the connection before a load of users may take. Two SYNs may be lost: Linux sends them again after one and
 /// three seconds.
-pub(super) const FIRST_CONNECTION: Duration = Duration::from_secs(5);
+pub(crate) const FIRST_CONNECTION: Duration = Duration::from_secs(5);
 
 /// Sign-ins of users that are refused with `not-authorized` before any succeeds: with so many, or with all users, the run
 /// ends. A few may have wrong lines in a file of accounts.

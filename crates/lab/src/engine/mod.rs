@@ -54,6 +54,7 @@ use stdx::time::Instant;
 use clock::Clock;
 use collector::Collector;
 use control::RunControl;
+pub(crate) use limits::FIRST_CONNECTION;
 use shard_hub::{RunPhase, ShardHub};
 pub use xmpp_load::start::check_reachable;
 use xmpp_load::worker_pool::WorkerPool;

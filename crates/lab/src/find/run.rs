@@ -10,7 +10,7 @@ use super::args::{FindArguments, STEP};
 use super::search::{Search, SearchOutcome, SearchPhase, TrialRun, TrialVerdict};
 use super::table;
 use super::users::{UserSearch, asked};
-use crate::engine::{Run, RunChange, Setup};
+use crate::engine::{Run, RunChange, Setup, check_reachable};
 use crate::plan::model::VariedSetting;
 use crate::report::{ProcessMeter, Recorder};
 use crate::session::{self, Observer, RunController};
@@ -53,6 +53,8 @@ impl<M: ProcessMeter + 'static> Searcher<'_, M> {
     pub fn run(&mut self) -> Result<SearchResult, String> {
         let mut search = Search::new(self.arguments.search.clone());
         if let Some(chat) = &self.setup.chat {
+            // A closed port would fail all users of the lowest value only after their patience.
+            check_reachable(self.setup).map_err(|error| error.message)?;
             // Said before the first run rather than before the last.
             asked(
                 self.arguments,
@@ -71,6 +73,9 @@ impl<M: ProcessMeter + 'static> Searcher<'_, M> {
             let report = self.trial(&setup, trial)?;
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(SearchResult { found: None, runs });
+            }
+            if let (true, Some(reason)) = (runs.is_empty(), &report.silence) {
+                return Err(reason.clone());
             }
             let verdict = verdict(&report);
             (self.print)(&table::case(runs.len() + 1, trial.phase, rate, limit, &report, verdict));

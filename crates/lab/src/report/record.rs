@@ -16,6 +16,7 @@ use stdx::time::Instant;
 use crate::engine::{Progress, RunEnd, RunOutcome, Setup};
 use crate::session::Observer;
 use crate::threshold::Threshold;
+use crate::unanswered;
 
 use super::machine;
 use super::stages::StageReader;
@@ -214,6 +215,7 @@ fn finish(report: &mut Report, setup: &Setup, outcome: &RunOutcome) {
         setup.chat.as_ref().map(|load| chat(stats, load.people.presence_share(), certificate(setup, load)));
     report.steps = steps(&setup.scenario, stats);
     report.errors.clone_from(&progress.errors);
+    report.silence = unanswered::reason(setup, progress);
 }
 
 /// The scenario as it was read, so that a report can be repeated without its files.

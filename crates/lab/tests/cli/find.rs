@@ -23,6 +23,15 @@ fn users_are_searched_to_the_end_of_the_range() {
 fn a_server_that_is_not_there_carries_nobody() {
     let place = Place::new();
     let said = place.run(&format!("find xmpp {}:9 {LOAD} --from 6 --to 9", address()));
-    assert_eq!(said.code, Some(99), "{said:?}");
-    assert!(said.out.contains("bad: ") && said.out.contains("not found: the lowest value"), "{said:?}");
+    assert_eq!(said.code, Some(255), "{said:?}");
+    assert!(
+        said.err.contains(":9: Connection refused (os error 111): expected a server that listens there"),
+        "{said:?}"
+    );
+    let said = place.run(&format!("find -sn uac {}:9 -t t1 --step 1 -r 6..9", address()));
+    assert_eq!(said.code, Some(255), "{said:?}");
+    assert!(
+        said.err.contains(":9 by TCP: Connection refused (os error 111); check address, port"),
+        "{said:?}"
+    );
 }

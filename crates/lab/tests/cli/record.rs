@@ -294,6 +294,7 @@ fn calls_are_chosen_by_number_or_call_id_and_damage_is_told() {
         ("--call 2 --name b", "b.caller.xml"),
         ("--call-id one@10.1.1.1 --name c", "c.callee.xml"),
         ("--all", "two-2.caller.xml"),
+        ("--call 2 --out new/folder", "new/folder/two.caller.xml"),
     ] {
         let said = place.run(&format!("record two.pcap {words}"));
         assert!(said.code == Some(0) && said.out.contains(file), "{said:?}");

@@ -66,6 +66,26 @@ fn a_target_that_does_not_answer_is_told_of_early() {
     run.heard(&format!("nothing has answered yet at {target} by UDP: "));
 }
 
+#[test]
+fn a_run_to_which_nothing_answered_says_so_under_its_failures() {
+    let place = Place::new();
+    let silent = std::net::UdpSocket::bind((address(), 5060)).expect("a port");
+    let target = silent.local_addr().expect("bound");
+    let said = place.run(&format!("sip -sn uac {target} -i {} -m 2 -max_retrans 1", address()));
+    let wanted = format!(
+        "\n2 failed: MaxUdpRetrans 2\nnothing answered at {target} by UDP: 4 messages sent, 2 of them again; \
+         check address, port and transport (-t)\n"
+    );
+    assert!(said.err.contains(&wanted), "{said:?}");
+    // Nothing listens at this port by TCP.
+    let said = place.run(&format!("sip -sn uac {target} -t tn -i {} -m 2", address()));
+    let wanted = format!(
+        "\n2 failed: TcpConnect 2\ncannot connect to {target} by TCP: Connection refused (os error 111); \
+         check address, port and transport (-t)\n"
+    );
+    assert!(said.err.contains(&wanted), "{said:?}");
+}
+
 /// Users wait for half a minute; a server that takes connections and says nothing shows after four seconds.
 #[test]
 fn a_server_that_says_nothing_to_users_is_told_of_early() {

@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use crate::farm::end_process;
 use crate::limits;
 use crate::message::{InboxMessage, LocalMessage};
+use crate::outage_log::OutageLog;
 
 /// The sink of the control socket's questions: no shard has this number.
 const CONTROL: u16 = u16::MAX;
@@ -47,6 +48,8 @@ struct Failures {
     unwritable: Option<Unwritable>,
     /// The last time that the server had no space for a write.
     full_at: Option<Instant>,
+    /// The lines about failed writes.
+    log: OutageLog,
 }
 
 /// The reason why the database cannot be written.
@@ -155,8 +158,15 @@ impl StoreCompletions {
             return;
         }
         match (&failures.unwritable, &now) {
-            (None, Some(now)) => tracing::error!("the database cannot be written: {}", now.reason),
-            (Some(_), None) => tracing::info!("the database can be written again"),
+            (None, Some(now)) => {
+                // The writes that fail now fail for the same reason.
+                failures.log.handle_failure(at);
+                tracing::error!("the database cannot be written: {}", now.reason);
+            }
+            (Some(_), None) => {
+                failures.log.end();
+                tracing::info!("the database can be written again");
+            }
             _ => {}
         }
         failures.set_unwritable(now);
@@ -218,10 +228,14 @@ impl Completions for StoreCompletions {
         if !error.is_of_item() {
             failures.set_unwritable(Some(self.unwritable(error)));
         }
+        let of_line =
+            if error.is_of_item() { Some(1) } else { failures.log.handle_failure(self.clock.now()) };
         // Before the line is written: a log that blocks must not hold the lock, which other threads of the
         // store need.
         drop(failures);
-        tracing::error!(%error, "the database could not be written; registrations are answered 503, calls go on");
+        if let Some(failures) = of_line {
+            tracing::error!(%error, failures, "the database could not be written; registrations are answered 503, calls go on");
+        }
     }
 }
 

@@ -587,12 +587,15 @@ impl Control for Operator {
     }
 
     fn accounts_changed(&self) {
-        // An import makes domains, too.
         if let Err(error) = self.node.borrow_mut().replan() {
             tracing::error!("domains could not be read again: {error:#}");
         }
         if let Some(rest) = self.node.borrow().rest.clone() {
             tokio::task::spawn_blocking(move || rest.refresh());
         }
+    }
+
+    fn audit(&self, change: control::CommandAudit<'_>) {
+        operator_status::audit(change);
     }
 }

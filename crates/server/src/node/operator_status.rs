@@ -1,6 +1,7 @@
 //! The operator's view of a node, from the numbers that its parts put up.
 
-use control::{AdmissionStatus, BindingRow, Listening, SignInFailureCount};
+use control::{AdmissionStatus, BindingRow, CommandAudit, Listening, SignInFailureCount};
+use logging::Identity;
 use logging::sign_in_failures::Service;
 use net::admission::Admission;
 use stdx::Instant;
@@ -26,10 +27,27 @@ pub(super) fn announce(node: &Node, services: &[Listening]) {
         chat = at(listening::CHAT),
         servers = at(listening::SERVERS),
         components = at(listening::COMPONENTS),
+        bytestreams = at(listening::BYTESTREAMS),
         domains = node.shared.domains.join(" "),
         metrics = at(listening::METRICS),
         rest = at(listening::REST),
+        console = at(listening::CONSOLE),
         "belfry is up"
+    );
+}
+
+/// A change that a command made over the control socket, as a line of the audit log.
+pub(super) fn audit(change: CommandAudit<'_>) {
+    let CommandAudit { uid, pid, action, subject, refused } = change;
+    tracing::info!(
+        target: "belfry::audit",
+        uid,
+        pid,
+        action,
+        // A string, so that it is quoted and escaped.
+        subject = &*Identity(subject).to_string(),
+        refused = refused.map(|kind| format!("{kind:?}")),
+        "command"
     );
 }
 

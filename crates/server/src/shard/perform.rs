@@ -192,7 +192,9 @@ impl Shard {
                     }
                     Ok(_) => Err(ReadFailed),
                     Err(error) => {
-                        tracing::error!(%error, "kept messages could not be read; the next REGISTER of their address tries again");
+                        if let Some(failures) = self.reads.log.handle_failure(now) {
+                            tracing::error!(%error, failures, "kept messages could not be read; the next REGISTER of their address tries again");
+                        }
                         Err(ReadFailed)
                     }
                 };
@@ -200,12 +202,14 @@ impl Shard {
                 continue;
             }
             match result {
-                Ok(Loaded::Account(account)) => self.give_account(now, ticket, Some(&account)),
+                Ok(Loaded::Account(account)) => {
+                    self.reads.log.end();
+                    self.give_account(now, ticket, Some(&account));
+                }
                 Ok(_) => {}
                 Err(error) => {
-                    // An outage is one line.
-                    if !self.reads.accounts().is_away() {
-                        tracing::error!(%error, "an account could not be read; requests for others that were not read before wait for some seconds");
+                    if let Some(failures) = self.reads.log.handle_failure(now) {
+                        tracing::error!(%error, failures, "an account could not be read; requests for others that were not read before wait for some seconds");
                     }
                     self.give_account(now, ticket, None);
                 }

@@ -14,6 +14,7 @@ use store::{Read, Service, Ticket};
 use super::AccountSource;
 use super::accounts::{Accounts, CachedAccount, EndedRead, Question};
 use crate::limits;
+use crate::outage_log::OutageLog;
 
 /// The reads under way, by ticket, and the cache of accounts.
 pub(super) struct StoreReads {
@@ -28,13 +29,24 @@ pub(super) struct StoreReads {
     asks_owners: bool,
     /// The accounts that owners are to be asked for, by the ticket of the read.
     to_ask: Vec<(u64, Box<str>)>,
+    /// The lines about failed reads.
+    pub(super) log: OutageLog,
 }
 
 impl StoreReads {
     pub(super) fn new(store: Arc<Service>, sink: u16, source: AccountSource) -> StoreReads {
         let accounts = Accounts::new(limits::CACHED_ACCOUNTS, source != AccountSource::File);
         let (kept, asks_owners) = (HashMap::new(), source == AccountSource::Owners);
-        StoreReads { store, sink, last_ticket: 0, accounts, kept, asks_owners, to_ask: Vec::new() }
+        StoreReads {
+            store,
+            sink,
+            last_ticket: 0,
+            accounts,
+            kept,
+            asks_owners,
+            to_ask: Vec::new(),
+            log: OutageLog::default(),
+        }
     }
 
     /// True if owners are asked for accounts.

@@ -143,7 +143,13 @@ fn a_trace_of_an_unknown_account_is_refused() {
 
 #[test]
 fn status_and_log_name_every_listener() {
-    let place = Place::new("").with_xmpp("");
+    let at = || format!("127.0.0.1:{}", interop::free_port());
+    let (servers, components, rest, console) = (at(), at(), at(), at());
+    let more = format!(
+        "component_listen = [\"tcp:{components}\"]\n[xmpp.federation]\nlisten = [\"tcp:{servers}\"]\n\
+         [rest]\nlisten = \"{rest}\"\n[console]\nlisten = \"{console}\"\n"
+    );
+    let place = Place::new("").with_xmpp(&more).with_bytestreams("");
     let process = place.spawn();
     let output = belfry(&place, &["status"]).output().unwrap();
     let status = String::from_utf8(output.stdout).unwrap();
@@ -154,7 +160,23 @@ fn status_and_log_name_every_listener() {
         assert!(status.contains(&**words), "{words}\n{status}");
     }
     let log = process.log();
-    assert!(log.contains(&format!("chat=\"tcp:{chat} ")), "{log}");
+    let up = log.lines().find(|line| line.contains("belfry is up")).unwrap();
+    let words: Vec<_> = up.split(['"', ' ', '=']).collect();
+    for listener in [
+        "servers at     tcp:",
+        "components at  tcp:",
+        "bytestreams at tcp:",
+        "REST at        http:",
+        "console at     http:",
+    ] {
+        let line = status
+            .lines()
+            .find(|line| line.starts_with(listener))
+            .unwrap_or_else(|| panic!("{listener}: {status}"));
+        let address = line.split_whitespace().last().unwrap();
+        assert!(words.contains(&address), "{address}: {up}");
+    }
+    assert!(up.contains(&format!("chat=\"tcp:{chat} ")), "{up}");
     process.kill();
 }
 

@@ -107,6 +107,11 @@ fn what_is_no_whole_backup_changes_nothing() {
     let before = accounts(&place);
     place.belfry(&BACKUP).good();
     let whole = std::fs::read(place.path("kept.backup")).unwrap();
+    let longer = [&whole[..], b"x"].concat();
+    std::fs::write(place.path("kept.backup"), longer).unwrap();
+    place
+        .belfry(&[&BACKUP[..], &["--check"]].concat())
+        .failed(1, "kept.backup: it is damaged (something follows its end)");
     std::fs::write(place.path("kept.backup"), &whole[..whole.len() / 2]).unwrap();
     place.belfry(&[&BACKUP[..], &["--check"]].concat()).failed(1, "kept.backup: it is cut short");
     place.belfry(&[&RESTORE[..], &["--replace"]].concat()).failed(1, "kept.backup: it is cut short");

@@ -73,3 +73,26 @@ fn the_environment_names_the_configuration() {
     assert_eq!(output.status.code(), Some(78));
     assert!(String::from_utf8_lossy(&output.stderr).contains("other.toml: cannot be read"));
 }
+
+/// The blocks of docs/farm.md in their order: a configuration that names the secret, and then the command that makes it.
+#[test]
+fn a_farms_secret_is_made_beside_a_configuration_that_names_it() {
+    let page = std::fs::read_to_string("../../docs/farm.md").unwrap();
+    let section = page.split("\n## One configuration for a whole machine\n").nth(1).unwrap();
+    let (configuration, commands) = section.split_once("Beside it, the secret is made once:").unwrap();
+    let block = |text: &str| -> String {
+        let indented = text.lines().filter_map(|line| line.strip_prefix("    "));
+        let of_block = |line: &str| format!("{line}\n");
+        indented.map(of_block).collect()
+    };
+    let place = Place::new();
+    let before = block(configuration);
+    assert!(before.contains("\nsecret = \"farm.secret\"\n"), "{before}");
+    place.write("belfry.toml", &before);
+    place.belfry(&["check-config"]).failed(78, "`secret` names farm.secret, which cannot be read");
+    let commands = block(commands);
+    let command: Vec<_> = commands.lines().next().unwrap().split(' ').skip(1).collect();
+    let made = place.belfry(&command).good();
+    assert_eq!(made, "made farm.secret: copy it to every node, and name it in [farm] secret\n");
+    place.belfry(&["check-config"]).good();
+}

@@ -48,6 +48,23 @@ fn limited(place: &Place, blocks: u32, args: &[&str]) -> Command {
     command
 }
 
+/// `belfry` with `data` on a disk of its own, which has an account and is then full to the last page. Only the command has the disk.
+fn on_full_disk(place: &Place, args: &[&str]) -> Command {
+    const FILL: &str = r#"
+        mount -t tmpfs -o size=600k tmpfs data || exit 90
+        echo alice,secret | "$0" account import - >/dev/null 2>&1 || exit 91
+        dd if=/dev/zero of=data/filler bs=4k 2>/dev/null
+        exec "$0" "$@"
+    "#;
+    let is_root = place.path(".").metadata().unwrap().uid() == 0;
+    let user: &[&str] = if is_root { &[] } else { &["--user", "--map-current-user", "--keep-caps"] };
+    let mut command = Command::new("unshare");
+    command.args(user).args(["--mount", "sh", "-c", FILL, env!("CARGO_BIN_EXE_belfry")]).args(args);
+    command.current_dir(place.path(".")).env_remove("BELFRY_CONFIG");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
 /// The output of the command; `None`: it had to be killed.
 fn output_of(child: Child) -> Option<ProgramOutput> {
     let id = child.id().to_string();
@@ -91,6 +108,38 @@ fn each_command_fails_on_a_full_disk_and_works_when_repeated_with_space() {
     for (args, input) in WRITES {
         place.belfry_with(args, input).good();
     }
+}
+
+/// SQLite cannot enlarge the index of its log then, which even those that read need, and calls that an I/O error.
+#[test]
+fn a_disk_that_is_full_to_the_last_page_is_called_full() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("data")).unwrap();
+    for args in
+        [&["account", "list"][..], &["account", "disable", "alice"], &["domain", "add", "b.test"], &["serve"]]
+    {
+        let result = run(on_full_disk(&place, args), "").expect("it ends");
+        result.failed(1, "data/belfry.db: the disk is full; free some space there");
+    }
+}
+
+/// Its file is no database, and the empty one of a failure must not stand in the way of the next run.
+#[test]
+fn a_secret_on_a_full_disk_leaves_no_file_and_is_made_by_the_same_command() {
+    let place = place();
+    let args = ["farm", "secret", "farm.secret"];
+    let result = run(limited(&place, 0, &args), "").expect("it ends");
+    result.failed(
+        1,
+        "farm.secret: cannot be written, and is removed; check the disk, and give the same command again",
+    );
+    assert!(!place.path("farm.secret").exists());
+    place.belfry(&args).good();
+    place.belfry(&args).failed(1, "farm.secret: is there already, and a farm may use it: name another file");
+    let command = read_only(&place, &["farm", "secret", "data/farm.secret"]);
+    set_permissions(place.path("data"), Permissions::from_mode(0o555)).unwrap();
+    run(command, "").unwrap().failed(1, "check the disk, the directory and its owner");
+    set_permissions(place.path("data"), Permissions::from_mode(0o700)).unwrap();
 }
 
 fn listed(place: &Place) -> [String; 4] {

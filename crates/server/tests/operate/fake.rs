@@ -232,6 +232,8 @@ impl Control for Fake {
     fn accounts_changed(&self) {
         self.events.send(Event::AccountsChanged).unwrap();
     }
+
+    fn audit(&self, _change: control::CommandAudit<'_>) {}
 }
 
 fn listening(service: &str, at: &[&str]) -> Listening {

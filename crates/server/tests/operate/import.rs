@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::time::Duration;
 
+use interop::PostgresServer;
 use store::xmpp::{RosterRow, UserRow, XmppLoaded, XmppRead};
 use store::{Address, Admin, Loaded, Read, ScramHash, Sqlite, Verifiers};
 use xmpp::sasl::{Hash, derive, encode};
@@ -345,5 +346,72 @@ fn an_import_into_postgresql_that_is_killed_goes_on_where_it_stopped() {
     let same =
         "SELECT count(*) FROM account WHERE xmin = (SELECT xmin FROM account WHERE name = 'user00000');";
     assert_eq!(session.select(same), "50000");
+    session.end();
+}
+
+#[test]
+fn an_import_whose_database_goes_away_says_what_is_in_and_how_to_go_on() {
+    let mut server = PostgresServer::start(&["fsync=off"]);
+    let (place, url) = (Place::new(), server.new_database(&[]));
+    let config = std::fs::read_to_string(place.path("belfry.toml")).unwrap();
+    place.write("belfry.toml", &format!("{config}[store]\nurl = \"{url}\"\n"));
+    let lines: String = (0..60_000).map(|number| format!("user{number:05},secret\n")).collect();
+    let mut import = place.command(&["account", "import", "-"]).spawn().unwrap();
+    let mut input = import.stdin.take().unwrap();
+    input.write_all(lines.as_bytes()).unwrap();
+    let mut session = Session::start(&url);
+    let written =
+        || session.select("SELECT count(*) FROM account;").parse().ok().filter(|count: &u64| *count > 0);
+    wait::until("a batch is written", Duration::from_secs(60), written, String::new);
+    session.end();
+    server.kill();
+    drop(input);
+    let output = import.wait_with_output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    let hint = "; accounts in before it: 50 000; when that is mended give the same command again";
+    assert!(errors.contains(hint), "{errors}");
+}
+
+#[test]
+fn an_export_goes_to_pipes_and_devices() {
+    let place = Place::new();
+    place.belfry_with(&["account", "import", "-"], "alice,secret\n").good();
+    for file in ["-", "/dev/stdout"] {
+        let output = place.belfry(&["account", "export", file]);
+        assert!(output.err.starts_with("accounts: 1\n"), "{output:?}");
+        assert!(output.good().ends_with("</server-data>\n"), "{file}");
+    }
+    place.belfry(&["account", "export", "/dev/null"]).good();
+    place
+        .belfry(&["account", "export", "/dev/full"])
+        .failed(1, "/dev/full: cannot be written: No space left on device");
+    assert!(!place.path("-").exists() && !place.path("-.part").exists());
+}
+
+#[test]
+fn an_interrupt_behind_the_last_account_is_no_failure() {
+    let (place, url) = (Place::new(), interop::new_postgres_database());
+    let config = std::fs::read_to_string(place.path("belfry.toml")).unwrap();
+    place.write("belfry.toml", &format!("{config}[store]\nurl = \"{url}\"\n"));
+    place.belfry(&["domain", "add", "example.test"]).good();
+    place.write("users.csv", "alice,secret\nbob,secret\n");
+    // All is read, and the one batch waits.
+    let (mut holder, mut session) = (Session::start(&url), Session::start(&url));
+    holder.select("BEGIN; LOCK TABLE account IN EXCLUSIVE MODE; SELECT 1;");
+    let import = place.command(&["account", "import", "users.csv"]).spawn().unwrap();
+    let waits = || {
+        let count = session
+            .select("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'account'::regclass;");
+        (count != "0").then_some(())
+    };
+    wait::until("the import waits", Duration::from_secs(60), waits, String::new);
+    let pid = import.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    holder.end();
+    let output = import.wait_with_output().unwrap();
+    let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    assert!(out.contains(": 2 added, 0 updated, 0 skipped"), "{out}");
     session.end();
 }

@@ -105,6 +105,67 @@ fn a_dump_of_kamailio_adds_accounts_with_passwords_or_digests_and_aliases() {
 }
 
 #[test]
+fn tables_of_asterisk_are_read_as_a_dump_and_as_a_folder_of_csv() {
+    let place = Place::new();
+    let bob = ha1("bob@sip.test", "of bob");
+    // An endpoint stands before its auth.
+    place.write(
+        "asterisk.sql",
+        &format!(
+            "-- MySQL dump\nCREATE TABLE `ps_endpoints` (\n  `id` varchar(40) NOT NULL,\n  `aors` varchar(200),\n  `auth` varchar(40),\n  \
+             `callerid` varchar(40)\n);\n\
+             INSERT INTO `ps_endpoints` VALUES ('100','100','a100','Alice <100>'),('bob','bob','bob',NULL),('trunk',NULL,NULL,NULL);\n\
+             CREATE TABLE `ps_auths` (\n  `id` varchar(40) NOT NULL,\n  `auth_type` varchar(10),\n  `md5_cred` varchar(40),\n  \
+             `password` varchar(80),\n  `realm` varchar(40),\n  `username` varchar(40)\n);\n\
+             INSERT INTO `ps_auths` VALUES ('a100','userpass',NULL,'of alice',NULL,'alice'),('bob','md5','{bob}',NULL,'sip.test','bob');\n\
+             CREATE TABLE `ps_contacts` (\n  `id` varchar(40)\n);\nINSERT INTO `ps_contacts` VALUES ('x');\n"
+        ),
+    );
+    let import = ["account", "import", "--from", "asterisk", "--domain", "sip.test"];
+    let checked = place.belfry(&[&import[..], &["--check", "asterisk.sql"]].concat()).good();
+    assert!(checked.starts_with("good: 2 accounts; nothing was written\n"), "{checked}");
+    let output = place.belfry(&[&import[..], &["asterisk.sql"]].concat()).good();
+    assert!(
+        output.contains("2 added") && output.contains("1 passwords, 1 digests of MD5, 1 aliases"),
+        "{output}"
+    );
+    assert!(
+        output.contains("1 endpoints without auth") && output.contains("1 rows of ps_contacts"),
+        "{output}"
+    );
+    assert_eq!(verifiers(&place, "alice@sip.test"), of_password("alice@sip.test", "of alice"));
+    assert_eq!(verifiers(&place, "100@sip.test"), of_password("alice@sip.test", "of alice"));
+    assert!(verifiers(&place, "bob@sip.test").are_of_md5_only());
+
+    std::fs::create_dir(place.path("csv")).unwrap();
+    place.write("csv/ps_endpoints.csv", "id,transport,aors,auth\n200,,200,200\n300,,300,none\n");
+    place.write("csv/ps_auths.csv", "id,auth_type,password,username\n200,userpass,of carol,carol\n");
+    place.write("csv/ps_aors.csv", "id,max_contacts,mailboxes\n200,1,200@default\n");
+    let output = place.belfry(&[&import[..], &["csv"]].concat());
+    assert!(output.out.contains("1 added") && output.out.contains("1 mailboxes"), "{output:?}");
+    output.failed(
+        1,
+        "csv/ps_endpoints.csv:3: endpoint 300: auth none; expected a section [none] with type=auth",
+    );
+    assert_eq!(verifiers(&place, "carol@sip.test"), of_password("carol@sip.test", "of carol"));
+}
+
+#[test]
+fn a_file_without_anything_of_the_server_is_no_empty_one() {
+    let place = Place::new();
+    place.write("lines", "alice,secret\n");
+    place.write("other.sql", "CREATE TABLE t (a int);\nINSERT INTO t VALUES (1);\n");
+    for server in ["asterisk", "kamailio", "openfire"] {
+        for file in ["lines", "other.sql"] {
+            for check in [&["--check"][..], &[]] {
+                let args = [&["account", "import", "--from", server, file], check].concat();
+                place.belfry(&args).failed(1, "nothing of that server is in the input; expected ");
+            }
+        }
+    }
+}
+
+#[test]
 fn tables_of_kamailio_are_read_as_csv_and_as_a_folder_of_db_text() {
     let place = Place::new();
     let bob = ha1("bob@sip.test", "of bob");

@@ -323,6 +323,75 @@ fn an_invitation_is_for_a_domain_that_is_served() {
     assert!(!invited.contains("browsers"), "{invited}");
 }
 
+/// A list by a name that is not there would look like one of a name that has nothing.
+#[test]
+fn a_name_that_is_not_there_has_no_empty_list() {
+    let place = Place::new();
+    place.belfry_with(&["account", "import", "-"], "alice,secret\n").good();
+    for args in [&["calls", "--account", "nosuch"][..], &["calls", "--account", "nosuch", "--json"]] {
+        place.belfry(args).failed(1, "there is no account nosuch@example.test; see those there are with:");
+    }
+    place
+        .belfry(&["account", "alias", "list", "nosuch"])
+        .failed(1, "there is no account nosuch@example.test");
+    place
+        .belfry(&["account", "list", "--domain", "nosuch.test"])
+        .failed(1, "there is no domain nosuch.test; see");
+    assert_eq!(place.belfry(&["calls", "--account", "alice"]).good(), "no calls\n");
+    assert_eq!(
+        place.belfry(&["account", "list", "--domain", "example.test", "--prefix", "b"]).good(),
+        "no accounts\n"
+    );
+}
+
+#[test]
+fn a_route_to_an_account_that_is_not_there_is_made_with_a_warning() {
+    let place = Place::new();
+    place.belfry_with(&["account", "import", "-"], "alice,secret\n").good();
+    let add = |name: &str, account: &str| place.belfry(&["route", "add", name, "number:1", account]);
+    let result = add("x", "account:nosuch@example.test");
+    let warning = "belfry: warning: the route x leads to nosuch@example.test, and there is no such account";
+    assert!(result.err.starts_with(warning), "{result:?}");
+    result.good();
+    let result = add("y", "account:alice@example.test");
+    assert_eq!(result.err, "");
+    result.good();
+}
+
+#[test]
+fn only_names_of_hosts_are_added_as_domains() {
+    let place = Place::new();
+    for name in ["sip:x", "a:5060", "x..y", "-", "a-.test", ".a", "a.", "[::1", "::1]", "[a]"] {
+        let expected =
+            "expected a host name without a scheme or a port, as example.net, or a literal address";
+        place.belfry(&["domain", "add", "--", name]).failed(1, expected);
+    }
+    for name in
+        ["b.test", "192.0.2.7", "[2001:db8::1]", "2001:db8::2", "a_b.test", "xn--bcher-kva.test", "localhost"]
+    {
+        place.belfry(&["domain", "add", name]).good();
+        place.belfry(&["domain", "remove", name]).good();
+    }
+    let import = place.belfry_with(&["account", "import", "-"], "alice@a:5060,secret\n");
+    import.failed(1, "line 1: domain \"a:5060\"; expected a host name");
+}
+
+#[test]
+fn a_check_names_domains_that_would_be_added_and_accounts_that_stand_twice() {
+    let place = Place::new();
+    let check = ["account", "import", "--check", "-"];
+    let output = place
+        .belfry_with(&check, "alice,x\nbob@slip.test,x\ncarol@slip.test,x\nAlice,x\nalice@EXAMPLE.test,y\n")
+        .good();
+    assert_eq!(
+        output,
+        "good: 5 accounts; nothing was written\n\
+         the import would add the domain slip.test, for 2 accounts: is it no slip?\n\
+         there more than once, so that the last one counts: alice@example.test (line 5)\n"
+    );
+    assert!(!place.path("data").exists());
+}
+
 #[test]
 fn the_list_of_calls_is_empty_at_first() {
     let place = Place::new();

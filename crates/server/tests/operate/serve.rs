@@ -68,6 +68,11 @@ fn a_node_serves_reloads_and_drains() {
     place.belfry_with(&["account", "add", "alice", "--password-stdin"], "secret\n").good();
     place.belfry(&["route", "add", "gw", "prefix:+49", "sip:127.0.0.1:9", "--probe"]).good();
     place.belfry(&["domain", "add", "other.test"]).good();
+    let line = node.wait_for("\"subject\":\"other.test\"");
+    let uid = std::os::unix::fs::MetadataExt::uid(&place.path(".").metadata().unwrap());
+    assert_eq!((&line["target"], &line["action"]), (&"belfry::audit".into(), &"AddDomain".into()), "{line}");
+    assert_eq!(line["uid"], uid, "the user of this test: {line}");
+    assert!(line["pid"].is_number() && line.get("refused").is_none(), "{line}");
     let status = place.belfry(&["status"]).good();
     assert!(status.contains("domains        example.test other.test"), "{status}");
     let shown = place.belfry(&["account", "show", "alice"]).good();

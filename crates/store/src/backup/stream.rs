@@ -1,11 +1,11 @@
 //! The records of a backup: a kind, a length and that many bytes, one after the other, all in one stream of gzip.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
-use flate2::read::GzDecoder;
+use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -107,6 +107,17 @@ impl<R: Read> Read for Counted<R> {
         let read = self.inner.read(buffer)?;
         self.bytes += read as u64;
         Ok(read)
+    }
+}
+
+impl<R: BufRead> BufRead for Counted<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.inner.fill_buf()
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+        self.inner.consume(bytes);
     }
 }
 
@@ -258,7 +269,12 @@ impl RecordReader {
             return Err(self.bad("it is damaged (the hash of its records is another)"));
         }
         bytes.truncate(bytes.len() - hash.len());
-        match self.input.read(&mut [0]) {
+        // Behind the end of gzip's stream nothing is read by itself.
+        let after = match self.input.read(&mut [0]) {
+            Ok(0) => self.input.get_mut().fill_buf().map(<[u8]>::len),
+            read => read,
+        };
+        match after {
             Ok(0) => Ok(()),
             Ok(_) => Err(self.bad("it is damaged (something follows its end)")),
             Err(error) => Err(self.failed(&error)),

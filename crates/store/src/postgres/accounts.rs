@@ -10,7 +10,7 @@ use crate::limits;
 use crate::record::WriteDone;
 use crate::types::{
     Account, AccountFilter, AccountLimits, Address, Alias, Domain, NewAccount, check_deny, check_domain,
-    check_length, deny_text,
+    check_length, check_new_domain, deny_text,
 };
 use crate::verifiers::{ScramHash, ScramKeys, Verifiers};
 
@@ -254,7 +254,7 @@ pub(super) fn add_domain(
     name: &str,
     created_at: i64,
 ) -> Result<WriteDone, Failure> {
-    let name = check_domain(name)?;
+    let name = check_new_domain(name)?;
     let sql = "INSERT INTO domain (name, created_at) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING id";
     let row = connection.query_first(sql, values![name, created_at])?;
     let row = row.ok_or_else(|| StoreError::exists(format!("domain {name}")))?;

@@ -9,7 +9,7 @@ use crate::limits;
 use crate::record::WriteDone;
 use crate::types::{
     Account, AccountFilter, AccountLimits, Address, Alias, Domain, NewAccount, check_deny, check_domain,
-    check_length, deny_text,
+    check_length, check_new_domain, deny_text,
 };
 use crate::verifiers::{ScramHash, ScramKeys, Verifiers};
 
@@ -258,9 +258,9 @@ pub(super) fn remove(conn: &Connection, account: &Address) -> Result<WriteDone, 
     Ok(WriteDone::Removed { roster })
 }
 
-/// In the spelling that `check_domain` returns.
+/// In the spelling that `check_new_domain` returns.
 pub(super) fn add_domain(conn: &Connection, name: &str, created_at: i64) -> Result<WriteDone, Failure> {
-    let name = check_domain(name)?;
+    let name = check_new_domain(name)?;
     conn.prepare_cached("INSERT INTO domain (name, created_at) VALUES (?1, ?2)")?
         .execute(params![name, created_at])
         .map_err(|error| Failure::from(error).or_exists(|| format!("domain {name}")))?;

@@ -117,7 +117,7 @@ function begin(signedIn) {
     const out = el("button", { type: "button", onclick: signOut }, t("button.sign_out"));
     const side = el("div", { class: "side" },
         el("div", { class: "brand" }, "Belfry"),
-        el("nav", { "aria-label": t("nav.label") }, el("ul", {}, links), el("p", {}, el("a", { href: "/docs/" }, t("nav.docs")))),
+        el("nav", { "aria-label": t("nav.label") }, el("ul", {}, links), session.docs ? el("p", {}, el("a", { href: "/docs/" }, t("nav.docs"))) : null),
         el("div", { class: "who" }, el("div", {}, session.account), el("div", {}, t(`role.${session.role}`)), el("p", {}, languages()), el("p", {}, out)));
     const skip = el("a", { class: "skip", href: "#main" }, t("nav.skip"));
     skip.addEventListener("click", (event) => {

@@ -145,7 +145,10 @@ impl Context<'_> {
 /// Performs a request whose user may do it.
 pub(crate) async fn perform(context: &Context<'_>) -> Result<Answer, Fault> {
     match context.route.operation {
-        Operation::Session => Ok(Answer::Json(describe(&context.user.session, context.user.role))),
+        Operation::Session => {
+            let has_docs = context.settings.settings.docs.is_some();
+            Ok(Answer::Json(describe(&context.user.session, context.user.role, has_docs)))
+        }
         Operation::SignOut => {
             context.state.sessions().end(&context.user.token);
             context.audit("session", None);

@@ -41,6 +41,19 @@ pub(super) struct Section {
 }
 
 impl Section {
+    /// The section that a row of a table stands for. `get`: the value of a column, empty where there is none.
+    pub(super) fn of_row<'a>(
+        name: &str,
+        line: Line,
+        kind: &str,
+        get: impl Fn(&'static str) -> &'a str,
+    ) -> Section {
+        let columns = KEYS.into_iter().filter(|key| *key != "type").map(|key| (key, get(key)));
+        let values = [("type", kind)].into_iter().chain(columns);
+        let values = values.filter(|(_, value)| !value.is_empty()).map(|(key, value)| (key, value.into()));
+        Section { name: name.into(), line, is_template: false, values: values.collect() }
+    }
+
     /// The last value of that name; empty if there is none.
     pub(super) fn get(&self, key: &str) -> &str {
         self.values.iter().rev().find(|(name, _)| *name == key).map_or("", |(_, value)| value)
@@ -286,7 +299,14 @@ impl Sections {
 
     /// Ends the section that is being read.
     pub(super) fn end(&mut self) -> Result<(), CliError> {
-        let Some(section) = self.current.take() else { return Ok(()) };
+        self.current.take().map_or(Ok(()), |section| self.add(section))
+    }
+
+    /// Keeps a section.
+    ///
+    /// # Errors
+    /// All sections together are larger than they may be.
+    pub(super) fn add(&mut self, section: Section) -> Result<(), CliError> {
         self.size += section.size();
         if self.size > limits::IMPORT_CONFIG {
             return Err(too_large(Path::new("all sections together")));
@@ -300,6 +320,11 @@ impl Sections {
     pub(super) fn of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Section> {
         let is_of = move |section: &&Section| !section.is_template && section.get("type") == kind;
         self.done.iter().filter(is_of)
+    }
+
+    /// True if there is a section that accounts are made of.
+    pub(super) fn are_of_asterisk(&self) -> bool {
+        ["endpoint", "auth", "aor", "registration"].into_iter().any(|kind| self.of(kind).next().is_some())
     }
 
     /// Sections with more values than one may have.

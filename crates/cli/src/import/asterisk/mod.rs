@@ -1,10 +1,12 @@
-//! Accounts of Asterisk: `pjsip.conf` with what it includes, and the numbers of `extensions.conf` that call one account.
+//! Accounts of Asterisk: `pjsip.conf` with what it includes, and the numbers of `extensions.conf` that call one account; or the tables that have the same
+//! (`realtime`).
 //!
 //! An endpoint with `auth` is an account; its name is the `username` of the auth, by which its phone proves itself. Where the endpoint or its
 //! addresses (`aors`) are called otherwise, those are aliases. The files are read whole, for a section may be made of templates.
 
 mod config;
 mod dialplan;
+mod realtime;
 #[cfg(test)]
 mod tests;
 
@@ -15,10 +17,13 @@ use std::path::Path;
 
 use self::config::{ConfigFiles, Section, Sections};
 use self::dialplan::{DialPlan, Extension};
+use self::realtime::Realtime;
 use super::files::cannot_read;
 use super::foreign::{ForeignAccount, ForeignCredentials, ForeignInput, ForeignPiece, ForeignSource};
 use super::kamailio::md5_of;
+use super::row_files::RowFiles;
 use crate::error::CliError;
+use crate::limits;
 
 /// The realm of Asterisk where nothing names one.
 const DEFAULT_REALM: &str = "asterisk";
@@ -36,6 +41,10 @@ impl Line {
     fn packed(self) -> u64 {
         (u64::from(self.file) << 32) | u64::from(self.number)
     }
+
+    fn unpacked(line: u64) -> Line {
+        Line { file: (line >> 32) as u32, number: line as u32 }
+    }
 }
 
 /// Something that is not taken.
@@ -48,6 +57,28 @@ pub(super) struct Asterisk {
     files: ConfigFiles,
     pieces: VecDeque<ForeignPiece>,
     total: Option<u64>,
+    /// There was a section or an extension that accounts or their numbers are made of.
+    is_recognised: bool,
+}
+
+/// Opens files of Asterisk, or its tables where it keeps accounts in a database.
+pub(super) fn open(mut input: ForeignInput<'_>) -> Result<Box<dyn ForeignSource>, CliError> {
+    let has_tables = match input.file.take() {
+        None => realtime::is_folder_of_tables(input.path),
+        Some(mut file) => {
+            let mut beginning = Vec::new();
+            let looked = file.by_ref().take(limits::IMPORT_LOOK as u64).read_to_end(&mut beginning);
+            looked.map_err(|error| cannot_read(input.path, &error))?;
+            let has_tables = realtime::are_rows(&beginning);
+            input.file = Some(Box::new(std::io::Cursor::new(beginning).chain(file)));
+            has_tables
+        }
+    };
+    if !has_tables {
+        return Ok(Box::new(Asterisk::open(input)?));
+    }
+    let format = Realtime::new(&input.domain);
+    Ok(Box::new(RowFiles::open(input, realtime::TABLES, realtime::FOLDER, format)?))
 }
 
 impl Asterisk {
@@ -82,7 +113,8 @@ impl Asterisk {
         let mut pieces: VecDeque<ForeignPiece> = files.bad.drain(..).collect();
         Reading { sections: &sections, domain: &domain, out: &mut pieces }.all(&plan);
         let total = (!is_input).then_some(files.bytes);
-        Ok(Asterisk { files, pieces, total })
+        let is_recognised = sections.are_of_asterisk() || !plan.numbers.is_empty();
+        Ok(Asterisk { files, pieces, total, is_recognised })
     }
 }
 
@@ -102,6 +134,11 @@ impl ForeignSource for Asterisk {
 
     fn total(&self) -> Option<u64> {
         self.total
+    }
+
+    fn unrecognised(&self) -> Option<String> {
+        let expected = "sections of pjsip.conf with type=endpoint and type=auth, or the tables ps_endpoints and ps_auths";
+        (!self.is_recognised).then(|| expected.into())
     }
 }
 

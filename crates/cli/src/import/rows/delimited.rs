@@ -52,7 +52,10 @@ pub(super) fn headings(line: &str) -> Option<(Style, Columns)> {
     let columns: Columns = line.split(char::from(style.delimiter())).map(name).collect();
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b' ');
     let are_names = columns.iter().all(|column| column.bytes().all(is_name));
-    (are_names && columns.iter().any(|column| column.ends_with("username"))).then_some((style, columns))
+    // Tables of Asterisk have an id in any case, and other tables of it no user.
+    let is_of_asterisk = columns.len() > 1 && &*columns[0] == "id";
+    let has_users = columns.iter().any(|column| column.ends_with("username"));
+    (are_names && (has_users || is_of_asterisk)).then_some((style, columns))
 }
 
 /// The next line of values. `None`: the input has ended.
