@@ -231,12 +231,10 @@ impl Operator {
             if is_any || notices.contains(&Notice::Plan) {
                 self.read_plan().await;
             }
-            if is_any || notices.contains(&Notice::Numbers) {
-                // Without the REST interface there are no applications either.
-                let rest = self.node.borrow().rest.clone();
-                if let Some(rest) = rest {
-                    let _ = tokio::task::spawn_blocking(move || rest.refresh()).await;
-                }
+            // Without the REST interface there are no applications either.
+            let rest = self.node.borrow().rest.clone();
+            if let Some(rest) = rest.filter(|_| is_any || notices.contains(&Notice::Numbers)) {
+                let _ = tokio::task::spawn_blocking(move || rest.refresh()).await;
             }
         }
     }
