@@ -36,6 +36,7 @@ pub(crate) fn change_of(request: &Request) -> Option<(&'static str, String)> {
         | Request::Ask(_)
         | Request::Live(_)
         | Request::Plan(_)
+        | Request::ConfigReport
         | Request::PlanChanged { .. } => return None,
     })
 }
