@@ -54,7 +54,7 @@ struct Farm {
 }
 
 fn user(number: usize) -> Bare {
-    Bare::parse(&format!("user{}@example.org", number % USERS)).unwrap()
+    Bare::parse(&format!("user{}@example.org", number % USERS)).expect("an address")
 }
 
 fn kind(message: &XmppShardMessage) -> &'static str {
@@ -115,7 +115,7 @@ impl Farm {
     fn sign_in(&mut self, number: usize) {
         let (_, edge) = self.edge(number);
         let request = BindRequest {
-            user: Jid::parse(user(number).as_str()).unwrap(),
+            user: Jid::parse(user(number).as_str()).expect("an address"),
             is_anonymous: false,
             resource: Some("desk".into()),
             tag: None,
@@ -131,7 +131,8 @@ impl Farm {
     /// The user's client sends a stanza; what it causes is done.
     fn say(&mut self, number: usize, xml: &str) {
         let (node, edge) = self.edge(number);
-        let mut element: Element = parse(xml.as_bytes(), &Prefixes::of_default(ns::CLIENT)).unwrap();
+        let mut element: Element =
+            parse(xml.as_bytes(), &Prefixes::of_default(ns::CLIENT)).expect("a stanza");
         element.set("from", format!("{}/desk", user(number)));
         let owner = self.owner(Bucket::of(user(number).as_str()));
         self.send(node, owner, XmppShardMessage::Stanza { edge, element });
@@ -205,8 +206,8 @@ impl Farm {
                 has_work = true;
                 *self.counted.messages.entry(kind(&copies[0])).or_default() += 1;
                 let message = wire::chat_copies(to, node.address.shard, &copies).expect("it crosses nodes");
-                let link = node.links.get_mut(&(to.life.0 as usize - 1)).unwrap();
-                link.send(self.now, Class::Chat, message).unwrap();
+                let link = node.links.get_mut(&(to.life.0 as usize - 1)).expect("a link to the node");
+                link.send(self.now, Class::Chat, message).expect("room in the link");
             }
             self.write(at);
         }
@@ -217,8 +218,8 @@ impl Farm {
         let mut received = Vec::new();
         let node = &mut self.nodes[at];
         for (from, bytes) in node.incoming.drain(..) {
-            let link = node.links.get_mut(&from).unwrap();
-            link.handle_bytes(self.now, &bytes).unwrap();
+            let link = node.links.get_mut(&from).expect("a link to the node");
+            link.handle_bytes(self.now, &bytes).expect("bytes of the other end");
             received.extend(std::iter::from_fn(|| link.poll_message(Class::Chat)));
         }
         // The task of a connection writes what is due after it has read, before the turn of the shard.
@@ -235,8 +236,8 @@ impl Farm {
         let others: Vec<usize> = self.nodes[at].links.keys().copied().collect();
         for other in others {
             let mut bytes = Vec::new();
-            let link = self.nodes[at].links.get_mut(&other).unwrap();
-            link.expire(self.now).unwrap();
+            let link = self.nodes[at].links.get_mut(&other).expect("a link to the node");
+            link.expire(self.now).expect("a link that is not silent");
             link.poll_output(self.now, 65_536, &mut bytes);
             if !bytes.is_empty() {
                 self.counted.writes += 1;

@@ -13,10 +13,7 @@ use admin::Source;
 use axum::body::{Body, to_bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, RETRY_AFTER, SET_COOKIE};
 use axum::http::{HeaderMap, Request as HttpRequest, StatusCode};
-use control::{
-    AccountRow, Ask, Change, ConfigKey, ConfigReport, Failure, FailureKind, Listing, Request, Response,
-    Status, TraceSink,
-};
+use control::{AccountRow, Ask, Change, Failure, FailureKind, Listing, Request, Response, Status, TraceSink};
 use serde_json::{Value, json};
 use stdx::Instant;
 use stdx::attempts::Cause;
@@ -34,6 +31,7 @@ use crate::{
 
 mod applications;
 mod calls;
+mod configuration;
 mod directory;
 mod provider;
 mod rooms;
@@ -266,7 +264,7 @@ fn answer(
                     _ => Response::Done { rows: 1 },
                 },
                 Request::Chat(ask) => rooms::answer(ask),
-                Request::ConfigReport => Response::ConfigReport(Box::new(config_report())),
+                Request::ConfigReport => Response::ConfigReport(Box::new(configuration::report())),
                 Request::RosterGroups(query) => Response::RosterGroups(roster_groups(&query)),
                 Request::Ask(Ask::Domains) => {
                     Response::Listing(Listing::Domains(vec![store::types::Domain {
@@ -307,16 +305,6 @@ fn found_calls(calls: u64, search: &CallSearch) -> CallPage {
     let mut page = CallPage { calls: all, next: None };
     page.finish(search);
     page
-}
-
-fn config_report() -> ConfigReport {
-    let key = ConfigKey {
-        section: "hep".into(),
-        name: "password".into(),
-        value: Some("\"***\"".into()),
-        default: None,
-    };
-    ConfigReport { mistakes: vec!["1:2: wrong".into()], keys: vec![key], ..ConfigReport::default() }
 }
 
 /// Half of the farm answers.
@@ -885,24 +873,4 @@ async fn an_invitation_is_for_a_free_name_that_the_operator_might_have_added() {
     world.console.set_settings(&Settings { invitations: None, ..settings() });
     let off = world.ask(&operator, "POST", "/invitations", invite("new")).await;
     assert_eq!(off.status, StatusCode::NOT_FOUND, "{}", off.body);
-}
-
-/// The configuration has addresses and names that no one but an admin needs; a check is no reload.
-#[tokio::test]
-async fn the_configuration_is_shown_to_an_admin_and_checked_without_a_reload() {
-    let mut world = world();
-    let (operator, admin) = (world.sign_in("op").await, world.sign_in("root").await);
-    for (method, path) in [("GET", "/configuration"), ("POST", "/configuration/check")] {
-        let refused = world.ask(&operator, method, path, None).await;
-        assert_eq!(refused.status, StatusCode::FORBIDDEN, "{path}");
-    }
-    let shown = world.ask(&admin, "GET", "/configuration", None).await;
-    let key = json!({ "section": "hep", "name": "password", "value": "\"***\"", "default": null });
-    assert_eq!(shown.body, json!({ "file": null, "keys": [key] }));
-    let checked = world.ask(&admin, "POST", "/configuration/check", None).await;
-    let expected = json!({
-        "file": null, "good": false, "mistakes": ["1:2: wrong"], "warnings": [], "needs_restart": [],
-    });
-    assert_eq!(checked.body, expected);
-    assert!(!world.requests.iter().any(|request| request.contains("Reload")), "{:?}", world.requests);
 }

@@ -41,7 +41,7 @@ impl Outage {
     fn perform(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::WriteBinding { ticket, row } => self.write(ticket, row),
+                Effect::WriteBinding { ticket, row } => self.write(ticket, &row),
                 Effect::Answer { id, answer, .. } => self.answers.push((id.0, name(&answer))),
                 Effect::LoadKept { .. } | Effect::Push { .. } => {}
                 other => panic!("{other:?}"),
@@ -49,7 +49,7 @@ impl Outage {
         }
     }
 
-    fn write(&mut self, ticket: u64, row: BindingRow) {
+    fn write(&mut self, ticket: u64, row: &BindingRow) {
         self.attempts.push(self.now());
         if self.is_away {
             self.world.router.handle_unreachable(self.world.now, ticket, &mut self.world.out);

@@ -99,7 +99,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
         drain_begins: Notify::new(),
         traced: RefCell::default(),
     });
-    operator.serve_traces(of_others);
+    serve_traces(&operator, of_others);
     operator.node.borrow().export_traces();
     let (status, watching) = control::watch(operator.clone());
     spawn_local(watching);
@@ -126,6 +126,15 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     operator.node.borrow_mut().stop();
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Takes part in the traces of other nodes of the farm.
+fn serve_traces(operator: &Rc<Operator>, messages: Option<TraceMessages>) {
+    if let (Some(traces), Some(messages)) = (&operator.farm_traces, messages) {
+        let of_node = Rc::clone(operator);
+        let begin = move |account, sink| of_node.begin_trace(account, sink);
+        spawn_local(Rc::clone(traces).serve(messages, begin));
+    }
 }
 
 /// The node, as operators command it. All of its tasks are on the main thread; no borrow of `node` is held across an `await`.
@@ -252,15 +261,6 @@ impl Operator {
             answers.extend(answered.await.ok());
         }
         answers
-    }
-
-    /// Takes part in the traces of other nodes of the farm.
-    fn serve_traces(self: &Rc<Self>, messages: Option<TraceMessages>) {
-        if let (Some(traces), Some(messages)) = (&self.farm_traces, messages) {
-            let operator = Rc::clone(self);
-            let begin = move |account, sink| operator.begin_trace(account, sink);
-            spawn_local(Rc::clone(traces).serve(messages, begin));
-        }
     }
 
     /// Traces an account at this node. False: too many traces.

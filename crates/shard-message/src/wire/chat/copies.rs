@@ -33,15 +33,15 @@ pub(super) fn read(
 ) -> Result<Vec<XmppShardMessage>, Corrupt> {
     match first {
         XmppShardMessage::Routed(element) => {
-            let copy = |to: &Box<str>| XmppShardMessage::Routed(Box::new(element.copy_to(to)));
-            Ok(addresses.iter().map(copy).collect())
+            let copy = |to: &str| XmppShardMessage::Routed(Box::new(element.copy_to(to)));
+            Ok(addresses.iter().map(|to| copy(to)).collect())
         }
         XmppShardMessage::Deliver { edge, element } if connections.len() == addresses.len() => {
-            let copy = |(to, connection): (&Box<str>, &u64)| XmppShardMessage::Deliver {
-                edge: ConnectionId { shard: edge.shard, connection: *connection },
+            let copy = |to: &str, connection| XmppShardMessage::Deliver {
+                edge: ConnectionId { shard: edge.shard, connection },
                 element: element.copy_to(to),
             };
-            Ok(addresses.iter().zip(connections).map(copy).collect())
+            Ok(addresses.iter().zip(connections).map(|(to, connection)| copy(to, *connection)).collect())
         }
         _ if addresses.is_empty() => Ok(Vec::new()),
         _ => Err(absent("a copy of a stanza has no connection")),
