@@ -170,7 +170,7 @@ fn a_database_of_another_kind_is_refused_with_the_next_step() {
     assert!(error.contains("LATIN1") && error.contains("createdb"), "{error}");
     let newer = server.new_database(&[]);
     drop(Postgres::open(&newer).unwrap());
-    server::run_sql(&newer, "UPDATE schema_version SET version = 99, oldest = 4");
+    server::run_sql(&newer, "UPDATE schema_version SET version = 99, oldest = 99");
     let error = Postgres::open(&newer).unwrap_err();
     assert!(matches!(error, StoreError::NewerSchema { found: 99, .. }), "{error:?}");
     let nowhere = Postgres::open(&newer.replace("dbname=t", "dbname=no-t")).unwrap_err();
