@@ -70,6 +70,12 @@ impl Environment {
         for value in request.values(Header::Route) {
             let Some(uri) = Address::parse(value).and_then(|a| a.parsed_uri().ok()) else { break };
             if !self.listeners.is_us(&uri) {
+                // Another node of the farm has written the first one, and named an address of its own: the token proves that. Not
+                // every client sends a request to the address of its Route, and the slot of a call moves.
+                if own.count == 0 && self.prove_within(request, &uri, 1).is_some() {
+                    own.count = 1;
+                    last = Some(uri);
+                }
                 break;
             }
             own.count += 1;
