@@ -139,7 +139,7 @@ impl Farm {
         self.rest();
     }
 
-    /// As the server does, which gives messages for other nodes a number.
+    /// The queue gives messages for other nodes a number, as the server does.
     fn send(&mut self, from: usize, to: usize, mut message: XmppShardMessage) {
         if from == to {
             return self.handle(to, message);
@@ -271,7 +271,7 @@ fn loaded(load: &Load) -> StoreReply {
     }
 }
 
-/// For each number of nodes a chat message and a change of presence.
+/// The counts of a chat message and of a change of presence, for each number of nodes.
 const EXPECTED: [&str; 8] = [
     "1: 0.00 messages (), 0.00 writes, 1.00 for clients",
     "1: 0.00 messages (), 0.00 writes, 8.00 for clients",
@@ -298,7 +298,7 @@ fn mean(count: usize, act: impl Fn(usize) -> String) -> String {
     format!("{count}: {all} messages ({}), {writes} writes, {delivered} for clients", kinds.join(", "))
 }
 
-/// What crosses nodes for a chat message, of four kinds: from the sender's connection to its owner, from there to the receiver's owner, from there to
+/// The four kinds of messages that cross nodes for a chat message: from the sender's connection to its owner, from there to the receiver's owner, from there to
 /// the connection, and the report that it is handled. A change of presence crosses once to each node that owns contacts, and from each owner once to each
 /// node of connections; the client hears of its own, too. Nothing else crosses: acknowledgements of links go with other messages.
 #[test]

@@ -49,7 +49,7 @@ fn code(page: &str) -> Vec<(usize, String)> {
     lines
 }
 
-/// What stands in backquotes in the text of a page, with the number of its line.
+/// The code in backquotes in the text of a page, with the number of its line.
 fn quoted(page: &str) -> impl Iterator<Item = (usize, &str)> {
     let prose = page.lines().enumerate().filter(|(_, line)| !line.starts_with("    "));
     prose.flat_map(|(number, line)| line.split('`').skip(1).step_by(2).map(move |code| (number + 1, code)))

@@ -552,7 +552,7 @@ fn mistakes_show_no_password() {
     }
 }
 
-/// Of a folder that this user may not search it is not known what is in it; the defaults must not be taken then.
+/// The contents of a folder that this user may not search are not known; the defaults must not be taken then.
 #[test]
 fn a_file_that_may_be_there_is_not_passed_over() {
     let folder = tempfile::tempdir().unwrap();

@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::reader::without_user_info;
 
-/// In the place of a secret.
+/// The text in the place of a secret.
 const MASK: &str = "\"***\"";
 
 /// A key, and its value in the file.
@@ -94,7 +94,7 @@ fn without_query(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Whatever key is read as a secret is shown as none.
+    /// A key that is read as a secret is never shown.
     #[test]
     fn no_secret_of_any_key_is_shown() {
         let secrets: Vec<_> =

@@ -108,7 +108,7 @@ impl AcceptFailures {
         tokio::time::sleep(limits::ACCEPT_PAUSE).await;
     }
 
-    /// In turn: connections that are idle make room for so many new ones, and all others that wait are refused.
+    /// Makes room or refuses, in turn: connections that are idle make room for so many new ones, and all others that wait are refused.
     fn make_room(&mut self, listener: &impl AsFd) {
         let shed = (0..limits::SHED).filter(|_| self.admission.shed()).count();
         self.has_shed = shed > 0 && !self.has_shed;

@@ -42,7 +42,7 @@ pub struct Outage<T> {
     settings: OutageSettings,
     /// The first failure since the last success.
     since: Option<Instant>,
-    /// In the order of their arrival.
+    /// The requests in the order of their arrival.
     held: VecDeque<Held<T>>,
     pause: Duration,
     try_at: Option<Instant>,
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(requests(outage.succeed()), [0, 2, 4]);
     }
 
-    /// Whatever happens in any order: each request comes out once, none waits beyond its patience, and no deadline stands still.
+    /// A property of all orders of events: each request comes out once, none waits beyond its patience, and no deadline stands still.
     #[test]
     fn each_request_comes_out_once_and_in_time() {
         for seed in 0..500 {

@@ -299,7 +299,7 @@ pub enum Loaded {
     Routes(Vec<Route>),
     /// The newest first.
     Calls(Vec<CallRecord>),
-    /// By the times of their ends, the newest first.
+    /// The order is by the times of their ends, the newest first.
     CallPage(CallPage),
     /// The oldest first.
     KeptMessages(Vec<WaitingMessage>),

@@ -148,7 +148,7 @@ pub trait NumberSource: Send + Sync {
     /// The numbers as they are now. May wait for the database.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// The failure when they cannot be read.
     fn numbers(&self) -> Result<Arc<Numbers>, StoreError>;
 }
 

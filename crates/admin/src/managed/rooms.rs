@@ -1,7 +1,7 @@
 //! Conferences and queues as the operators of the node see and change them, of all accounts: rows of the record, and the calls in them, which the
 //! nodes have in memory.
 //!
-//! Of a list the calls of one row after another are asked for, within [`limits::ROOM_FIGURES`]: a node of the farm that does not answer takes its time
+//! The calls of a list are asked for one row after another, within [`limits::ROOM_FIGURES`]: a node of the farm that does not answer takes its time
 //! once, and rows behind it have no figures.
 
 use serde::Serialize;

@@ -13,7 +13,7 @@ use crate::{SERVER, address, bob};
 /// Requests of one side within its dialog, each so many milliseconds after the response to the one before.
 type Requests = &'static [(u64, &'static str)];
 
-/// As in `bench/farm/scenarios`: what a death has lost is repeated before the next request.
+/// The rule of `bench/farm/scenarios`: what a death has lost is repeated before the next request.
 const SLOW: Requests = &[(2_000, "INVITE"), (2_000, "BYE")];
 const QUICK: Requests =
     &[(100, "INVITE"), (30, "OPTIONS"), (30, "MESSAGE"), (30, "UPDATE"), (100, "INVITE"), (2_000, "BYE")];

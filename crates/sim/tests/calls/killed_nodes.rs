@@ -27,10 +27,10 @@ const SUCCESSOR: usize = NODES;
 const HOP: Duration = Duration::from_millis(1);
 /// A link gives back messages that a process has received within this time before its death.
 const UNACKNOWLEDGED: Duration = Duration::from_millis(60);
-/// From a death to the end of the links to it, and to the first connection that its host refuses.
+/// The time from a death to the end of the links to it, and to the first connection that its host refuses.
 const LINK_ENDS: Duration = Duration::from_millis(2);
 const REFUSAL: Duration = Duration::from_millis(100);
-/// From a death to the map that says so, to the successor's first packet, and to its call slots; each node has the news up to `LATE` later.
+/// The time from a death to the map that says so, to the successor's first packet, and to its call slots; each node has the news up to `LATE` later.
 const DETECTION: Duration = Duration::from_millis(1_650);
 const JOIN: Duration = Duration::from_millis(2_400);
 const MOVE: Duration = Duration::from_millis(2_900);
@@ -38,7 +38,7 @@ const LATE: u64 = 500;
 /// The time for which two workers of a moved slot share responses: `server::limits::SLOTS_MOVE`.
 const SLOTS_MOVE: Duration = Duration::from_secs(5);
 
-/// What happens at the nodes besides packets from the network.
+/// The events at the nodes besides packets from the network.
 enum Event {
     /// A message reaches the node `to`.
     Message {
@@ -88,7 +88,7 @@ pub(crate) struct Death {
     pub(crate) step: Option<usize>,
     /// It is started again, and gets the call slot.
     pub(crate) returns: bool,
-    /// What it had received, and not acknowledged, comes back to the senders.
+    /// The messages that it had received, and not acknowledged, come back to the senders.
     pub(crate) comes_back: bool,
 }
 
@@ -179,7 +179,7 @@ impl KilledNodes {
         process.peers.contains(&to) && (!is_dead || process.has_links_to_dead)
     }
 
-    /// As `ShardSelector::of_farm`.
+    /// The worker by the rule of `ShardSelector::of_farm`.
     fn worker_of(&self, at: usize, bytes: &[u8]) -> usize {
         let process = &self.processes[at];
         match named_life(bytes).map(|life| life - 1) {
@@ -188,7 +188,7 @@ impl KilledNodes {
         }
     }
 
-    /// As `farm::relay` and `farm::pass_on`.
+    /// Does what `farm::relay` and `farm::pass_on` do.
     fn relay(
         &mut self,
         now: Instant,
@@ -220,7 +220,7 @@ impl KilledNodes {
         }
     }
 
-    /// As `farm::work` and `farm::work_off_slot`.
+    /// Does what `farm::work` and `farm::work_off_slot` do.
     fn work(&mut self, now: Instant, at: usize, packet: Packet, is_off_slot: bool, out: &mut Vec<Datagram>) {
         let process = &mut self.processes[at];
         let may_be_twice = process.previous.is_some_and(|(previous, until)| {

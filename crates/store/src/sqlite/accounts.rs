@@ -258,7 +258,7 @@ pub(super) fn remove(conn: &Connection, account: &Address) -> Result<WriteDone, 
     Ok(WriteDone::Removed { roster })
 }
 
-/// In the spelling that `check_new_domain` returns.
+/// Adds a domain, in the spelling that `check_new_domain` returns.
 pub(super) fn add_domain(conn: &Connection, name: &str, created_at: i64) -> Result<WriteDone, Failure> {
     let name = check_new_domain(name)?;
     conn.prepare_cached("INSERT INTO domain (name, created_at) VALUES (?1, ?2)")?
