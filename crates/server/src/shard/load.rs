@@ -10,14 +10,16 @@ use stdx::Instant;
 const LONG_TURN: Duration = Duration::from_millis(100);
 /// A turn over so many messages has left others in the kernel: one batch of one socket (`mmsg::BATCH`).
 const FULL_TURN: usize = 64;
-/// The time that every turn must be long or full before new work is refused: longer than a burst.
+/// The time that every turn must be long or full before new work is refused: longer than a burst. No turn counts for more than
+/// [`LONG_TURN`]: where the whole process stood still (its machine was stopped, other programs had the processors), one turn is as long
+/// as that, and what waits meanwhile is answered sooner than those who were refused would come back.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The lag of one shard, from which `Shard::run` sets the intake of the endpoint after each turn.
 #[derive(Debug, Default)]
 pub(super) struct Load {
-    /// The beginning of the first of the last turns in a row that were long or full; `None` if the last one was neither.
-    behind_since: Option<Instant>,
+    /// The time of the last turns in a row that were long or full.
+    behind_for: Duration,
     /// Set by `Command::Drain`, and never unset.
     draining: bool,
 }
@@ -25,16 +27,13 @@ pub(super) struct Load {
 impl Load {
     /// Handles the end of a turn. Returns the shard's intake from now on: one turn that is neither long nor full opens it again.
     pub(super) fn weigh(&mut self, began: Instant, ended: Instant, messages: usize) -> Intake {
+        let turn = ended.since(began);
         // Either sign will do: few slow messages delay the others as much as many quick ones.
-        let behind = ended.since(began) >= LONG_TURN || messages >= FULL_TURN;
-        let since = match behind {
-            true => *self.behind_since.get_or_insert(began),
-            false => {
-                self.behind_since = None;
-                ended
-            }
+        self.behind_for = match turn >= LONG_TURN || messages >= FULL_TURN {
+            true => self.behind_for + turn.min(LONG_TURN),
+            false => Duration::ZERO,
         };
-        match (self.draining, ended.since(since) > PATIENCE) {
+        match (self.draining, self.behind_for > PATIENCE) {
             // Stronger than overload: a node that drains takes nothing new, however idle it is.
             (true, _) => Intake::Draining,
             (false, true) => Intake::Overloaded,
@@ -75,9 +74,23 @@ mod tests {
     #[test]
     fn long_turns_count_like_full_ones_and_draining_stays() {
         let (mut load, start) = (Load::default(), Instant::from_unix_seconds(1));
-        assert_eq!(load.weigh(start, start + LONG_TURN, 1), Intake::Open);
-        assert_eq!(load.weigh(start + LONG_TURN, start + 6 * LONG_TURN, 1), Intake::Overloaded);
+        let mut intakes =
+            (0..6).map(|turn| load.weigh(start + turn * LONG_TURN, start + (turn + 1) * LONG_TURN, 1));
+        assert!(intakes.by_ref().take(5).all(|intake| intake == Intake::Open));
+        assert_eq!(intakes.next(), Some(Intake::Overloaded));
+        drop(intakes);
         load.drain();
         assert_eq!(load.weigh(start, start + MS, 0), Intake::Draining);
+    }
+
+    #[test]
+    fn a_process_that_stood_still_refuses_nothing() {
+        let (mut load, start) = (Load::default(), Instant::from_unix_seconds(1));
+        let awake = start + 50 * LONG_TURN;
+        assert_eq!(load.weigh(start, awake, 1), Intake::Open);
+        // All that came meanwhile is read in full batches.
+        let mut now = awake;
+        assert_eq!(run(&mut load, &mut now, 40, FULL_TURN), Intake::Open);
+        assert_eq!(run(&mut load, &mut now, 1, FULL_TURN), Intake::Overloaded);
     }
 }
