@@ -24,7 +24,7 @@ const NOT_IN_CORES: [&str; 9] = [
 ];
 
 /// For tests; never among the dependencies of what is shipped.
-const TEST_ONLY: [&str; 3] = ["golden", "sim", "wait"];
+const TEST_ONLY: [&str; 4] = ["golden", "page-commands", "sim", "wait"];
 
 /// The crate of the binary `belfry`.
 const SHIPPED: &str = "server";

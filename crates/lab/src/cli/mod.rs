@@ -7,6 +7,8 @@
 mod background;
 mod check;
 mod detach;
+#[cfg(test)]
+mod documented_commands;
 mod exit;
 mod explain;
 pub mod flags;

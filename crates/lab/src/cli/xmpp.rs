@@ -94,6 +94,12 @@ fn make_accounts(program: &str, words: &[String]) -> ExitCode {
     }
 }
 
+/// The words of `ringer xmpp accounts` are understood; nothing is written.
+#[cfg(test)]
+pub(super) fn read_accounts(words: &[String]) -> Result<(), String> {
+    accounts::AccountsArguments::parse(words).map(drop)
+}
+
 /// The units of the flags, and where their defaults stand.
 pub(super) const UNITS: &str = "TIME is a number with ms, s, m or h behind it; without, seconds. RATE is a number a second. The default is in parentheses.";
 

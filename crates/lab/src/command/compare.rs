@@ -139,6 +139,12 @@ fn share(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("--tolerance {text}: expected a share such as 5%, at most 1000%"))
 }
 
+/// The words are understood.
+#[cfg(test)]
+pub(super) fn read(words: &[String]) -> Result<(), String> {
+    CompareArguments::parse(words).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -159,6 +159,21 @@ fn of_plan(words: &[String]) -> Result<SearchRequest, String> {
     Ok(SearchRequest { arguments, setup, outputs, seed, _plan: Some(prepared) })
 }
 
+/// The words are understood; a plan that is a file is not opened.
+#[cfg(test)]
+pub(super) fn read(words: &[String]) -> Result<(), String> {
+    match words.split_first() {
+        Some((first, words)) if first == "xmpp" => of_users(words).map(drop),
+        _ if words.iter().any(|word| word == "--plan") => {
+            PlanArguments::parse(&FindArguments::split(words)?.rest)?.read()
+        }
+        _ => {
+            let rest = FindArguments::split(words)?.rest;
+            crate::cli::parse("ringer find", &rest).map(drop).map_err(|mistake| mistake.to_string())
+        }
+    }
+}
+
 /// The result in one sentence. A search that Ringer itself ended is told apart from one that the server ended.
 fn conclusion(searched: &SearchResult, vary: VariedSetting) -> (String, ExitCode) {
     let unit = match vary {

@@ -42,6 +42,18 @@ fn parse_load(command: LoadCommand, words: &[String]) -> Result<Setup, String> {
     }
 }
 
+/// The words of a command other than `sip` and `xmpp` are understood, as far as this goes without files and a run.
+#[cfg(test)]
+pub(crate) fn read(command: &str, words: &[String]) -> Result<(), String> {
+    match command {
+        "find" => find::read(words),
+        "run" => run::PlanArguments::parse(words)?.read(),
+        "report" if words.iter().any(|word| word == "--compare") => compare::read(words),
+        "report" => report::ReportArguments::parse(words).map(drop),
+        _ => record::RecordArguments::parse(words).map(drop),
+    }
+}
+
 /// Set by the first Ctrl-C; the second ends the program.
 fn stop_on_interrupt() -> Result<Arc<AtomicBool>, String> {
     let stop = Arc::new(AtomicBool::new(false));

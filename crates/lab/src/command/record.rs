@@ -60,7 +60,7 @@ enum ChosenCall {
 
 /// The words behind `ringer record`, understood.
 #[derive(Debug, Default, PartialEq)]
-struct RecordArguments {
+pub(super) struct RecordArguments {
     /// The file to read.
     capture: Option<PathBuf>,
     /// Only the list of calls is wanted.
@@ -77,7 +77,7 @@ struct RecordArguments {
 }
 
 impl RecordArguments {
-    fn parse(words: &[String]) -> Result<RecordArguments, String> {
+    pub(super) fn parse(words: &[String]) -> Result<RecordArguments, String> {
         let mut arguments = RecordArguments::default();
         let mut words = words.iter();
         while let Some(word) = words.next() {

@@ -40,19 +40,33 @@ fn is_for_help(words: &[String]) -> bool {
     words.iter().any(|word| word == "--help" || word == "-h")
 }
 
+/// The words of `ringer report` without `--compare`, understood.
+pub(super) struct ReportArguments {
+    files: ReportFiles,
+    /// Runs as JSON, one at least.
+    inputs: Vec<String>,
+}
+
+impl ReportArguments {
+    pub(super) fn parse(words: &[String]) -> Result<ReportArguments, String> {
+        let (mut files, inputs) = ReportFiles::take(words)?;
+        let first = inputs.first().ok_or_else(|| format!("no run given\n{USAGE}"))?;
+        if let Some(flag) = inputs.iter().find(|word| word.starts_with('-')) {
+            return Err(format!("unknown flag {flag}\n{USAGE}"));
+        }
+        if files == ReportFiles::default() {
+            files.html = Some(Path::new(first).with_extension("html"));
+        }
+        Ok(ReportArguments { files, inputs })
+    }
+}
+
 /// The paths written, a line each.
 fn work(words: &[String]) -> Result<Vec<String>, String> {
     if is_for_help(words) {
         return Ok(vec![USAGE.to_owned()]);
     }
-    let (mut files, inputs) = ReportFiles::take(words)?;
-    let first = inputs.first().ok_or_else(|| format!("no run given\n{USAGE}"))?;
-    if let Some(flag) = inputs.iter().find(|word| word.starts_with('-')) {
-        return Err(format!("unknown flag {flag}\n{USAGE}"));
-    }
-    if files == ReportFiles::default() {
-        files.html = Some(Path::new(first).with_extension("html"));
-    }
+    let ReportArguments { files, inputs } = ReportArguments::parse(words)?;
     files.check()?;
     let mut reports = Vec::new();
     for input in &inputs {

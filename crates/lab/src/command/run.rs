@@ -89,6 +89,13 @@ impl PlanArguments {
         Ok(parsed)
     }
 
+    /// The plan that is meant is one; a file is not opened.
+    #[cfg(test)]
+    pub(super) fn read(&self) -> Result<(), String> {
+        let is_file = self.name.as_ref().is_some_and(|name| name.ends_with(".toml"));
+        if self.list || is_file { Ok(()) } else { self.plan().map(drop) }
+    }
+
     /// Name or path, and text.
     fn text(&self) -> Result<(String, String), String> {
         let name = self.name.clone().ok_or_else(|| format!("no plan given\n{USAGE}"))?;

@@ -31,32 +31,56 @@ pub(super) fn help(program: &str) -> String {
     text
 }
 
+/// The words of `ringer xmpp accounts`, understood.
+pub(super) struct AccountsArguments {
+    /// The users, as the flags describe them.
+    users: XmppFlags,
+    domain: String,
+    format: ImportFormat,
+    /// The file to write, or the folder for Prosody.
+    place: PathBuf,
+}
+
+impl AccountsArguments {
+    /// # Errors
+    /// What is wrong, and what was expected.
+    pub(super) fn parse(words: &[String]) -> Result<AccountsArguments, String> {
+        let mut users = XmppFlags::new()?;
+        let (mut format, mut place) = (None, None);
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value =
+                |what: &str| words.next().cloned().ok_or_else(|| format!("{word}: expected {what}"));
+            match word.as_str() {
+                "--format" => {
+                    format = Some(ImportFormat::parse(&value("belfry, ejabberd, prosody or csv")?)?)
+                }
+                "--out" => place = Some(PathBuf::from(value("a file, or a folder for prosody")?)),
+                _ => {
+                    let known = FLAGS.iter().find(|flag| flag.name == word && OF_PEOPLE.contains(&flag.name));
+                    let flag = known.ok_or_else(|| {
+                        format!("{word:?}: expected --format, --out or one of {}", OF_PEOPLE.join(", "))
+                    })?;
+                    (flag.set)(&mut users, value(flag.value)?).map_err(|error| format!("{word} {error}"))?;
+                }
+            }
+        }
+        Ok(AccountsArguments {
+            domain: users.domain.clone().ok_or("no --domain: expected that of the accounts")?,
+            format: format.ok_or("no --format: expected belfry, ejabberd, prosody or csv")?,
+            place: place.ok_or("no --out: expected a file, or a folder for prosody")?,
+            users,
+        })
+    }
+}
+
 /// Writes the files; what was written, and what to do with it.
 ///
 /// # Errors
 /// What is wrong, and what was expected.
 pub(super) fn write(words: &[String]) -> Result<String, String> {
-    let mut told = XmppFlags::new()?;
-    let (mut format, mut place) = (None, None);
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let mut value = |what: &str| words.next().cloned().ok_or_else(|| format!("{word}: expected {what}"));
-        match word.as_str() {
-            "--format" => format = Some(ImportFormat::parse(&value("belfry, ejabberd, prosody or csv")?)?),
-            "--out" => place = Some(PathBuf::from(value("a file, or a folder for prosody")?)),
-            _ => {
-                let known = FLAGS.iter().find(|flag| flag.name == word && OF_PEOPLE.contains(&flag.name));
-                let flag = known.ok_or_else(|| {
-                    format!("{word:?}: expected --format, --out or one of {}", OF_PEOPLE.join(", "))
-                })?;
-                (flag.set)(&mut told, value(flag.value)?).map_err(|error| format!("{word} {error}"))?;
-            }
-        }
-    }
-    let format = format.ok_or("no --format: expected belfry, ejabberd, prosody or csv")?;
-    let place = place.ok_or("no --out: expected a file, or a folder for prosody")?;
-    let domain = told.domain.clone().ok_or("no --domain: expected that of the accounts")?;
-    let people = people(&told, &domain)?;
+    let AccountsArguments { users, domain, format, place } = AccountsArguments::parse(words)?;
+    let people = people(&users, &domain)?;
     let shown = place.display();
     write_files(&people, format, &place)
         .map_err(|error| format!("{shown}: {error}; mend that and give the same command again"))?;
