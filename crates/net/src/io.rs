@@ -298,8 +298,13 @@ impl Io {
         self.accepting.drain(..).for_each(|task| task.abort());
     }
 
-    /// Closes the UDP sockets: datagrams that come from now on go to other processes at the same addresses. Queued ones
-    /// that could not be sent are lost.
+    /// Leaves the groups of UDP sockets at the same addresses: datagrams that come from now on go to the others of a group, and
+    /// those that have come can still be read. Returns whether an earlier call has done it, so that nothing more comes.
+    pub fn leave_udp_groups(&mut self) -> bool {
+        self.udp.iter_mut().map(UdpListener::leave_group).fold(true, |all, had_left| all && had_left)
+    }
+
+    /// Closes the UDP sockets. Datagrams that are not read or could not be sent are lost.
     pub fn close_udp(&mut self) {
         self.flush();
         self.udp.clear();

@@ -8,7 +8,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -17,7 +17,7 @@ use bytes::Bytes;
 use mmsg::{BATCH, Datagram, DatagramGroups, Message, Receiver, Sender};
 use sip::transport::{Packet, Source, TransmitId, Transport};
 use sip::wire::raw_call_id;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::task::{JoinHandle, spawn_local};
@@ -48,6 +48,9 @@ impl ReadTrigger {
 
 /// 2^64 divided by the golden ratio, which spreads the bits of a byte over the whole word.
 const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The port of RFC 863, from which nobody sends.
+const DISCARD_PORT: u16 = 9;
 
 /// One datagram to send.
 pub(super) struct Outgoing {
@@ -87,6 +90,7 @@ pub(super) struct UdpListener {
     drops: u32,
     /// The kernel takes and gives runs of datagrams at this socket.
     runs: bool,
+    has_left_group: bool,
 }
 
 /// Binds a socket; a shared one beside those of the other shards.
@@ -134,7 +138,21 @@ impl UdpListener {
             sent: VecDeque::new(),
             drops: 0,
             runs,
+            has_left_group: false,
         })
+    }
+
+    /// Takes the socket out of the group of those at its address; returns whether it was out before. A connected socket gets only what its
+    /// peer sends, and the kernel's choice in a group passes it over: so it is connected to a port where nobody is.
+    pub(super) fn leave_group(&mut self) -> bool {
+        let ip = match self.local.ip() {
+            ip if !ip.is_unspecified() => ip,
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        };
+        // A kernel that refuses leaves the socket as it was: what comes before it is closed may be lost then.
+        let _ = SockRef::from(&self.socket).connect(&SocketAddr::new(ip, DISCARD_PORT).into());
+        std::mem::replace(&mut self.has_left_group, true)
     }
 
     pub(super) fn is_wildcard(&self) -> bool {

@@ -46,6 +46,36 @@ fn batches_come_in_and_go_out_with_two_shards_on_one_address() {
     });
 }
 
+#[test]
+fn a_socket_that_leaves_its_group_loses_nothing_and_gets_nothing_more() {
+    run(async {
+        for address in ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0", "[::]:0"] {
+            let mut leaving = Shard::numbered(0, NetSettings::default());
+            let mut staying = Shard::numbered(1, NetSettings::default());
+            let bound = leaving.bind(Udp, address).address;
+            staying.bind(Udp, &bound.to_string());
+            let ip = if bound.is_ipv4() { "127.0.0.1" } else { "[::1]" };
+            let to: SocketAddr = format!("{ip}:{}", bound.port()).parse().unwrap();
+            let peers: Vec<UdpSocket> = (0..32).map(|_| peer(&format!("{ip}:0"))).collect();
+            let send = |text: &[u8]| peers.iter().for_each(|peer| _ = peer.send_to(text, to).unwrap());
+            send(b"before");
+            assert!(!leaving.io.leave_udp_groups(), "{address}: this call does it");
+            assert!(leaving.io.leave_udp_groups(), "{address}: it was done before");
+            send(b"after");
+            let (mut early, mut late) = (0, 0);
+            while early + late < 64 {
+                tokio::select! {
+                    () = leaving.turn() => early += leaving.packets.drain(..).map(|packet| {
+                        assert_eq!(&packet.bytes[..], b"before", "{address}");
+                    }).count(),
+                    () = staying.turn() => late += staying.packets.drain(..).count(),
+                }
+            }
+            assert!(early > 0 && late >= 32, "{address}: {early} and {late}");
+        }
+    });
+}
+
 fn echo(shard: &mut Shard, address: SocketAddr) -> usize {
     let packets = std::mem::take(&mut shard.packets);
     for packet in &packets {

@@ -283,9 +283,9 @@ impl Shard {
         messages
     }
 
-    /// Closes the sockets, if that was asked for and they have nothing more to read.
+    /// Closes the sockets, if that was asked for, nothing more comes to them, and all that came is read.
     fn close_sockets(&mut self, received: usize) {
-        if let Some(closed) = self.closing.take_if(|_| received == 0) {
+        if let Some(closed) = self.closing.take_if(|_| self.io.leave_udp_groups() && received == 0) {
             self.io.close_udp();
             // The asker waits for a limited time.
             let _ = closed.try_send(());
