@@ -3,6 +3,7 @@
 
 #![warn(missing_docs)]
 
+use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
 /// The shortest and the longest pause between two looks at a condition: a quick one is noticed at once, and a slow one
@@ -78,6 +79,20 @@ pub fn settled<T: PartialEq>(what: &str, quiet: Duration, limit: Duration, mut r
     last.expect("the value was read")
 }
 
+/// A call of the kernel, made again when a signal has interrupted it: sockets with a timeout are not begun again by the kernel itself
+/// (signal(7)), and the programs that a test has started send it signals when they end.
+///
+/// # Errors
+/// Those of the call, but for [`ErrorKind::Interrupted`].
+pub fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
 #[expect(clippy::disallowed_methods, reason = "sockets, threads and programs run by the wall clock")]
 fn now() -> Instant {
     Instant::now()
@@ -112,6 +127,15 @@ mod tests {
             reads.min(4)
         });
         assert_eq!(settled, 4);
+    }
+
+    #[test]
+    fn only_an_interrupted_call_is_made_again() {
+        let mut results =
+            vec![Ok(3), Err(ErrorKind::WouldBlock), Err(ErrorKind::Interrupted), Err(ErrorKind::Interrupted)];
+        let mut call = || results.pop().expect("a result").map_err(io::Error::from);
+        assert_eq!(uninterrupted(&mut call).expect_err("the third").kind(), ErrorKind::WouldBlock);
+        assert_eq!(uninterrupted(&mut call).expect("the fourth"), 3);
     }
 
     #[test]

@@ -103,7 +103,7 @@ fn one_signal_is_the_end() {
         let (socket, port) = silent();
         let words = format!("-sf waiting.xml 127.0.0.1:{port} -i 127.0.0.1 -nostdin -m 1 -nr");
         let client = start(tool, &words, folder.path());
-        socket.recv(&mut [0; 2_048]).expect("the request");
+        wait::uninterrupted(|| socket.recv(&mut [0; 2_048])).expect("the request");
         client.signal(signal);
         assert_eq!(code(client), Some(0), "{tool:?}, {signal}: a caller");
         // Without any.

@@ -185,7 +185,7 @@ impl Service {
     fn expect(&self, notice: &str) {
         let mut buffer = [0; 128];
         loop {
-            let length = self.notices.recv(&mut buffer);
+            let length = wait::uninterrupted(|| self.notices.recv(&mut buffer));
             let length = length.unwrap_or_else(|error| panic!("no {notice}: {error}\n{}", self.peer.tail()));
             let found = String::from_utf8_lossy(&buffer[..length]);
             if found == notice {
@@ -222,7 +222,7 @@ fn register(port: u16, address: &str, password: &str) -> String {
         );
         phone.send(request.as_bytes()).unwrap();
         let mut buffer = [0; 4096];
-        let length = phone.recv(&mut buffer).unwrap();
+        let length = wait::uninterrupted(|| phone.recv(&mut buffer)).unwrap();
         String::from_utf8_lossy(&buffer[..length]).into_owned()
     };
     let challenge = ask(1, "");

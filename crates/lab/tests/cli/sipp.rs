@@ -69,7 +69,7 @@ fn one_signal_ends_a_call_that_was_never_answered() {
     let (socket, port) = silent();
     place.write("waiting.xml", WAITING);
     let uac = place.start(&format!("sip -sf waiting.xml 127.0.0.1:{port} -i {} -m 1", address()));
-    socket.recv(&mut [0; 2_048]).expect("the request");
+    wait::uninterrupted(|| socket.recv(&mut [0; 2_048])).expect("the request");
     uac.signal("TERM");
     assert_eq!(uac.end().code, Some(0));
 }
@@ -177,7 +177,7 @@ fn name_server(targets: Vec<String>) -> (JoinHandle<()>, u16) {
     let serve = move || {
         for has_records in [false, true] {
             let mut answer = vec![0; 512];
-            let (length, from) = socket.recv_from(&mut answer).expect("a question");
+            let (length, from) = wait::uninterrupted(|| socket.recv_from(&mut answer)).expect("a question");
             answer.truncate(length);
             (answer[2], answer[3]) = (0x81, 0x80);
             for target in targets.iter().filter(|_| has_records) {
