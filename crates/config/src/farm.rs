@@ -82,7 +82,7 @@ impl Farm {
             ),
             listen: section.key(
                 "listen",
-                SocketAddr::from(([127, 0, 0, 1], 5280)),
+                SocketAddr::from(([127, 0, 0, 1], 5290)),
                 "Address for links from other nodes, which prove the farm's secret.",
             ),
             advertise: section.optional("advertise", "That address as other nodes reach it. `listen` when not given."),

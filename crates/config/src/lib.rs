@@ -38,6 +38,7 @@ mod registration;
 mod s3;
 mod sections;
 mod services;
+mod sockets;
 mod sources;
 mod store;
 mod telemetry;
@@ -73,6 +74,7 @@ pub use reference::{keys, reference};
 pub use registration::{Inviting, Registration};
 pub use s3::S3;
 pub use sections::{Calls, Http, Limits, Rest, Routes, Server, Sip, Tls};
+pub use sockets::ListeningSocket;
 pub use store::Store;
 pub use store::is_postgres;
 pub use telemetry::Telemetry;
@@ -471,6 +473,7 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         process: None,
     };
     config.acme = Acme::read(&mut reader, &config);
+    sockets::check(&config, &mut reader);
     let (mistakes, reference) = reader.finish();
     (config, mistakes, reference)
 }

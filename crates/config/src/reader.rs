@@ -28,6 +28,8 @@ pub(super) struct Reader<'a> {
     sections: Vec<&'static str>,
     /// The number of syntax mistakes, which come first. Any other mistake may follow from them.
     unreadable: usize,
+    /// Section, key and place of each value that was read, for mistakes of several sections.
+    places: Vec<(&'static str, &'static str, Range<usize>)>,
     /// In any order; sorted by their places at the end.
     pub(super) mistakes: Vec<Mistake>,
     /// All keys in the order of the calls.
@@ -63,6 +65,7 @@ impl<'a> Reader<'a> {
             root: root.into_inner(),
             sections: Vec::new(),
             unreadable: mistakes.len(),
+            places: Vec::new(),
             mistakes,
             reference: Vec::new(),
         }
@@ -92,6 +95,16 @@ impl<'a> Reader<'a> {
             }
         };
         Section { reader: self, name, span, table, keys: Vec::new(), spans: Vec::new() }
+    }
+
+    /// A mistake of several sections, at the first of these keys (section and name) that the file has, else at its beginning.
+    pub(super) fn mistake(&mut self, keys: &[(&str, &str)], what: String, expected: &str) {
+        let place = |(section, name): &(&str, &str)| {
+            let is_it = |place: &&(&str, &str, Range<usize>)| (place.0, place.1) == (*section, *name);
+            self.places.iter().find(is_it).map(|(_, _, span)| span.clone())
+        };
+        let span = keys.iter().find_map(place).unwrap_or_default();
+        self.mistakes.push(Mistake::at(self.text, &span, what, expected.into()));
     }
 
     /// Reports entries that are left at the top as unknown.
@@ -276,6 +289,7 @@ impl<'a> Section<'_, 'a> {
     fn remove(&mut self, name: &'static str) -> Option<Spanned<DeValue<'a>>> {
         let value = self.table.remove(name)?;
         self.spans.push((name, value.span()));
+        self.reader.places.push((self.name, name, value.span()));
         Some(value)
     }
 

@@ -121,7 +121,7 @@ fn examine(config: &Config) -> Result<Vec<Finding>, CliError> {
     findings.extend(config.warnings().into_iter().map(surprise));
     // First of the facts: ports and limits are judged by the node that runs, if one does.
     let node = host::running_node(config);
-    findings.extend(ports::check(&ports::wanted(config), &node, ports::bind));
+    findings.extend(ports::check(&config.sockets(), &node, ports::bind));
     let own = host::addresses();
     findings.extend(addresses::check(config, &own));
     let mut dns = host::Dns::new(config)?;

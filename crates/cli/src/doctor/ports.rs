@@ -3,11 +3,8 @@
 //! An address that the running node tells of is good; every other one is bound and let go, which shows whether a node could listen there.
 
 use std::io;
-use std::net::SocketAddr;
 
-use config::{Config, listener_text};
-use net::Listener;
-use sip::transport::Transport;
+use config::ListeningSocket;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Finding;
@@ -15,61 +12,20 @@ use super::host::RunningNode;
 
 const CHECK: &str = "ports";
 
-/// A socket that the configuration asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct WantedSocket {
-    /// The key of the configuration.
-    key: &'static str,
-    /// The value that the configuration has.
-    text: String,
-    is_udp: bool,
-    address: SocketAddr,
-}
-
-/// All sockets of the configuration that listen.
-pub(super) fn wanted(config: &Config) -> Vec<WantedSocket> {
-    let mut all = Vec::new();
-    let lists = [
-        ("[sip] listen", &config.sip.listen),
-        ("[xmpp] listen", &config.xmpp.listen),
-        ("[xmpp] component_listen", &config.xmpp.components.listen),
-        ("[xmpp.federation] listen", &config.federation.listen),
-        ("[xmpp.bytestreams] listen", &config.bytestreams.listen),
-    ];
-    for (key, listeners) in lists {
-        all.extend(listeners.iter().map(|listener: &Listener| WantedSocket {
-            key,
-            text: listener_text(listener),
-            is_udp: listener.transport == Transport::Udp,
-            address: listener.address,
-        }));
-    }
-    let tcp =
-        |key, address: SocketAddr| WantedSocket { key, text: address.to_string(), is_udp: false, address };
-    all.push(tcp("[http] listen", config.http.listen));
-    // At the same address REST and metrics share one socket.
-    all.extend(config.rest.listen.filter(|at| *at != config.http.listen).map(|at| tcp("[rest] listen", at)));
-    // Open only while an order goes on, but it must be free then.
-    all.extend(config.acme.is_on.then(|| tcp("[acme] listen", config.acme.listen())));
-    all.extend(config.console.listen.map(|at| tcp("[console] listen", at)));
-    all.extend(config.farm.name.is_some().then(|| tcp(FARM, config.farm.listen)));
-    all
-}
-
-/// The node does not tell of this address.
-const FARM: &str = "[farm] listen";
+/// The node does not tell of the address of this section.
+const FARM: &str = "farm";
 
 /// `bind` tries an address and lets go of it.
 pub(super) fn check(
-    wanted: &[WantedSocket],
+    wanted: &[ListeningSocket],
     node: &RunningNode,
-    bind: impl Fn(&WantedSocket) -> io::Result<()>,
+    bind: impl Fn(&ListeningSocket) -> io::Result<()>,
 ) -> Vec<Finding> {
-    let url = |socket: &WantedSocket| format!("http://{}/", socket.address);
+    let url = |socket: &ListeningSocket| format!("http://{}/", socket.address);
     // A running node has its addresses, so a trial `bind` would only find the node itself.
-    let has = |socket: &WantedSocket| {
+    let has = |socket: &ListeningSocket| {
         let is_told = |at: &str| at == socket.text || at.starts_with(&url(socket));
-        node.is_up && (socket.key == FARM || node.listens_at.iter().any(|at| is_told(at)))
+        node.is_up && (socket.section == FARM || node.listens_at.iter().any(|at| is_told(at)))
     };
     wanted
         .iter()
@@ -86,8 +42,9 @@ pub(super) fn check(
 }
 
 /// The causes that an operator can mend have advice of their own.
-fn fault(socket: &WantedSocket, error: &io::Error) -> Finding {
-    let WantedSocket { key, text, address, .. } = socket;
+fn fault(socket: &ListeningSocket, error: &io::Error) -> Finding {
+    let ListeningSocket { section, key, text, address, .. } = socket;
+    let key = format!("[{section}] {key}");
     match error.kind() {
         io::ErrorKind::AddrInUse => Finding::problem(
             CHECK,
@@ -110,7 +67,7 @@ fn fault(socket: &WantedSocket, error: &io::Error) -> Finding {
 }
 
 /// Binds without listening, so that no peer notices.
-pub(super) fn bind(socket: &WantedSocket) -> io::Result<()> {
+pub(super) fn bind(socket: &ListeningSocket) -> io::Result<()> {
     let (kind, protocol) =
         if socket.is_udp { (Type::DGRAM, Protocol::UDP) } else { (Type::STREAM, Protocol::TCP) };
     let trial = Socket::new(Domain::for_address(socket.address), kind, Some(protocol))?;
@@ -126,26 +83,13 @@ pub(super) fn bind(socket: &WantedSocket) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, UdpSocket};
-    use std::path::Path;
 
     use super::*;
 
-    fn socket(text: &str) -> WantedSocket {
+    fn socket(text: &str) -> ListeningSocket {
         let (transport, address) = text.split_once(':').unwrap();
         let (is_udp, address) = (transport == "udp", address.parse().unwrap());
-        WantedSocket { key: "[sip] listen", text: text.into(), is_udp, address }
-    }
-
-    #[test]
-    fn every_address_of_the_configuration_is_tried() {
-        let text = "[sip]\nlisten = [\"udp:0.0.0.0:5060\"]\n[xmpp]\nlisten = [\"tcp:[::1]:5222\"]\n\
-             component_listen = [\"tcp:127.0.0.1:5347\"]\n[xmpp.federation]\nlisten = [\"tcp:0.0.0.0:5269\"]\n\
-             [xmpp.bytestreams]\nlisten = [\"tcp:127.0.0.1:7777\"]\n[rest]\nlisten = \"127.0.0.1:8080\"\n";
-        let config = Config::parse(text, Path::new("belfry.toml")).unwrap();
-        let texts: Vec<String> = wanted(&config).into_iter().map(|socket| socket.text).collect();
-        let chat = ["tcp:[::1]:5222", "tcp:127.0.0.1:5347", "tcp:0.0.0.0:5269", "tcp:127.0.0.1:7777"];
-        let all = [&["udp:0.0.0.0:5060"][..], &chat[..], &["127.0.0.1:9090", "127.0.0.1:8080"]].concat();
-        assert_eq!(texts, all);
+        ListeningSocket { section: "sip", key: "listen", text: text.into(), is_udp, address }
     }
 
     #[test]
