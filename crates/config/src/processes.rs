@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, sockets};
 
 /// Processes of one configuration at most: a farm has room for 256 nodes, dead ones among them.
 pub const PROCESSES: u16 = 64;
@@ -71,6 +71,12 @@ impl Config {
             return Err(fault(format!(
                 "{missing}, and --processes needs both, as each process is a node of a farm with one PostgreSQL database; set them (a whole \
                  file is in docs/farm.md, \"One configuration for a whole machine\"), or start one process: belfry serve"
+            )));
+        }
+        if let Some([first, last]) = sockets::clash_of_processes(&self, process.count) {
+            return Err(fault(format!(
+                "{} processes count from the port of [{}] {}, {}, and come to that of [{}] {}, {}: name ports that are farther from each other",
+                process.count, first.section, first.key, first.text, last.section, last.key, last.text
             )));
         }
         let by = process.number - 1;
@@ -190,6 +196,26 @@ mod tests {
         assert!(last.contains("2 processes need as many ports from 127.0.0.1:65535 on"), "{last}");
         let media = of(&FARM.replace("10000-10999", "10000-10003"), process("1/3")).unwrap_err();
         assert!(media.contains("media_ports are too few for 3 processes"), "{media}");
+    }
+
+    #[test]
+    fn ports_that_two_processes_would_have_are_refused() {
+        let file = |console: u16| {
+            format!(
+                "{FARM}[console]\nlisten = \"127.0.0.1:{console}\"\n[xmpp]\nlisten = [\"tcp:127.0.0.1:8090\"]\n"
+            )
+        };
+        let near = of(&file(8_082), process("1/3")).unwrap_err();
+        let expected = "3 processes count from the port of [http] listen, 127.0.0.1:8080, and come to that of [console] listen, 127.0.0.1:8082";
+        assert!(near.contains(expected), "{near}");
+        assert!(of(&file(8_083), process("1/3")).is_ok());
+        let shared = of(&file(8_088), process("1/3")).unwrap_err();
+        assert!(
+            shared.contains("[console] listen, 127.0.0.1:8088, and come to that of [xmpp] listen"),
+            "{shared}"
+        );
+        // From the port of chat none counts on.
+        assert!(of(&file(8_091), process("1/3")).is_ok());
     }
 
     /// The file of the page, for as many processes as its command names.

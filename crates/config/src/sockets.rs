@@ -72,6 +72,29 @@ impl Config {
     }
 }
 
+/// Processes of one configuration share the sockets of SIP, chat and other servers, and count from the ports of the others.
+fn is_shared(socket: &ListeningSocket) -> bool {
+    matches!((socket.section, socket.key), ("sip" | "xmpp" | "xmpp.federation", "listen"))
+}
+
+/// The two keys, if any, that give one port to two of so many processes.
+pub(super) fn clash_of_processes(config: &Config, count: u16) -> Option<[ListeningSocket; 2]> {
+    let all: Vec<_> = config.sockets().into_iter().filter(|socket| socket.section != "acme").collect();
+    let ports = |socket: &ListeningSocket| if is_shared(socket) { 1 } else { count };
+    for (index, one) in all.iter().enumerate() {
+        for two in &all[..index] {
+            let (first, last) = if one.address.port() < two.address.port() { (one, two) } else { (two, one) };
+            let distance = last.address.port() - first.address.port();
+            let mut moved = first.clone();
+            moved.address.set_port(last.address.port());
+            if (1..ports(first)).contains(&distance) && moved.clashes(last) && first.address.port() != 0 {
+                return Some([first.clone(), last.clone()]);
+            }
+        }
+    }
+    None
+}
+
 /// Reports each socket that has the address of one before it.
 pub(super) fn check(config: &Config, reader: &mut Reader<'_>) {
     // The authority's port may be one of ours between two orders.
