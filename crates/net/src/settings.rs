@@ -219,7 +219,8 @@ impl std::fmt::Display for NetError {
         write!(f, "cannot listen at {} {address}: {}", via_token(transport), self.error)?;
         if self.error.kind() == io::ErrorKind::AddrInUse {
             f.write_str(
-                "; another program has it, ss -lntup shows which; end it, or change the address in the configuration",
+                "; another program has it, ss -lntup shows which; end it, or change the address in the configuration. \
+                 Nodes of one farm share an address with [farm] shared_ports = true",
             )?;
         }
         Ok(())
