@@ -21,6 +21,7 @@ mod followed_sessions;
 pub mod limits;
 mod message;
 mod moved_streams;
+mod referrals;
 mod remote_queues;
 #[cfg(test)]
 mod remote_queues_tests;
@@ -34,6 +35,7 @@ mod unhandled;
 pub use followed_sessions::{BoundStep, ElementStep, FollowedSessions};
 pub use message::bucket_of;
 pub use moved_streams::MovedStreams;
+pub use referrals::Referrals;
 pub use remote_queues::{RemoteEffect, RemoteQueues};
 pub use remote_runs::RemoteRuns;
 pub use restore_barrier::RestoreBarrier;

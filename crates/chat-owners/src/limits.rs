@@ -51,3 +51,10 @@ pub const XMPP_REMOTE_BYTES: usize = 24 * 1024 * 1024;
 /// that takes nothing three quarters of all are left for the others, with two nine sixteenths. A pair of domains has less at the owner
 /// (`xmpp::limits::S2S_QUEUE`). More: `resource-constraint` to the sender.
 pub const XMPP_REMOTE_SHARE: usize = 3;
+
+/// The time for which a shard remembers that it has referred an account's client to this node, once or twice as long: a client that does not follow is refused once
+/// in it.
+pub const REFERRED_FOR: Duration = Duration::from_hours(1);
+
+/// Accounts that a shard remembers so, in each of two sets: some 100 bytes each. More: the earlier ones are forgotten, and their clients may be referred again.
+pub const REFERRALS: usize = 16_384;

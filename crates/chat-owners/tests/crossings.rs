@@ -121,6 +121,7 @@ impl Farm {
             tag: None,
             agent: None,
             is_bind2: false,
+            can_move: false,
             inline: Vec::new(),
         };
         let owner = self.owner(Bucket::of(user(number).as_str()));

@@ -21,6 +21,8 @@ pub struct Access {
     pub client_authorities: Option<PathBuf>,
     /// Hosts to which clients are sent while this node drains.
     pub other_hosts: Vec<Box<str>>,
+    /// The host by which clients reach this node and no other, to which those of its accounts are referred.
+    pub own_host: Option<Box<str>>,
 }
 
 impl Access {
@@ -41,6 +43,10 @@ impl Access {
                 "other_hosts",
                 Vec::new(),
                 "Other nodes, as `chat2.example.net` or `[2001:db8::2]:5222`, to which chat clients are sent while this one drains. Empty: they are told that it ends.",
+            ),
+            own_host: section.optional(
+                "own_host",
+                "The host by which chat clients reach this node of a farm and no other, as `chat1.example.net` or `[2001:db8::1]:5222`. A client that signs in at another node by TCP, though this one owns its account, is referred here once, and its stanzas then need no other node. Clients stay where they connect when not given.",
             ),
         };
         // A token that ends before the client's next connection would only add a failed attempt to each

@@ -18,6 +18,7 @@ fn bind() -> BindRequest {
         tag: None,
         agent: None,
         is_bind2: false,
+        can_move: false,
         inline: Vec::new(),
     }
 }

@@ -14,6 +14,7 @@ fn bind(world: &mut HostWorld, connection: u64, agent: Option<&str>) -> u64 {
         tag: Some("T".into()),
         agent,
         is_bind2: true,
+        can_move: false,
         inline: Vec::new(),
     };
     world.tell(|host, now, out| host.handle_bind(now, edge(connection), &request, out));
@@ -110,6 +111,7 @@ fn what_comes_before_it_knows_its_address_comes_after() {
         tag: None,
         agent: None,
         is_bind2: true,
+        can_move: false,
         inline: Vec::new(),
     };
     world.host.handle_bind(START, edge(7), &request, &mut out);

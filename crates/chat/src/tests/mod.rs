@@ -420,6 +420,7 @@ impl HostWorld {
             tag: None,
             agent: None,
             is_bind2: !inline.is_empty(),
+            can_move: false,
             inline,
         };
         self.tell(|host, now, out| host.handle_bind(now, edge(number), &request, out));
@@ -542,6 +543,7 @@ fn an_account_has_so_many_sessions() {
             tag: None,
             agent: None,
             is_bind2: false,
+            can_move: false,
             inline: Vec::new(),
         };
         world.tell(|host, now, out| host.handle_bind(now, edge(99), &request, out));

@@ -169,6 +169,7 @@ impl Play {
             tag: None,
             agent: None,
             is_bind2: false,
+            can_move: false,
             inline: Vec::new(),
         };
         let mut followed = FollowedSession::new(&request);

@@ -771,6 +771,7 @@ mod presence {
             tag: None,
             agent: None,
             is_bind2: false,
+            can_move: false,
             inline: Vec::new(),
         };
         world.tell(|host, now, out| host.handle_bind(now, edge(number), &request, out));

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use chat_owners::{SessionRequests, Way};
+use chat_owners::{Referrals, SessionRequests, Way};
 use cluster::{Bucket, ShardAddress};
 use stdx::Instant;
 use xmpp::c2s::{BindRequest, Bound};
@@ -32,6 +32,8 @@ pub(super) struct Shedding {
     requests: SessionRequests,
     /// Limits sessions for clients of other nodes.
     sessions: SignInLimiter,
+    /// Clients of other nodes that were referred to this one.
+    referrals: Referrals,
     /// Requests for sessions of other nodes' clients, and sign-ins for owners that refuse them.
     refused: u64,
     noted: Instant,
@@ -44,6 +46,7 @@ impl Shedding {
         Shedding {
             requests: SessionRequests::new(u64::from(own.shard)),
             sessions: SignInLimiter::default(),
+            referrals: Referrals::default(),
             refused: 0,
             noted: Instant::default(),
             noted_count: 0,
@@ -136,7 +139,8 @@ pub(super) fn handle_gone(xmpp: &mut Xmpp, stream: u64) {
     xmpp.shedding.requests.remove(stream);
 }
 
-/// A client asks this owner for a new session. While the owner does not keep up, those from other nodes are limited.
+/// A client asks this owner for a new session. One of another node may be referred to this node's own host; while the owner does not keep up,
+/// those from other nodes are limited.
 pub(super) fn bind(
     xmpp: &mut Xmpp,
     now: Instant,
@@ -144,12 +148,29 @@ pub(super) fn bind(
     request: &BindRequest,
     outbox: &mut Vec<XmppEffect>,
 ) {
+    if let Some(host) = referred_to(xmpp, now, edge, request) {
+        let bound = Box::new(Bound::SeeOtherHost(host));
+        return xmpp.send(now, edge.shard, XmppShardMessage::Bound { edge, bound }, outbox);
+    }
     if !is_of_other_node(xmpp, edge) || xmpp.shedding.sessions.admit(now) {
         return xmpp.tell_host(now, outbox, |host, out| host.handle_bind(now, edge, request, out));
     }
     xmpp.shedding.refused += 1;
     let condition = StreamCondition::named(BUSY);
     xmpp.send(now, edge.shard, XmppShardMessage::Close { edge, condition, detail: None }, outbox);
+}
+
+/// The host that the client is to go to. While the node does not keep up or leaves, no client is called to it.
+fn referred_to(xmpp: &mut Xmpp, now: Instant, edge: ConnectionId, request: &BindRequest) -> Option<Box<str>> {
+    let host = xmpp.clients.access().own_host.clone()?;
+    let account = Bare::parse(request.user.bare_str()).ok()?;
+    if !is_of_other_node(xmpp, edge) {
+        xmpp.shedding.referrals.handle_arrival(&account);
+        return None;
+    }
+    let is_busy = xmpp.shedding.sessions.is_limiting() || xmpp.streams.is_limiting();
+    let may_refer = request.can_move && !request.is_anonymous && !is_busy && !xmpp.streams.is_leaving();
+    (may_refer && xmpp.shedding.referrals.refers(now, &account)).then_some(host)
 }
 
 /// This owner has answered a request for a session.

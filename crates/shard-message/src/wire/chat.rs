@@ -67,6 +67,7 @@ const INDEX: u64 = 25;
 /// A further address that a stanza is for, and the connection of one for a client; several are a list.
 const COPY_TO: u64 = 26;
 const COPY_CONNECTION: u64 = 27;
+const CAN_MOVE: u64 = 28;
 
 // The kind of chat message within the one kind of the link: a node that does not know a number passes the
 // message over.
@@ -329,10 +330,11 @@ fn put_element(out: &mut Vec<u8>, element: &Element) {
 
 /// The requests within the bind (XEP-0386) keep their order.
 fn put_bind(out: &mut Vec<u8>, request: &BindRequest) {
-    let BindRequest { user, is_anonymous, resource, tag, agent, is_bind2, inline } = request;
+    let BindRequest { user, is_anonymous, resource, tag, agent, is_bind2, inline, can_move } = request;
     put_bytes(out, ADDRESS, user.as_str().as_bytes());
     put_flag(out, IS_ANONYMOUS, *is_anonymous);
     put_flag(out, IS_BIND2, *is_bind2);
+    put_flag(out, CAN_MOVE, *can_move);
     put_optional(out, NAME, resource.as_deref());
     put_optional(out, TAG, tag.as_deref());
     if let Some(agent) = agent {
@@ -377,6 +379,7 @@ struct ChatFields {
     seen: u32,
     is_anonymous: bool,
     is_bind2: bool,
+    can_move: bool,
     in_order: bool,
     stream_condition: Option<Box<str>>,
     outcome: u64,
@@ -413,6 +416,7 @@ impl ChatFields {
             SEEN => self.seen = field.value()?,
             IS_ANONYMOUS => self.is_anonymous = flag(field)?,
             IS_BIND2 => self.is_bind2 = flag(field)?,
+            CAN_MOVE => self.can_move = flag(field)?,
             IN_ORDER => self.in_order = flag(field)?,
             STREAM_CONDITION => self.stream_condition = Some(text(field)?),
             OUTCOME => self.outcome = field.value()?,
@@ -550,6 +554,7 @@ impl ChatFields {
             tag: self.tag,
             agent: self.agent,
             is_bind2: self.is_bind2,
+            can_move: self.can_move,
             inline: self.elements,
         })
     }

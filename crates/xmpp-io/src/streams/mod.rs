@@ -328,6 +328,11 @@ impl Streams {
         }
     }
 
+    /// True once the listeners are closed.
+    pub fn is_leaving(&self) -> bool {
+        self.shared.is_leaving.get()
+    }
+
     /// Closes the listeners; connections stay.
     pub fn stop_accepting(&mut self) {
         self.shared.is_leaving.set(true);

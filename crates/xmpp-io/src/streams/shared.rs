@@ -438,7 +438,10 @@ impl C2sConnections {
             c2s::Effect::Register(registration) => {
                 self.event(C2sEvent::Register { stream: number, registration });
             }
-            c2s::Effect::Bind(request) => self.event(C2sEvent::Bind { stream: number, request }),
+            c2s::Effect::Bind(mut request) => {
+                request.can_move = matches!(stream.transport.get(), Transport::Tcp | Transport::Tls);
+                self.event(C2sEvent::Bind { stream: number, request });
+            }
             c2s::Effect::Resume { user, id, seen } => {
                 self.event(C2sEvent::Resume { stream: number, user, id, seen });
             }

@@ -25,6 +25,8 @@ pub struct BindRequest {
     pub is_bind2: bool,
     /// Inline requests of Bind 2, to be done at once; each may have its answer.
     pub inline: Vec<Element>,
+    /// Its stream is one of TCP, and can be sent to another host (RFC 6120 §4.9.3.19).
+    pub can_move: bool,
 }
 
 /// A client, as it names itself: the same on each of its streams.
@@ -151,6 +153,7 @@ impl Binder<'_> {
             tag: None,
             agent: None,
             is_bind2: false,
+            can_move: false,
             inline: Vec::new(),
         };
         out.effects.push(Effect::Bind(Box::new(request)));

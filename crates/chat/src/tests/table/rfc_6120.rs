@@ -119,6 +119,7 @@ fn a_resource_that_cannot_be_one_is_a_bad_request() {
         tag: None,
         agent: None,
         is_bind2: false,
+        can_move: false,
         inline: Vec::new(),
     };
     world.tell(|host, now, out| host.handle_bind(now, edge(1), &request, out));

@@ -44,6 +44,8 @@ pub(crate) struct Access {
     pub(crate) digests: bool,
     /// The hosts that clients are referred to while the node drains.
     pub(crate) other_hosts: Vec<Box<str>>,
+    /// The host that clients of other nodes are referred to when this node has their account.
+    pub(crate) own_host: Option<Box<str>>,
     /// Accounts made of late, by source.
     made: SourceLimiter,
     /// Failed sign-ins, by source and account.
@@ -79,6 +81,7 @@ impl Access {
             registration: registration.clone(),
             digests: config.accounts.digests,
             other_hosts: access.other_hosts.clone(),
+            own_host: access.own_host.clone(),
             made: SourceLimiter::new(policy),
             attempts: SharedAttempts::new(attempts_key(&secret), &sip::limits::WRONG_PASSWORDS),
             failures,

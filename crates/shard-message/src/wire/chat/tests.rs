@@ -66,6 +66,7 @@ pub(in super::super) fn examples() -> Vec<(&'static str, XmppShardMessage)> {
         tag: Some("tag".into()),
         agent: Some(Box::new(agent)),
         is_bind2: true,
+        can_move: true,
         inline: vec![enable.clone(), Element::new("enable", ns::CARBONS)],
     };
     let bound = |bound| XmppShardMessage::Bound { edge: edge(), bound: Box::new(bound) };

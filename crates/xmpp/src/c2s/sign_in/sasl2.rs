@@ -73,6 +73,7 @@ impl Sasl2Request {
             tag: bind.content_of("tag", ns::BIND2).map(Box::<str>::from),
             agent: self.agent.clone(),
             is_bind2: true,
+            can_move: false,
             inline: bind.elements().filter(|child| child.ns() != ns::BIND2).cloned().collect(),
         })
     }
