@@ -49,7 +49,7 @@ class Node(Belfry):
         self.role = farm.roles[name] if farm else "both"
         # A node that works on no call stands behind the balancer's nodes, at an address of its own.
         self.port = free_port() if self.role in ("router", BACK) else port
-        self.http = free_port()
+        self.http, self.own_chat_port = free_port(), free_port()
         self.config, self.log = f"{folder}/belfry.toml", f"{folder}/belfry.log"
         # Before this life, and when it was last read: a node may end itself.
         self.before, self.usage = (0.0, 0), (0.0, 0)
@@ -65,7 +65,7 @@ class Node(Belfry):
         if self.farm and self.farm.database:
             text += f'\n[store]\nurl = "{self.farm.database.url()}"\n'
         if self.farm and self.farm.chat:
-            text += self.farm.chat.replace("CHAT", str(self.farm.chat_port))
+            text += self.farm.chat.replace("CHAT", str(self.farm.chat_port)).replace("OWNPORT", str(self.own_chat_port))
         return f"{text}\n[log]\n{LOG}\n" + (self.farm.section(self) if self.farm else "")
 
     def start(self):
@@ -137,7 +137,7 @@ class Node(Belfry):
 class Farm:
     """NATS and the nodes, started one after the other. Routes: user and UDP port. With a `database` (lib.postgres) the nodes share
     it, its routes and so many accounts; `fill` is called when these are in it and no node runs. Without one each has routes of its own. `chat` is
-    more configuration of each node, with CHAT for the port of chat clients."""
+    more configuration of each node, with CHAT for the port of chat clients, and OWNPORT for one that only this node has."""
 
     def __init__(
         self, processes, folder, roles, routes, shards=0, is_apart=False, preload=None, database=None, accounts=0, fill=None, chat=None

@@ -6,9 +6,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use interop::{
-    Farm, Follower, Moto, Nats, NatsRelease, PostgresServer, new_postgres_database, put_with_slixmpp,
-    wait_until,
+    Farm, Follower, Moto, Nats, NatsRelease, Ports, PostgresServer, new_postgres_database, put_with_slixmpp,
+    ringer, wait_until,
 };
+use lab_report::Report;
+use lab_report::model::XmppReport;
+use tempfile::TempDir;
 
 /// One farm at a time, as in `farm.rs`.
 fn alone() -> MutexGuard<'static, ()> {
@@ -564,4 +567,44 @@ fn files_in_a_store_of_objects_outlive_their_nodes_and_wait_while_it_is_away() {
     until_stored(&farm, 0);
     farm.nodes[0].kill();
     is_whole(web[2], &second);
+}
+
+/// Eight users of Ringer's at this port. A client that is referred to another host goes there, or counts a failure and tries this one again. Returns the
+/// failures, too.
+fn load(port: u16, follows: bool) -> (XmppReport, u64) {
+    let folder = TempDir::new().expect("a temporary folder");
+    let (target, json) = (format!("127.0.0.1:{port}"), folder.path().join("report.json"));
+    let words = "--users 8 --first 0 --contacts 2 --befriend yes --logins 20 --think 1 --for 3 --mix message=70,presence=30 --domain example.test";
+    let file = json.display().to_string();
+    let mut all =
+        vec!["xmpp", &target, "--json", &file, "--redirect", if follows { "follow" } else { "count" }];
+    all.extend(words.split_whitespace());
+    let said = ringer(&all);
+    let text = std::fs::read_to_string(&json).unwrap_or_else(|error| panic!("{error}: {}", said.text()));
+    let report: Report = serde_json::from_str(&text).expect("a report");
+    let chat = report.chat.expect("of users");
+    assert_eq!((chat.lost, chat.duplicated, chat.reordered, chat.unseen), (0, 0, 0, 0), "{}", said.text());
+    assert!(chat.sent > 0, "{}", said.text());
+    (chat, report.totals.failed)
+}
+
+#[test]
+fn clients_are_referred_once_to_the_node_that_has_their_account() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Current);
+    let ports = Ports::reserve(2);
+    let section = |port| {
+        format!(
+            "[xmpp]\nlisten = [\"tcp:127.0.0.1:{port}\"]\n[xmpp.access]\nown_host = \"127.0.0.1:{port}\"\n"
+        )
+    };
+    let chats: Vec<String> = [0, 1].map(|number| section(ports.first() + number)).to_vec();
+    let farm = Farm::with_chat_sections(&nats, &new_postgres_database(), USERS, &chats);
+    farm.wait_for_owners(2);
+    let (first, failed) = load(ports.first(), true);
+    assert!((1..8).contains(&first.redirected) && failed == 0, "{failed} {first:?}");
+    let (_, away) = load(ports.first(), false);
+    assert_eq!(away, first.redirected, "those who follow may be referred each time");
+    let (_, back) = load(ports.first(), false);
+    assert_eq!(back, 0, "those who do not follow are served");
 }
