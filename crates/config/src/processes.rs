@@ -73,11 +73,8 @@ impl Config {
                  file is in docs/farm.md, \"One configuration for a whole machine\"), or start one process: belfry serve"
             )));
         }
-        if let Some([first, last]) = sockets::clash_of_processes(&self, process.count) {
-            return Err(fault(format!(
-                "{} processes count from the port of [{}] {}, {}, and come to that of [{}] {}, {}: name ports that are farther from each other",
-                process.count, first.section, first.key, first.text, last.section, last.key, last.text
-            )));
+        if let Some(clash) = clash(&self, process.count) {
+            return Err(fault(clash));
         }
         let by = process.number - 1;
         let own = [Some(&mut self.farm.listen), self.farm.advertise.as_mut()];
@@ -121,6 +118,15 @@ impl Config {
         self.process = Some(process);
         Ok(self)
     }
+}
+
+/// The two keys that would give one port to two of so many processes, in a sentence.
+fn clash(config: &Config, count: u16) -> Option<String> {
+    let clash = sockets::clash_of_processes(config, count)?;
+    let [first, last] = clash.map(|socket| format!("[{}] {}, {}", socket.section, socket.key, socket.text));
+    Some(format!(
+        "{count} processes count from the port of {first}, and come to that of {last}: name ports that are farther from each other"
+    ))
 }
 
 /// Moves a port on. False: there is no such port. Port 0 is any.
