@@ -136,6 +136,10 @@ fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
     writeln!(out)?;
     rate_table(status).print(out)?;
     writeln!(out)?;
+    if status.latencies.iter().any(|latency| latency.count > 0) {
+        latency_table(status).print(out)?;
+        writeln!(out)?;
+    }
     Ok(shard_table(status).print(out)?)
 }
 
@@ -330,6 +334,23 @@ fn rate_table(status: &Status) -> Table {
             format!("{:.1}", rate.last_10s),
             format!("{:.1}", rate.last_60s),
             grouped(total(&rate.name)),
+        ]);
+    }
+    table
+}
+
+/// The latencies of the last ten seconds that clients, or messages for a shard, met.
+fn latency_table(status: &Status) -> Table {
+    let mut table = Table::new(&["latency, 10 s", "p50", "p99", "of"], &[1, 2, 3]);
+    let milliseconds = |micros: Option<u64>| {
+        micros.map_or(String::new(), |micros| format!("{}.{:01} ms", micros / 1_000, micros % 1_000 / 100))
+    };
+    for latency in status.latencies.iter().filter(|latency| latency.count > 0) {
+        table.row([
+            latency.latency.name().replace('_', " "),
+            milliseconds(latency.p50_micros),
+            milliseconds(latency.p99_micros),
+            grouped(latency.count),
         ]);
     }
     table

@@ -50,9 +50,11 @@ impl Xmpp {
         let edge_of = |connection| ConnectionId { shard, connection };
         match event {
             C2sEvent::Find { stream, find, domain } => {
+                self.counted.begin_sign_in(now, self.streams.get(stream));
                 shedding::find(self, now, stream, (find, domain), outbox);
             }
             C2sEvent::Tokens { stream, work } => {
+                self.counted.continue_sign_in(now, self.streams.get(stream));
                 self.with_clients(now, outbox, |clients, cx| clients.tokens(cx, stream, work));
             }
             C2sEvent::Invited { stream, token, domain } => {
@@ -295,6 +297,7 @@ impl Xmpp {
             Effect::Deliver { edge, element } => {
                 self.send(now, edge.shard, XmppShardMessage::Deliver { edge, element }, outbox);
             }
+            Effect::Handled(came) => self.counted.message_handling.record(now.since(came)),
             // After all elements of one input, so that the stream writes them to its socket at once.
             Effect::Flush { edge } => self.send(now, edge.shard, XmppShardMessage::Flush { edge }, outbox),
             Effect::Close { edge, condition, detail } => {
