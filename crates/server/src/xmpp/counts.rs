@@ -127,20 +127,6 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// A client has named the account that it signs in to: an earlier attempt of its stream has failed.
-    pub(super) fn begin_sign_in(&self, now: Instant, stream: Option<Rc<Stream>>) {
-        if let Some(stream) = stream {
-            stream.sign_in_since.set(now);
-        }
-    }
-
-    /// A client signs in by a token (XEP-0484), or asks for one in the middle of a sign-in.
-    pub(super) fn continue_sign_in(&self, now: Instant, stream: Option<Rc<Stream>>) {
-        if let Some(stream) = stream.filter(|stream| stream.sign_in_since.get() == Instant::default()) {
-            stream.sign_in_since.set(now);
-        }
-    }
-
     /// A client has its session, new or resumed.
     pub(super) fn end_sign_in(&mut self, now: Instant, stream: Option<Rc<Stream>>) {
         let Some(stream) = stream else { return };

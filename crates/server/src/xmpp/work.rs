@@ -50,11 +50,9 @@ impl Xmpp {
         let edge_of = |connection| ConnectionId { shard, connection };
         match event {
             C2sEvent::Find { stream, find, domain } => {
-                self.counted.begin_sign_in(now, self.streams.get(stream));
                 shedding::find(self, now, stream, (find, domain), outbox);
             }
             C2sEvent::Tokens { stream, work } => {
-                self.counted.continue_sign_in(now, self.streams.get(stream));
                 self.with_clients(now, outbox, |clients, cx| clients.tokens(cx, stream, work));
             }
             C2sEvent::Invited { stream, token, domain } => {
