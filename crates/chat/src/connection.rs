@@ -89,7 +89,7 @@ impl Host {
         let Some(&key) = self.accounts.by_edge.get(&edge) else { return };
         let is_too_large = ack::take_too_large(&mut element);
         let Some(session) = self.accounts.sessions.get_mut(key) else { return };
-        if !session.count((self.pending_acks.host(), key), &mut element) {
+        if !session.count(now, (self.pending_acks.host(), key), &mut element) {
             return close_session(self, now, key, "resource-constraint", out);
         }
         if is_too_large {

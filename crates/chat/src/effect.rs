@@ -44,6 +44,8 @@ pub enum Effect {
         /// The element.
         element: Element,
     },
+    /// A message of a client with stream management is delivered or stored (XEP-0198 §4); the host got it at that time.
+    Handled(Instant),
     /// Answered by `handle_drained`, once the connection has written what it was given before.
     Flush {
         /// The connection.

@@ -39,8 +39,8 @@ pub(super) struct Sm {
     resume: Option<(Box<str>, Duration)>,
     /// The client's stanzas that have come, handled or not.
     pub(super) received: u64,
-    /// Messages that are not handled yet, by number, and how many writes and ways each waits for.
-    unhandled: VecDeque<(u64, u8)>,
+    /// Messages that are not handled yet, by number.
+    unhandled: VecDeque<Unhandled>,
     /// The client asked when this many had been received, and had an answer that was less.
     asked_at: Option<u64>,
     /// Stanzas sent to the client; the last `queue.len()` of them are not acknowledged.
@@ -120,44 +120,49 @@ impl Sm {
     ///
     /// # Errors
     /// Too many messages are unhandled.
-    pub(super) fn count(&mut self, is_message: bool) -> Result<Option<u64>, TooManyUnhandled> {
+    pub(super) fn count(&mut self, now: Instant, is_message: bool) -> Result<Option<u64>, TooManyUnhandled> {
         self.received += 1;
         if !is_message {
             return Ok(None);
         }
-        match self.unhandled.binary_search_by_key(&self.received, |(number, _)| *number) {
+        match self.place_of(self.received) {
             // The client sends it again after a resumption, and the one before is still on its way.
-            Ok(at) => self.unhandled[at].1 = self.unhandled[at].1.saturating_add(1),
+            Ok(at) => self.unhandled[at].left = self.unhandled[at].left.saturating_add(1),
             Err(_) if self.unhandled.len() >= limits::SM_UNHANDLED => return Err(TooManyUnhandled),
-            Err(at) => self.unhandled.insert(at, (self.received, 1)),
+            Err(at) => self.unhandled.insert(at, Unhandled { number: self.received, came: now, left: 1 }),
         }
         Ok(Some(self.received))
     }
 
+    /// The place of a message among those that are not handled, or the place where it would be.
+    fn place_of(&self, number: u64) -> Result<usize, usize> {
+        self.unhandled.binary_search_by_key(&number, |unhandled| unhandled.number)
+    }
+
     /// One more thing has to be done before that message is handled.
     pub(super) fn hold(&mut self, number: u64) {
-        if let Ok(at) = self.unhandled.binary_search_by_key(&number, |(number, _)| *number) {
-            self.unhandled[at].1 = self.unhandled[at].1.saturating_add(1);
+        if let Ok(at) = self.place_of(number) {
+            self.unhandled[at].left = self.unhandled[at].left.saturating_add(1);
         }
     }
 
-    /// One thing less has to be done. Returns the answer that the client waits for, if it is due.
-    pub(super) fn handle_handled(&mut self, number: u64, is_connected: bool) -> Option<Element> {
-        let at = self.unhandled.binary_search_by_key(&number, |(number, _)| *number).ok()?;
-        self.unhandled[at].1 -= 1;
-        if self.unhandled[at].1 > 0 {
+    /// One thing less has to be done. Returns the message once nothing is left.
+    pub(super) fn handle_handled(&mut self, number: u64, is_connected: bool) -> Option<Handled> {
+        let at = self.place_of(number).ok()?;
+        self.unhandled[at].left -= 1;
+        if self.unhandled[at].left > 0 {
             return None;
         }
-        self.unhandled.remove(at);
+        let Unhandled { came, .. } = self.unhandled.remove(at)?;
         if self.unhandled.is_empty() {
             self.unhandled = VecDeque::new();
         }
         let is_due = self.asked_at.is_some_and(|asked| self.handled() >= asked);
         if !is_due || !is_connected {
-            return None;
+            return Some(Handled { came, answer: None });
         }
         self.asked_at = None;
-        Some(self.acknowledgement())
+        Some(Handled { came, answer: Some(self.acknowledgement()) })
     }
 
     /// The client asks with `<r/>`.
@@ -226,7 +231,7 @@ impl Sm {
     /// The number of stanzas of the client that are handled, without a gap.
     fn handled(&self) -> u64 {
         // Those beyond `received` came before a resumption, and the client sends them again.
-        self.unhandled.front().map_or(self.received, |(number, _)| self.received.min(number - 1))
+        self.unhandled.front().map_or(self.received, |unhandled| self.received.min(unhandled.number - 1))
     }
 
     /// The number of handled stanzas as an attribute has it.
@@ -307,6 +312,23 @@ impl Sm {
         (self.is_asking, self.unasked, self.unasked_message) = (true, 0, false);
         Element::new("r", ns::SM)
     }
+}
+
+/// A message of the client that is not handled yet.
+struct Unhandled {
+    number: u64,
+    /// The time at which it came first.
+    came: Instant,
+    /// Writes and ways that it waits for.
+    left: u8,
+}
+
+/// A message of the client that is handled now.
+pub(super) struct Handled {
+    /// The time at which it came.
+    pub(super) came: Instant,
+    /// The answer that the client waits for, if it is due.
+    pub(super) answer: Option<Element>,
 }
 
 /// More messages of a client are unhandled than the limit.

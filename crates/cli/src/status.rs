@@ -135,7 +135,7 @@ fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
     print_targets(status, out)?;
     writeln!(out)?;
     rate_table(status).print(out)?;
-    writeln!(out)?;
+    print_latencies(status, out)?;
     Ok(shard_table(status).print(out)?)
 }
 
@@ -333,6 +333,29 @@ fn rate_table(status: &Status) -> Table {
         ]);
     }
     table
+}
+
+/// The latencies of the last ten seconds that clients, or messages for a shard, met, between the tables of rates and shards; nothing of
+/// those without any.
+fn print_latencies(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
+    writeln!(out)?;
+    if status.latencies.iter().all(|latency| latency.count == 0) {
+        return Ok(());
+    }
+    let mut table = Table::new(&["latency, 10 s", "p50", "p99", "of"], &[1, 2, 3]);
+    let milliseconds = |micros: Option<u64>| {
+        micros.map_or(String::new(), |micros| format!("{}.{:01} ms", micros / 1_000, micros % 1_000 / 100))
+    };
+    for latency in status.latencies.iter().filter(|latency| latency.count > 0) {
+        table.row([
+            latency.latency.name().replace('_', " "),
+            milliseconds(latency.p50_micros),
+            milliseconds(latency.p99_micros),
+            grouped(latency.count),
+        ]);
+    }
+    table.print(out)?;
+    Ok(writeln!(out)?)
 }
 
 /// A shard that differs much from the others shows an uneven load.

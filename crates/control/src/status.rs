@@ -13,6 +13,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::Control;
 use super::farm::FarmStatus;
+use super::latency::{self, LatencySummary, RecentLatencies};
 use super::rates::{Rate, Rates, Totals};
 use crate::limits;
 pub use certificate::{CertificateSource, CertificateStatus};
@@ -210,6 +211,9 @@ pub struct Status {
     pub resident_bytes: u64,
     /// Figures a second, over several intervals.
     pub rates: Vec<Rate>,
+    /// Latencies of the last ten seconds; none of a node of an earlier version.
+    #[serde(default)]
+    pub latencies: Vec<LatencySummary>,
     /// The state that the node reports.
     #[serde(flatten)]
     pub node: Observed,
@@ -250,7 +254,7 @@ pub fn watch<C: Control>(control: Rc<C>) -> (StatusSource, impl Future<Output = 
 
 async fn run<C: Control>(control: Rc<C>, mut asked: mpsc::Receiver<oneshot::Sender<Arc<Status>>>) {
     let started = control.now();
-    let mut rates = Rates::default();
+    let (mut rates, mut recent) = (Rates::default(), RecentLatencies::default());
     let mut every_second = interval(Duration::from_secs(1));
     every_second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -263,8 +267,10 @@ async fn run<C: Control>(control: Rc<C>, mut asked: mpsc::Receiver<oneshot::Send
         };
         let node = control.status().await;
         let (now, totals) = (control.now(), Totals::of(&node.shards));
+        let latencies = latency::sum(&node.shards);
         let Some(asker) = asker else {
             rates.sample(now, totals);
+            recent.sample(now, latencies);
             continue;
         };
         let status = Status {
@@ -273,6 +279,7 @@ async fn run<C: Control>(control: Rc<C>, mut asked: mpsc::Receiver<oneshot::Send
             uptime_seconds: now.since(started).as_secs(),
             resident_bytes: resident_bytes().unwrap_or(0),
             rates: rates.rates(now, totals),
+            latencies: recent.summaries(now, &latencies),
             node,
         };
         // The asker may have gone.

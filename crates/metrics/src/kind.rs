@@ -5,6 +5,8 @@ pub(crate) enum Kind {
     /// Grows until the process ends.
     Counter,
     Gauge,
+    /// Counters by upper bound.
+    Histogram,
 }
 
 impl Kind {
@@ -12,6 +14,7 @@ impl Kind {
         match self {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
         }
     }
 }

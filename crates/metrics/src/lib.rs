@@ -10,14 +10,17 @@ mod certificate;
 mod farm;
 mod kind;
 mod kinds;
+mod latencies;
 mod object_storage;
 mod telemetry;
+mod text;
 
 use std::fmt::Write as _;
 
 use control::{AdmissionStatus, NodeState, ShardCounters, Status};
 use kind::Kind;
 use kinds::KINDS;
+use text::{escaped, head, row};
 
 /// One number of each shard, and the place of it in the counters.
 struct ShardMetric {
@@ -536,6 +539,7 @@ pub fn exposition(status: &Status) -> String {
             let _ = writeln!(out, "{}{{shard=\"{}\"}} {}", metric.name, shard.shard, (metric.read)(shard));
         }
     }
+    latencies::write(&mut out, &status.node.shards);
     for metric in KINDS {
         head(&mut out, metric.name, metric.kind, metric.help);
         for shard in &status.node.shards {
@@ -547,16 +551,6 @@ pub fn exposition(status: &Status) -> String {
         }
     }
     out
-}
-
-/// The two lines before the values of a metric.
-fn head(out: &mut String, name: &str, kind: Kind, help: &str) {
-    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {}", kind.name());
-}
-
-/// The value of a label as the text format wants it.
-fn escaped(label: &str) -> String {
-    label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// `docs/metrics.md`, of the same tables as [`exposition`], so that the page has each metric and no other.
@@ -583,6 +577,7 @@ pub fn reference() -> String {
     ADMISSIONS.iter().for_each(|metric| row(&mut page, metric.name, metric.kind, metric.help));
     page.push_str("\n## Of each shard, with the label `shard`\n\n| name | kind | meaning |\n|---|---|---|\n");
     SHARD.iter().for_each(|metric| row(&mut page, metric.name, metric.kind, metric.help));
+    latencies::reference(&mut page);
     page.push_str("\n## Of each shard, by kind\n\n| name | kind | label | meaning |\n|---|---|---|---|\n");
     for metric in KINDS {
         let (name, kind, label, help) = (metric.name, metric.kind.name(), metric.label, metric.help);
@@ -590,10 +585,6 @@ pub fn reference() -> String {
     }
     farm::reference(&mut page);
     page
-}
-
-fn row(page: &mut String, name: &str, kind: Kind, help: &str) {
-    let _ = writeln!(page, "| `{name}` | {} | {help} |", kind.name());
 }
 
 #[cfg(test)]

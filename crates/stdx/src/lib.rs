@@ -1,4 +1,4 @@
-//! Additions to std: time as a value, timer wheel, slab, bounded containers, keyed hashes, rate limits and their sources, the pace of attempts, requests that wait for a service that is away, draws by weight, dates, causes of errors, ladder drawings.
+//! Additions to std: time as a value, timer wheel, slab, bounded containers, keyed hashes, latencies in buckets, rate limits and their sources, the pace of attempts, requests that wait for a service that is away, draws by weight, dates, causes of errors, ladder drawings.
 //! No domain words.
 
 #![warn(missing_docs)]
@@ -12,6 +12,7 @@ pub mod error;
 pub mod hash;
 pub mod hex;
 pub mod ladder;
+pub mod latency;
 pub mod limits;
 pub mod network;
 pub mod outage;

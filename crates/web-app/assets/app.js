@@ -4,12 +4,11 @@ import { Chat, address } from "./chat.js";
 import { $, make, say, show } from "./dom.js";
 import { Phone } from "./phone.js";
 import { comeBack, leaveFor } from "./provider.js";
+import { LANGUAGES, choose, chosen, load, t, timeFormat } from "./text.js";
 
 /** Milliseconds that a word about what went wrong stays. */
 const NOTICE_FOR = 10_000;
 const KEYS = "123456789*0#";
-
-const STATE_WORDS = { waiting: "waiting for the connection", sent: "sent", delivered: "delivered", read: "read" };
 
 let settings = null;
 let chat = null;
@@ -18,12 +17,9 @@ let account = null;
 let open = null;
 let clock = null;
 
-const times = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
-const days = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
-
 function timeWords(time) {
     const isToday = new Date(time).toDateString() === new Date().toDateString();
-    return (isToday ? times : days).format(time);
+    return timeFormat(isToday ? { hour: "2-digit", minute: "2-digit" } : { dateStyle: "medium", timeStyle: "short" }).format(time);
 }
 
 function lengthWords(seconds) {
@@ -40,29 +36,49 @@ function notice(text) {
 }
 
 /** Says what went wrong, for what a button began. */
-const careful = (what) => () => Promise.resolve(what()).catch((error) => notice(error.message ? `That did not work: ${error.message}.` : "That did not work."));
+const careful = (what) => () => Promise.resolve(what()).catch((error) => notice(error.message ? t("failed.because", { reason: error.message }) : t("failed")));
 
 // Signing in and out.
 
+/** A language that is chosen counts from the next load of the page, which only the form begins: nothing is lost. */
+function showLanguages() {
+    const all = Object.entries({ "": t("language.auto"), ...LANGUAGES });
+    $("language").append(...all.map(([value, name]) => make("option", { value, textContent: name, lang: value })));
+    $("language").value = chosen();
+    $("language").onchange = () => {
+        choose($("language").value);
+        location.reload();
+    };
+}
+
 async function start() {
     $("sign-in").hidden = false;
+    try {
+        await load();
+    } catch {
+        // There are no texts in any language.
+        say($("sign-in-error"), "The server does not answer. Load the page again in a moment.");
+        $("sign-in-button").disabled = true;
+        return;
+    }
+    showLanguages();
     if (!isSecureContext) {
-        say($("sign-in-error"), "Browsers give the microphone and cryptography to https pages and to localhost only. Open this page by https.");
+        say($("sign-in-error"), t("sign_in.insecure"));
         $("sign-in-button").disabled = true;
         return;
     }
     try {
         settings = await (await fetch("settings.json")).json();
     } catch {
-        say($("sign-in-error"), "The server does not answer. Load the page again in a moment.");
+        say($("sign-in-error"), t("sign_in.no_answer"));
         $("sign-in-button").disabled = true;
         return;
     }
     $("address").placeholder = `name@${settings.domain}`;
     $("address").focus();
     if (settings.tokens) {
-        say($("password-label"), "Token of your identity provider");
-        say($("sign-in-hint"), "What proves you stays in this page's memory, and is gone when the page is closed. Chat only: calls need a password, and this sign-in has none.");
+        say($("password-label"), t("sign_in.token"));
+        say($("sign-in-hint"), t("sign_in.token_hint"));
     }
     if (settings.provider) await showProvider(settings.provider);
 }
@@ -70,7 +86,7 @@ async function start() {
 /** The provider knows the user; the form stays for a token that was made elsewhere. */
 async function showProvider(provider) {
     const button = $("provider-button");
-    say(button, `Sign in with ${provider.label}`);
+    say(button, t("sign_in.provider", { provider: provider.label }));
     button.hidden = false;
     button.onclick = () => withProvider(() => leaveFor(provider));
     $("sign-in-button").classList.remove("primary");
@@ -94,7 +110,7 @@ function signIn(event) {
     event.preventDefault();
     if (!settings || chat) return;
     const whole = address($("address").value, settings.domain);
-    if (!whole) return say($("sign-in-error"), `Write an address such as name@${settings.domain}.`);
+    if (!whole) return say($("sign-in-error"), t("sign_in.bad_address", { domain: settings.domain }));
     const [user, domain] = whole.split("@");
     const password = $("password").value;
     connect({ user, domain, password });
@@ -135,7 +151,8 @@ function enter(password) {
         phone.addEventListener("call", showCall);
         phone.addEventListener("over", ({ detail }) => {
             chat.device.addCall(detail);
-            notice(`${chat.nameOf(detail.peer)}: ${detail.reason}${detail.seconds === null ? "" : ` after ${lengthWords(detail.seconds)}`}`);
+            const [name, { reason, seconds }] = [chat.nameOf(detail.peer), detail];
+            notice(seconds === null ? `${name}: ${reason}` : t("call.over_after", { name, reason, time: lengthWords(seconds) }));
             showCalls();
         });
     }
@@ -167,12 +184,11 @@ function signOut(why = "") {
 
 // What is shown.
 
-const noPhoneWords = () => (chat.stream.isByToken ? "chat only: calls need a password, and this sign-in has none" : "no calls here");
+const noPhoneWords = () => t(chat.stream.isByToken ? "phone.by_token" : "phone.none");
 
 function showState() {
     if (!chat) return;
-    const phoneWords = { ready: "calls ready", connecting: "calls not ready yet", refused: "calls refused: this account has no phone" };
-    const words = [chat.isOnline ? "" : "Connecting again …", phone ? phoneWords[phone.state] : noPhoneWords()];
+    const words = [chat.isOnline ? "" : t("chat.connecting"), phone ? t(`phone.${phone.state}`) : noPhoneWords()];
     say($("state"), words.filter(Boolean).join(", "));
     $("app").dataset.chat = chat.isOnline ? "online" : "offline";
     $("app").dataset.phone = phone?.state ?? "none";
@@ -184,7 +200,7 @@ function showState() {
 function showTitle() {
     const unread = chat ? [...chat.conversations.values()].reduce((sum, { unread: count }) => sum + count, 0) : 0;
     const isRinging = phone?.call?.isIncoming && phone.call.state === "ringing";
-    document.title = isRinging ? `${whoCalls(phone.call)} calls` : unread > 0 ? `(${unread}) Belfry` : "Belfry";
+    document.title = isRinging ? t("call.calls", { who: whoCalls(phone.call) }) : unread > 0 ? `(${unread}) Belfry` : "Belfry";
 }
 
 function showPeople() {
@@ -212,7 +228,7 @@ function updatePerson(item, jid) {
     const words = chat.presenceOf(jid) || jid;
     say(button.querySelector(".about"), words);
     say(button.querySelector(".unread"), unread ? String(unread) : "");
-    button.setAttribute("aria-label", `${chat.nameOf(jid)}, ${words}${unread ? `, ${unread} unread` : ""}`);
+    button.setAttribute("aria-label", `${chat.nameOf(jid)}, ${words}${unread ? `, ${t("people.unread", { count: unread })}` : ""}`);
     button.setAttribute("aria-current", String(jid === open));
     button.title = jid;
 }
@@ -222,8 +238,8 @@ function makeRequest(jid) {
     return make(
         "li",
         { className: "request" },
-        `${jid} wants to see when you are here.`,
-        make("div", {}, make("button", { textContent: "Allow", className: "primary", onclick: answer(true) }), make("button", { textContent: "Refuse", onclick: answer(false) })),
+        t("requests.wants", { who: jid }),
+        make("div", {}, make("button", { textContent: t("requests.allow"), className: "primary", onclick: answer(true) }), make("button", { textContent: t("requests.refuse"), onclick: answer(false) })),
     );
 }
 
@@ -236,14 +252,13 @@ function showCalls() {
 }
 
 function makeCall(call) {
-    const way = call.isIncoming ? "from" : "to";
     const outcome = call.seconds === null ? call.reason : lengthWords(call.seconds);
-    const about = `${call.isIncoming ? "Incoming" : "Outgoing"}, ${timeWords(call.began)}, ${outcome}`;
+    const about = `${t(call.isIncoming ? "calls.incoming" : "calls.outgoing")}, ${timeWords(call.began)}, ${outcome}`;
     const name = call.name || chat.nameOf(call.peer);
-    const title = `Call ${call.peer} again`;
+    const title = t("calls.again", { who: call.peer });
     const parts = [make("span", { className: "name", textContent: name }), make("span", { className: "about", textContent: about })];
     const button = make("button", { className: "person", title, onclick: () => dial(call.peer, false) }, ...parts);
-    button.setAttribute("aria-label", `Call ${way} ${name}, ${about}. ${title}`);
+    button.setAttribute("aria-label", `${t(call.isIncoming ? "calls.from" : "calls.to", { name })}, ${about}. ${title}`);
     return make("li", {}, button);
 }
 
@@ -276,7 +291,7 @@ function showHeader() {
     const isContact = chat.contacts.has(open);
     say($("chat-name"), chat.nameOf(open));
     say($("chat-presence"), [open, chat.presenceOf(open)].filter(Boolean).join(" · "));
-    say($("chat-contact"), isContact ? "Remove contact" : "Add contact");
+    say($("chat-contact"), t(isContact ? "contact.remove" : "contact.add"));
 }
 
 /** The newest message stays in sight, unless the user looks at earlier ones. */
@@ -298,14 +313,14 @@ function makeMessage(message) {
     return make(
         "li",
         { className: message.isOwn ? "own" : "other" },
-        make("span", { className: "unseen", textContent: message.isOwn ? "You: " : `${chat.nameOf(message.jid)}: ` }),
+        make("span", { className: "unseen", textContent: message.isOwn ? t("chat.you") : `${chat.nameOf(message.jid)}: ` }),
         make("p", { className: "text", textContent: message.text }),
         make("span", { className: "about" }),
     );
 }
 
 function updateMessage(item, message) {
-    const state = message.isOwn ? ` · ${message.error ?? STATE_WORDS[message.state]}` : "";
+    const state = message.isOwn ? ` · ${message.error ?? t(`state.${message.state}`)}` : "";
     say(item.querySelector(".about"), timeWords(message.time) + state);
     item.classList.toggle("failed", message.state === "failed");
     item.dataset.state = message.state ?? "";
@@ -336,9 +351,10 @@ const whoCalls = (call) => call.name || chat.nameOf(call.peer);
 
 function callWords(call) {
     const who = whoCalls(call);
-    if (call.state === "talking") return `Talking with ${who}`;
-    if (call.isIncoming) return call.state === "ringing" ? `${who} (${call.peer}) calls${call.hasVideo ? " with picture" : ""}` : `Answering ${who} …`;
-    return call.state === "ringing" ? `Ringing at ${who} …` : `Calling ${who} …`;
+    if (call.state === "talking") return t("call.talking", { who });
+    if (call.isIncoming && call.state === "ringing") return t(call.hasVideo ? "call.incoming_video" : "call.incoming", { who, address: call.peer });
+    if (call.isIncoming) return t("call.answering", { who });
+    return t(call.state === "ringing" ? "call.ringing" : "call.calling", { who });
 }
 
 let callNotification = null;
@@ -355,7 +371,7 @@ function showCall() {
     }
     if (!call) return endCallView();
     const isAsking = call.isIncoming && call.state === "ringing";
-    if (isAsking) callNotification ??= notifyOf(`${whoCalls(call)} calls`, call.peer, () => {});
+    if (isAsking) callNotification ??= notifyOf(t("call.calls", { who: whoCalls(call) }), call.peer, () => {});
     const isTalking = call.state === "talking";
     say($("call-state"), callWords(call));
     for (const [name, isThere] of [
@@ -369,7 +385,7 @@ function showCall() {
         $(name).hidden = !isThere;
     }
     $("mute").setAttribute("aria-pressed", String(call.isMuted));
-    say($("mute"), call.isMuted ? "Unmute" : "Mute");
+    say($("mute"), t(call.isMuted ? "call.unmute" : "call.mute"));
     say($("digits"), call.digits);
     const remote = $("remote");
     if (call.remote && remote.srcObject !== call.remote) remote.srcObject = call.remote;
@@ -400,9 +416,9 @@ function endCallView() {
 
 function dial(text, hasVideo) {
     const peer = address(text, account.split("@")[1]);
-    if (!peer) return notice("Write an address such as name@example.net, or a number.");
-    if (!phone) return notice(`There are no calls here. ${chat.stream.isByToken ? "They need a password, and this sign-in has none." : ""}`);
-    if (phone?.state !== "ready") return notice("Calls are not ready yet: the phone is not connected.");
+    if (!peer) return notice(t("find.bad"));
+    if (!phone) return notice(t(chat.stream.isByToken ? "call.by_token" : "call.none"));
+    if (phone?.state !== "ready") return notice(t("call.not_ready"));
     phone.dial(peer, hasVideo);
 }
 
@@ -410,7 +426,7 @@ function dial(text, hasVideo) {
 
 function found() {
     const jid = address($("find").value, account.split("@")[1]);
-    if (!jid) notice("Write an address such as name@example.net, or a number.");
+    if (!jid) notice(t("find.bad"));
     return jid;
 }
 
@@ -434,7 +450,7 @@ $("find-add").onclick = careful(async () => {
     if (!jid) return;
     await chat.addContact(jid);
     $("find").value = "";
-    notice(`${jid} was asked. You will see when they are here once they agree.`);
+    notice(t("contact.asked", { who: jid }));
 });
 $("clear-calls").onclick = () => {
     chat.device.clearCalls();

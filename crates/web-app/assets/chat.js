@@ -2,6 +2,7 @@
 
 import { Device } from "./device.js";
 import { Stream, newId } from "./stream.js";
+import { t } from "./text.js";
 import { child, children, textOf, xml } from "./xml.js";
 
 const ROSTER = "jabber:iq:roster";
@@ -24,14 +25,15 @@ const KEPT = 1000;
 
 const STATES = ["waiting", "sent", "delivered", "read"];
 
-const FAILURES = {
-    "service-unavailable": "Not delivered: this address cannot take messages now.",
-    "item-not-found": "Not delivered: there is no such address.",
-    "remote-server-not-found": "Not delivered: there is no chat server for that address.",
-    "remote-server-timeout": "Not delivered: the other server does not answer.",
-    "not-acceptable": "Not delivered: you have blocked this address.",
-    forbidden: "Not delivered: this address does not take messages from you.",
-};
+/** Conditions of errors that have words of their own. */
+const FAILURES = [
+    "service-unavailable",
+    "item-not-found",
+    "remote-server-not-found",
+    "remote-server-timeout",
+    "not-acceptable",
+    "forbidden",
+];
 
 export const bare = (jid) => (jid ?? "").split("/")[0].toLowerCase();
 
@@ -173,10 +175,10 @@ export class Chat extends EventTarget {
     presenceOf(jid) {
         const contact = this.contacts.get(jid);
         if (!contact) return "";
-        if (contact.presence.size === 0) return contact.isAsked ? "asked to be a contact" : "offline";
+        if (contact.presence.size === 0) return t(contact.isAsked ? "presence.asked" : "presence.offline");
         const all = [...contact.presence.values()];
         const best = all.find(({ show }) => show === "") ?? all.find(({ show }) => show === "chat") ?? all[0];
-        const word = { "": "available", chat: "available", away: "away", xa: "away", dnd: "do not disturb" }[best.show] ?? "available";
+        const word = t(`presence.${{ away: "away", xa: "away", dnd: "dnd" }[best.show] ?? "available"}`);
         const status = all.find((one) => one.status)?.status;
         return status ? `${word}, ${status}` : word;
     }
@@ -342,7 +344,7 @@ export class Chat extends EventTarget {
         const error = child(stanza, "error");
         const condition = error?.firstElementChild?.localName;
         found.state = "failed";
-        found.error = FAILURES[condition] ?? `Not delivered (${condition ?? "no reason given"}).`;
+        found.error = FAILURES.includes(condition) ? t(`undelivered.${condition}`) : t("undelivered", { condition: condition ?? t("no_reason") });
         this.tell("conversation", jid);
     }
 

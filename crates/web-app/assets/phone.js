@@ -1,6 +1,7 @@
 // Calls by SIP over WebSocket (RFC 7118), with JsSIP. The server passes signalling on; sound and picture go from browser to browser.
 
 import JsSIP from "./jssip.js";
+import { t } from "./text.js";
 import { Tones } from "./tones.js";
 
 /** Milliseconds that the search for own addresses may take after the first one was found. */
@@ -32,19 +33,19 @@ function reasonOf({ originator, cause, message }) {
     const status = message?.status_code;
     const { causes } = JsSIP.C;
     if (cause === causes.USER_DENIED_MEDIA_ACCESS) {
-        return "The browser does not let this page use the microphone. Allow it in the address bar, and see that one is plugged in.";
+        return t("ended.no_microphone");
     }
-    if (originator === "local" && cause === causes.CANCELED) return "Cancelled";
-    if (cause === causes.CANCELED) return "Missed";
-    if (cause === causes.NO_ANSWER || status === 408 || cause === causes.EXPIRES) return "No answer";
-    if (cause === causes.CONNECTION_ERROR || cause === causes.REQUEST_TIMEOUT) return "The server cannot be reached";
-    if (cause === causes.WEBRTC_ERROR || cause === causes.BAD_MEDIA_DESCRIPTION) return "The two sides have no way to send sound in common";
-    if (status === 486 || status === 600) return "Busy";
-    if (status === 603 || status === 403) return originator === "local" ? "Declined" : status === 603 ? "Declined" : "This call is not allowed";
-    if (status === 404 || status === 604) return "There is no such address or number";
-    if (status === 480) return "Not signed in now";
-    if (status === 488 || status === 606 || status === 415) return "The other side takes no calls from browsers";
-    return status ? `The call failed (${status} ${message.reason_phrase ?? ""})`.replace(" )", ")") : `The call failed (${cause})`;
+    if (originator === "local" && cause === causes.CANCELED) return t("ended.cancelled");
+    if (cause === causes.CANCELED) return t("ended.missed");
+    if (cause === causes.NO_ANSWER || status === 408 || cause === causes.EXPIRES) return t("ended.no_answer");
+    if (cause === causes.CONNECTION_ERROR || cause === causes.REQUEST_TIMEOUT) return t("ended.unreachable");
+    if (cause === causes.WEBRTC_ERROR || cause === causes.BAD_MEDIA_DESCRIPTION) return t("ended.no_media");
+    if (status === 486 || status === 600) return t("ended.busy");
+    if (status === 603 || status === 403) return originator === "local" ? t("ended.declined") : status === 603 ? t("ended.declined") : t("ended.not_allowed");
+    if (status === 404 || status === 604) return t("ended.unknown");
+    if (status === 480) return t("ended.absent");
+    if (status === 488 || status === 606 || status === 415) return t("ended.no_browsers");
+    return t("ended.failed", { cause: status ? `${status} ${message.reason_phrase ?? ""}`.trim() : cause });
 }
 
 /** Events: `state`, `call` (anything about the call has changed), `over` (detail: what goes into the list of calls). */
@@ -203,7 +204,7 @@ export class Phone extends EventTarget {
             });
         }
         session.on("failed", (event) => this.end(call, reasonOf(event), gathering));
-        session.on("ended", () => this.end(call, "Call ended", gathering));
+        session.on("ended", () => this.end(call, t("ended.ended"), gathering));
         this.changed();
     }
 

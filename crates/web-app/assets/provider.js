@@ -3,6 +3,7 @@
 // verifier and the state are in the tab's session storage.
 
 import { encode } from "./scram.js";
+import { t } from "./text.js";
 
 const KEPT = "belfry sign-in";
 /** Milliseconds for the user at the provider. */
@@ -12,16 +13,15 @@ const ANSWER_WITHIN = 15_000;
 /** Milliseconds before its end at which a token is renewed. */
 const MARGIN = 5_000;
 
-const AWAY = "The provider does not answer. Try again in a moment.";
-
 /** Why there is no token, in words for the user. */
 export class ProviderError extends Error {
-    constructor(message) {
+    constructor(message, isTemporary = false) {
         super(message);
-        this.isTemporary = message === AWAY;
+        this.isTemporary = isTemporary;
     }
 }
 
+const away = () => new ProviderError(t("provider.away"), true);
 const words = (bytes) => encode(bytes).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
 const random = () => words(crypto.getRandomValues(new Uint8Array(32)));
 /** The address of this page, as it is registered at the provider. */
@@ -32,20 +32,21 @@ async function json(url, options = {}) {
     try {
         answer = await fetch(url, { credentials: "omit", cache: "no-store", signal: AbortSignal.timeout(ANSWER_WITHIN), ...options });
     } catch {
-        throw new ProviderError(AWAY);
+        throw away();
     }
     const content = await answer.json().catch(() => null);
     if (answer.ok && content) return content;
     // RFC 6749 §5.2: the code or the refresh token is over.
-    if (content?.error === "invalid_grant") throw new ProviderError("Your sign-in at the provider is over. Sign in again.");
-    throw new ProviderError(answer.status >= 500 || !content ? AWAY : "The provider does not let this page ask for tokens. Tell the server's operator.");
+    if (content?.error === "invalid_grant") throw new ProviderError(t("provider.over"));
+    if (answer.status >= 500 || !content) throw away();
+    throw new ProviderError(t("provider.refuses"));
 }
 
 /** OpenID Connect Discovery 1.0 §4.3: the issuer is the one that was asked for. */
 async function configuration({ issuer }) {
     const found = await json(`${issuer.replace(/\/+$/, "")}/.well-known/openid-configuration`);
     const isSound = found.issuer === issuer && [found.authorization_endpoint, found.token_endpoint].every((url) => /^https?:[/][/]/.test(url));
-    if (!isSound) throw new ProviderError("The provider is not the one that the server names. Tell the server's operator.");
+    if (!isSound) throw new ProviderError(t("provider.other"));
     return found;
 }
 
@@ -56,7 +57,7 @@ export async function leaveFor(provider) {
     try {
         sessionStorage.setItem(KEPT, JSON.stringify(kept));
     } catch {
-        throw new ProviderError("The browser keeps nothing for this page, which it needs to come back from the provider. Allow it to store data here.");
+        throw new ProviderError(t("provider.no_storage"));
     }
     const challenge = words(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(kept.verifier)));
     const url = new URL(page);
@@ -88,12 +89,12 @@ export async function comeBack(provider) {
     }
     // RFC 6749 §10.12: the answer belongs to a request of this tab.
     const isOurs = kept && kept.state === given.get("state") && Date.now() - kept.began < IN_TIME;
-    if (!isOurs) throw new ProviderError("The sign-in took too long, or was begun in another window. Begin again.");
-    if (given.has("error")) throw new ProviderError("You have not signed in at the provider.");
+    if (!isOurs) throw new ProviderError(t("provider.late"));
+    if (given.has("error")) throw new ProviderError(t("provider.denied"));
     const found = await configuration(provider);
     // RFC 9207 §2.4.
     if (found.authorization_response_iss_parameter_supported && given.get("iss") !== provider.issuer) {
-        throw new ProviderError("The answer is not the provider's. Begin again.");
+        throw new ProviderError(t("provider.not_theirs"));
     }
     const tokens = new Tokens(provider, found.token_endpoint);
     await tokens.ask({ grant_type: "authorization_code", code: given.get("code"), redirect_uri: here(), code_verifier: kept.verifier });
@@ -109,7 +110,7 @@ class Tokens {
     async ask(values) {
         const body = new URLSearchParams({ client_id: this.provider.client_id, ...values });
         const answer = await json(this.url, { method: "POST", body });
-        if (typeof answer.access_token !== "string") throw new ProviderError("The provider gave no token. Tell the server's operator.");
+        if (typeof answer.access_token !== "string") throw new ProviderError(t("provider.no_token"));
         this.access = answer.access_token;
         this.refresh = answer.refresh_token ?? this.refresh;
         this.endsAt = answer.expires_in ? Date.now() + answer.expires_in * 1000 : null;

@@ -2,6 +2,7 @@
 // for a server that has a directory check it (RFC 4616). Both need an encrypted connection.
 
 import { Scram, choose as chooseScram } from "./scram.js";
+import { t } from "./text.js";
 
 /** RFC 5801 §4. */
 const escaped = (name) => name.replace(/=/g, "=3D").replace(/,/g, "=2C");
@@ -33,7 +34,7 @@ class Plain {
     }
 
     async prove() {
-        throw new Error("the server asks for more than the password");
+        throw new Error(t("sasl.more"));
     }
 }
 

@@ -1,5 +1,7 @@
 // SCRAM (RFC 5802, RFC 7677): the password never leaves the page, and the server proves that it knows its keys.
 
+import { t } from "./text.js";
+
 const HASHES = { "SCRAM-SHA-256": "SHA-256", "SCRAM-SHA-512": "SHA-512", "SCRAM-SHA-1": "SHA-1" };
 
 /** A server that asks for more would keep the page busy. */
@@ -59,7 +61,7 @@ export class Scram {
             values.s &&
             iterations >= LEAST_ITERATIONS &&
             iterations <= MOST_ITERATIONS;
-        if (!isSound) throw new Error("the server's challenge is not sound");
+        if (!isSound) throw new Error(t("sasl.unsound"));
         const key = await salted(this.hash, this.password, decode(values.s), iterations);
         const without = `c=${encodeText("n,,")},r=${values.r}`;
         const message = bytesOf(`${this.bare},${challenge},${without}`);

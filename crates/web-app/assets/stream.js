@@ -4,6 +4,7 @@
 import { ProviderError } from "./provider.js";
 import { begin } from "./sasl.js";
 import { decodeText, encodeText } from "./scram.js";
+import { t } from "./text.js";
 import { Xml, child, children, parse, textOf, xml } from "./xml.js";
 
 const FRAMING = "urn:ietf:params:xml:ns:xmpp-framing";
@@ -24,18 +25,9 @@ const ANSWER_WITHIN = 30_000;
 
 const STANZAS = ["message", "presence", "iq"];
 
-const REFUSALS = {
-    "not-authorized": "The address or the password is wrong.",
-    "account-disabled": "This account is disabled. Ask the server's operator.",
-    "credentials-expired": "The password has expired. Ask the server's operator for a new one.",
-    "temporary-auth-failure": "The server cannot check the password now. Try again in a moment.",
-    "policy-violation": "Too many tries. Wait a minute, then try again.",
-};
-
-const TOKEN_REFUSALS = {
-    "not-authorized": "The server did not accept this sign-in: it is over, or not for this server. Sign in again.",
-    "temporary-auth-failure": "The server cannot check the sign-in now. Try again in a moment.",
-};
+/** Conditions of refused sign-ins that have words of their own, and those that have other words for a token. */
+const REFUSALS = ["not-authorized", "account-disabled", "credentials-expired", "temporary-auth-failure", "policy-violation"];
+const TOKEN_REFUSALS = ["not-authorized", "temporary-auth-failure"];
 
 /** Why signing in failed, in words for the user. */
 export class SignInError extends Error {
@@ -123,7 +115,7 @@ export class Stream extends EventTarget {
         this.isOnline = false;
         this.socket = null;
         if (was) this.tell("offline");
-        else this.tell("waiting", new SignInError("The server cannot be reached. Trying again …", true));
+        else this.tell("waiting", new SignInError(t("stream.unreachable"), true));
         if (this.isStopped || this.timer) return;
         this.timer = setTimeout(() => this.connect(), this.pause * (0.75 + Math.random() / 2));
         this.pause = Math.min(this.pause * 2, LONGEST_PAUSE);
@@ -172,9 +164,9 @@ export class Stream extends EventTarget {
 
     handleStreamError(element) {
         if (child(element, "conflict")) {
-            throw new SignInError("This account signed in elsewhere in place of this page, or its password has changed.");
+            throw new SignInError(t("stream.replaced"));
         }
-        if (child(element, "host-unknown")) throw new SignInError(`This server does not know the domain ${this.domain}.`);
+        if (child(element, "host-unknown")) throw new SignInError(t("stream.unknown_domain", { domain: this.domain }));
         this.socket.close();
     }
 
@@ -182,14 +174,14 @@ export class Stream extends EventTarget {
         const authentication = child(features, "authentication", SASL2);
         const offered = children(authentication, "mechanism", SASL2).map((one) => one.textContent);
         if (!authentication || offered.length === 0) {
-            throw new SignInError("The server takes no sign-in on a connection without encryption. Open this page by https.");
+            throw new SignInError(t("stream.no_tls"));
         }
         // The one of tokens says itself whose it is.
         const account = this.tokens || !this.user ? null : `${this.user}@${this.domain}`;
         const secret = this.tokens ? await this.currentToken() : this.password;
         const isEncrypted = this.url.startsWith("wss:");
         const begun = begin(offered, { account, secret, isToken: Boolean(this.tokens), isEncrypted });
-        if (!begun) throw new SignInError("The server offers no way to sign in that this page knows.");
+        if (!begun) throw new SignInError(t("stream.no_mechanism"));
         this.mechanism = begun.mechanism;
         this.exchange = begun.exchange;
         const resume = this.session && xml("resume", { xmlns: SM, previd: this.session.id, h: this.session.heard });
@@ -216,7 +208,7 @@ export class Stream extends EventTarget {
         try {
             return await this.tokens.current();
         } catch (error) {
-            if (!(error instanceof ProviderError)) throw new SignInError("The provider gave no token. Sign in again.");
+            if (!(error instanceof ProviderError)) throw new SignInError(t("stream.no_token"));
             throw new SignInError(error.message, error.isTemporary);
         }
     }
@@ -226,6 +218,11 @@ export class Stream extends EventTarget {
         return this.mechanism === "OAUTHBEARER";
     }
 
+    refusal(condition) {
+        if (this.isByToken && TOKEN_REFUSALS.includes(condition)) return t(`refused_token.${condition}`);
+        return REFUSALS.includes(condition) ? t(`refused.${condition}`) : t("refused", { condition: condition ?? t("no_reason") });
+    }
+
     async signIn(name, element) {
         if (name === "challenge") {
             const proof = await this.exchange.prove(decodeText(element.textContent));
@@ -233,20 +230,19 @@ export class Stream extends EventTarget {
         }
         if (name === "failure") {
             const condition = element.firstElementChild?.localName;
-            const words = (this.isByToken ? TOKEN_REFUSALS[condition] : undefined) ?? REFUSALS[condition] ?? `The server refused the sign-in (${condition ?? "no reason given"}).`;
-            throw new SignInError(words, condition === "temporary-auth-failure");
+            throw new SignInError(this.refusal(condition), condition === "temporary-auth-failure");
         }
         if (name !== "success") return;
         const last = textOf(element, "additional-data", SASL2);
         if (this.exchange.isMutual && (!last || !this.exchange.isProvedBy(decodeText(last)))) {
-            throw new SignInError("The server did not prove that it knows this account. Nothing was sent.");
+            throw new SignInError(t("stream.unproved"));
         }
         this.pause = FIRST_PAUSE;
         this.user ??= textOf(element, "authorization-identifier", SASL2)?.split("@")[0];
         const resumed = child(element, "resumed", SM);
         if (resumed) return this.resume(Number(resumed.getAttribute("h")));
         const bound = child(element, "bound", BIND2);
-        if (!bound) throw new SignInError("The server gave no session. Try again later.", true);
+        if (!bound) throw new SignInError(t("stream.no_session"), true);
         this.jid = textOf(element, "authorization-identifier", SASL2);
         this.establish(child(bound, "enabled", SM));
     }
@@ -320,8 +316,8 @@ export class Stream extends EventTarget {
     iq(type, to, ...payload) {
         const id = newId();
         return new Promise((resolve, reject) => {
-            if (!this.isOnline) return reject(new Error("not connected"));
-            const late = () => this.pending.delete(id) && reject(new Error("the server did not answer"));
+            if (!this.isOnline) return reject(new Error(t("stream.not_connected")));
+            const late = () => this.pending.delete(id) && reject(new Error(t("stream.late")));
             this.pending.set(id, { to, resolve, reject, timer: setTimeout(late, ANSWER_WITHIN) });
             this.send(xml("iq", { type, to, id }, ...payload));
         });
@@ -332,7 +328,7 @@ export class Stream extends EventTarget {
         this.pending.clear();
         for (const { reject, timer } of all) {
             clearTimeout(timer);
-            reject(new Error("the connection was lost"));
+            reject(new Error(t("stream.lost")));
         }
     }
 

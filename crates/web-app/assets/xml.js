@@ -1,5 +1,7 @@
 // XML that is written from values, and read into a tree. Nothing here becomes HTML.
 
+import { t } from "./text.js";
+
 /** Characters that XML 1.0 does not have. */
 const FORBIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g;
 
@@ -36,7 +38,7 @@ const parser = new DOMParser();
 /** The root element of a document; throws unless it is well-formed. */
 export function parse(text) {
     const read = parser.parseFromString(policy ? policy.createHTML(text) : text, "text/xml");
-    if (read.getElementsByTagName("parsererror").length > 0) throw new Error("the server sent what is not XML");
+    if (read.getElementsByTagName("parsererror").length > 0) throw new Error(t("xml.unsound"));
     return read.documentElement;
 }
 

@@ -31,6 +31,8 @@ static FILES: &[(&str, &str, &[u8])] = files![
     "dom.js" = "dom.js",
     "icon.svg" = "icon.svg",
     "jssip.js" = "jssip.js",
+    "lang/de.json" = "lang/de.json",
+    "lang/en.json" = "lang/en.json",
     "licences.txt" = "licences.txt",
     "phone.js" = "phone.js",
     "provider.js" = "provider.js",
@@ -38,6 +40,7 @@ static FILES: &[(&str, &str, &[u8])] = files![
     "scram.js" = "scram.js",
     "stream.js" = "stream.js",
     "style.css" = "style.css",
+    "text.js" = "text.js",
     "tones.js" = "tones.js",
     "xml.js" = "xml.js",
 ];
@@ -55,6 +58,7 @@ fn content_type(file: &str) -> &'static str {
     match file.rsplit_once('.') {
         Some((_, "html")) => "text/html; charset=utf-8",
         Some((_, "js")) => "text/javascript; charset=utf-8",
+        Some((_, "json")) => "application/json",
         Some((_, "css")) => "text/css; charset=utf-8",
         Some((_, "txt")) => "text/plain; charset=utf-8",
         Some((_, "svg")) => "image/svg+xml",
@@ -69,6 +73,7 @@ pub fn find(name: &str) -> Option<&'static Asset> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
     use std::path::Path;
 
     use super::*;
@@ -85,11 +90,13 @@ mod tests {
     #[test]
     fn each_file_of_the_folder_is_served_and_has_a_type() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets");
-        let mut there: Vec<String> = std::fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .filter(|name| !name.ends_with(".md"))
-            .collect();
+        let names = |folder: &Path| -> Vec<String> {
+            let entries = std::fs::read_dir(folder).unwrap();
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+        };
+        let mut there = names(&folder);
+        there.retain(|name| !name.ends_with(".md") && name != "lang");
+        there.extend(names(&folder.join("lang")).iter().map(|name| format!("lang/{name}")));
         there.sort();
         let mut listed: Vec<&str> = FILES.iter().map(|(_, file, _)| *file).collect();
         listed.sort_unstable();
@@ -118,6 +125,69 @@ mod tests {
             links.filter(|part| !part.starts_with('<')).filter_map(|part| part.split('"').next()).collect();
         assert!(named.contains(&"app.js") && named.contains(&"style.css"), "{named:?}");
         named.iter().for_each(|name| assert!(find(name).is_some(), "{name}"));
+    }
+
+    fn texts(language: &str) -> BTreeMap<String, String> {
+        serde_json::from_str(text(&format!("lang/{language}.json"))).unwrap()
+    }
+
+    /// The names in braces, in any order.
+    fn names_in(text: &str) -> Vec<&str> {
+        let mut names: Vec<&str> =
+            text.split('{').skip(1).filter_map(|part| part.split_once('}')).map(|(name, _)| name).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// The rest of the line behind each call of `t`.
+    fn calls_of_t(module: &str) -> impl Iterator<Item = &str> {
+        let is_call =
+            |at: usize| !module[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || "._$".contains(c));
+        let calls = module.match_indices("t(").filter(move |(at, _)| is_call(*at));
+        calls.filter_map(|(at, _)| module[at + 2..].lines().next())
+    }
+
+    #[test]
+    fn every_language_has_every_text_with_the_same_names_in_it() {
+        let english = texts("en");
+        let listed = text("text.js").split_once("LANGUAGES = {").and_then(|(_, rest)| rest.split_once('}'));
+        let files = FILES.iter().filter_map(|(name, ..)| name.strip_prefix("lang/")?.strip_suffix(".json"));
+        for language in files {
+            assert!(listed.unwrap().0.contains(&format!("{language}: ")), "{language} cannot be chosen");
+            let translated = texts(language);
+            assert!(translated.keys().eq(english.keys()), "{language}");
+            for (key, text) in &translated {
+                assert!(!text.trim().is_empty(), "{language}: {key} is empty");
+                assert_eq!(names_in(text), names_in(&english[key]), "{language}: {key}");
+            }
+        }
+    }
+
+    /// Keys that are put together from a part and a value, as `state.sent`, begin with one of these.
+    #[test]
+    fn the_page_and_its_modules_name_texts_that_there_are_and_no_text_is_left_over() {
+        let english = texts("en");
+        let mut named: BTreeSet<&str> = BTreeSet::new();
+        let attributes = ["data-t=\"", "data-t-placeholder=\"", "data-t-title=\"", "data-t-aria-label=\""];
+        let of_page = attributes.iter().flat_map(|start| text("").split(start).skip(1));
+        named.extend(of_page.filter_map(|part| part.split('"').next()));
+        let mut beginnings = Vec::new();
+        for (_, module) in own().filter(|(name, _)| *name != "text.js") {
+            for call in calls_of_t(module) {
+                let mut words = call.split('"').skip(1).step_by(2);
+                // A key, or a choice of two; what stands behind them may be anything.
+                named.extend(words.next().filter(|_| call.starts_with('"')));
+                named.extend(call.split('"').skip(1).step_by(2).filter(|word| english.contains_key(*word)));
+                beginnings.extend(call.strip_prefix('`').and_then(|key| key.split("${").next()));
+            }
+        }
+        let missing: Vec<_> = named.iter().filter(|key| !english.contains_key(**key)).collect();
+        assert!(missing.is_empty() && beginnings.len() > 5, "{missing:?} {beginnings:?}");
+        let is_named = |key: &str| {
+            named.contains(key) || beginnings.iter().any(|start| !start.is_empty() && key.starts_with(start))
+        };
+        let idle: Vec<_> = english.keys().filter(|key| !is_named(key)).collect();
+        assert!(idle.is_empty(), "no module shows {idle:?}");
     }
 
     /// Text of other users is shown as text: there is no way from a string to HTML, code or a style.

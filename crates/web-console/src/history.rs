@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use control::{ShardCounters, Status};
+use control::{Latency, ShardCounters, Status};
 use serde_json::{Value, json};
 use stdx::Instant;
 use stdx::ring::Ring;
@@ -13,7 +13,7 @@ use crate::limits;
 type Figures = [Option<f64>; NAMES.len()];
 
 /// The names of the figures in answers.
-pub(crate) const NAMES: [&str; 16] = [
+pub(crate) const NAMES: [&str; 24] = [
     "calls_up",
     "calls_ringing",
     "calls_per_second",
@@ -30,6 +30,14 @@ pub(crate) const NAMES: [&str; 16] = [
     "drops_per_second",
     "database_read_ms",
     "writes_waiting",
+    "invite_p50_ms",
+    "invite_p99_ms",
+    "register_p50_ms",
+    "register_p99_ms",
+    "message_p50_ms",
+    "message_p99_ms",
+    "sign_in_p50_ms",
+    "sign_in_p99_ms",
 ];
 
 /// The state of the node in one second.
@@ -116,6 +124,9 @@ fn figures(sample: &Sample<'_>, now: &Totals, before: &Totals) -> Figures {
     let per_second = |more: f64| (seconds > 0.01).then_some(more / seconds);
     let rate = |index: usize| per_second(now.counts[index].saturating_sub(before.counts[index]) as f64);
     let cpu = now.cpu.saturating_sub(before.cpu).as_secs_f64();
+    let [invite, register, message, sign_in] =
+        [Latency::Invite, Latency::Register, Latency::Message, Latency::SignIn]
+            .map(|latency| milliseconds(status, latency));
     [
         sum(|shard| shard.calls_up),
         sum(|shard| shard.calls.saturating_sub(shard.calls_up)),
@@ -133,11 +144,28 @@ fn figures(sample: &Sample<'_>, now: &Totals, before: &Totals) -> Figures {
         rate(7),
         sample.read_time.map(|time| time.as_secs_f64() * 1_000.0),
         Some(status.node.store.writes_waiting as f64),
+        invite.0,
+        invite.1,
+        register.0,
+        register.1,
+        message.0,
+        message.1,
+        sign_in.0,
+        sign_in.1,
     ]
+}
+
+/// The median and the 99th percentile of a latency in the last ten seconds, in milliseconds.
+fn milliseconds(status: &Status, latency: Latency) -> (Option<f64>, Option<f64>) {
+    let summary = status.latencies.iter().find(|summary| summary.latency == latency);
+    let of = |micros: Option<u64>| micros.map(|micros| micros as f64 / 1_000.0);
+    summary.map_or((None, None), |summary| (of(summary.p50_micros), of(summary.p99_micros)))
 }
 
 #[cfg(test)]
 mod tests {
+    use control::LatencySummary;
+
     use super::*;
 
     fn push(history: &mut History, second: u64, calls: u64) {
@@ -172,6 +200,29 @@ mod tests {
         assert_eq!(all["newest"], 2);
         assert_eq!(history.since(1)["points"].as_array().unwrap().len(), 1);
         assert_eq!(history.since(2)["points"].as_array().unwrap().len(), 0);
+    }
+
+    #[test]
+    fn latencies_are_in_milliseconds_and_unknown_where_nothing_was_measured() {
+        let mut history = History::default();
+        let mut status = Status::default();
+        status.latencies = vec![LatencySummary {
+            latency: Latency::Register,
+            count: 3,
+            p50_micros: Some(1_750),
+            p99_micros: Some(30_000_000),
+        }];
+        for second in 0..2 {
+            let at = Instant::from_unix_seconds(1_800_000_000 + second);
+            history.push(&Sample { at, status: &status, cpu: Duration::ZERO, read_time: None });
+        }
+        let all = history.since(0);
+        let of = |name: &str| {
+            let index = NAMES.iter().position(|known| *known == name).unwrap() + 1;
+            all["points"][0][index].clone()
+        };
+        assert_eq!((of("register_p50_ms"), of("register_p99_ms")), (json!(1.75), json!(30_000.0)));
+        assert_eq!(of("invite_p50_ms"), Value::Null);
     }
 
     #[test]

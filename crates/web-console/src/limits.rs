@@ -48,6 +48,9 @@ pub const TRACE_BYTES: usize = 2 << 20;
 /// Messages of a trace in one answer.
 pub const TRACE_PAGE: usize = 200;
 
+/// Messages of one call in an answer, the first ones: more than a call has that is set up, held a few times and ended.
+pub const LADDER_LINES: usize = 500;
+
 /// Rows of a page when the request does not say.
 pub const PAGE: u32 = 50;
 

@@ -26,6 +26,7 @@ pub(crate) enum Operation {
     EndRegistration,
     BeginTrace,
     Trace,
+    Ladder,
     EndTrace,
     Accounts,
     Account,
@@ -240,7 +241,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
 }
 
 /// The requests that concern the node, its accounts and their calls.
-static ROUTES: [Route; 46] = [
+static ROUTES: [Route; 47] = [
     route(
         "GET",
         "/session",
@@ -326,6 +327,13 @@ static ROUTES: [Route; 46] = [
         (OPERATE, O::Trace),
         "Messages of a trace that the same account has begun",
         &[number("since", ANY, "Messages behind this point: the `next` of the answer before")],
+    ),
+    route(
+        "GET",
+        "/ladder",
+        (OPERATE, O::Ladder),
+        "Messages of a call, of traces that the same account has begun",
+        &[required("call_id", "The Call-ID, as the record of the call has it")],
     ),
     route(
         "DELETE",
@@ -568,7 +576,7 @@ mod tests {
             let is_of_readers = row.role == READ;
             let is_harmless = !row.is_change() || matches!(row.operation, O::SignIn | O::SignOut);
             // A trace shows the contents of messages, the configuration names of accounts and systems: readers see neither.
-            let is_kept_from_readers = matches!(row.operation, O::Trace | O::Configuration);
+            let is_kept_from_readers = matches!(row.operation, O::Trace | O::Ladder | O::Configuration);
             let is_open = is_of_readers || row.role.is_none() || is_kept_from_readers;
             assert_eq!(is_open, is_harmless, "{} {}", row.method, row.path);
             assert!(!(is_of_readers && is_kept_from_readers));

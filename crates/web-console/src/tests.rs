@@ -771,6 +771,9 @@ async fn a_trace_is_collected_for_the_operator_that_began_it_and_ends() {
 
     // Neither a reader nor another account sees or ends it.
     assert_eq!(world.ask(&reader, "GET", &path, None).await.status, StatusCode::FORBIDDEN);
+    let ladder = "/ladder?call_id=a%40b";
+    assert_eq!(world.ask(&reader, "GET", ladder, None).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(world.ask(&admin, "GET", ladder, None).await.body["lines"], json!([]));
     for method in ["GET", "DELETE"] {
         assert_eq!(world.ask(&admin, method, &path, None).await.status, StatusCode::NOT_FOUND);
     }
@@ -779,6 +782,8 @@ async fn a_trace_is_collected_for_the_operator_that_began_it_and_ends() {
     let page = trace_page(&mut world, &operator, &path, usize::MAX).await;
     assert_eq!(page["ended"], "operator");
     sink.closed().await;
+    let ladder = world.ask(&operator, "GET", ladder, None).await.body;
+    assert_eq!(ladder["lines"].as_array().unwrap().len(), 2, "after its end, too: {ladder}");
     let audited = world.audited.lock().unwrap().clone();
     let ended = "op@example.test operator EndTrace user@example.test None";
     assert!(

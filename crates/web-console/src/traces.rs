@@ -1,7 +1,7 @@
 //! The traces that operators have begun at the console. Each is collected by a task of its own, ends by itself, and is shown only to
 //! the account that began it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -147,6 +147,22 @@ impl Traces {
             "ends_at": trace.ends_at.as_micros(),
             "ended": trace.end.map(End::name),
         }))
+    }
+
+    /// The messages with this Call-ID in all traces that the account has begun and that are kept, in the order of their times. Traces of both
+    /// ends of a call have the same messages; each is there once.
+    pub(crate) fn ladder(&self, call_id: &str, by: &Address) -> Value {
+        let all = self.all.lock();
+        let traces = || all.values().filter(|trace| trace.order.by == *by);
+        let mut lines: Vec<&TraceLine> =
+            traces().flat_map(|trace| &trace.lines).filter(|line| *line.call_id == *call_id).collect();
+        lines.sort_by_key(|line| line.at_micros);
+        let mut seen = HashSet::new();
+        lines.retain(|line| seen.insert((line.at_micros, &line.from, &line.to, &line.label, &line.node)));
+        // A trace that did not see all of its account's messages may lack some of this call's.
+        let missed: u64 = if lines.is_empty() { 0 } else { traces().map(|trace| trace.missed).sum() };
+        let page = &lines[..lines.len().min(limits::LADDER_LINES)];
+        json!({ "lines": page, "has_more": page.len() < lines.len(), "missed": missed })
     }
 
     /// Ends a trace that the account has begun. None: there is no such trace.

@@ -72,8 +72,8 @@ async function run(page) {
     await signInByKeyboard(page, facts.admin);
     await seeOverview(page);
     await seeLiveCall(page);
-    await searchCalls(page);
-    await traceAccount(page);
+    const traced = await traceAccount(page);
+    await searchCalls(page, traced);
     await makeAccount(page);
     await invite(page);
     await seeSessions(page);
@@ -168,6 +168,13 @@ async function seeOverview(page) {
         const line = document.querySelector("figure path.line");
         return line && (line.getAttribute("d") || "").split("L").length > 3;
     });
+    // The latencies of the last ten seconds, which may have had none.
+    for (const title of ["First response to an INVITE", "Response to a REGISTER", "Chat message delivered or stored", "Sign-in of a chat client"]) {
+        await page.waitForFunction((wanted) => {
+            const caption = [...document.querySelectorAll("figcaption")].find((one) => one.innerText.includes(wanted));
+            return /p99 (–|[\d.,]+ ms), p50 (–|[\d.,]+ ms)/.test(caption?.innerText ?? "");
+        }, {}, title);
+    }
     await shows(page, "of these 4 answered");
     await shows(page, facts.domain);
     await warnOfCertificate(page);
@@ -252,15 +259,36 @@ async function traceAccount(page) {
     await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "dark" }]);
     await picture(page, "trace-dark");
     await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "light" }]);
+    return page.$eval("main tbody tr td:nth-child(5)", (cell) => cell.textContent);
 }
 
-async function searchCalls(page) {
+/** A call that no trace has seen has no ladder, and the page says so; of one that was traced it has the messages. */
+async function seeLadders(page, id, traced) {
+    await press(page, `Ladder of the call ${id}`);
+    await shows(page, "No messages of this call are kept.");
+    assert.equal(await page.$$eval(".ladder .arrow", (all) => all.length), 0);
+    await page.evaluate((traced) => {
+        window.askNode = window.fetch;
+        // As if the row were of the Call-ID that was traced: a REGISTER has no record.
+        window.fetch = (url, ...rest) => window.askNode(String(url).replace(/ladder\?call_id=.*/, `ladder?call_id=${encodeURIComponent(traced)}`), ...rest);
+    }, traced);
+    await press(page, `Ladder of the call ${id}`);
+    await page.waitForFunction(() => document.querySelectorAll("main section .ladder .arrow").length === 2);
+    await shows(page, "401 (REGISTER)");
+    await page.evaluate(() => {
+        window.fetch = window.askNode;
+    });
+}
+
+async function searchCalls(page, traced) {
     await open(page, "calls");
     const rows = () => page.waitForFunction(() => document.querySelectorAll("main tbody tr").length === 3);
     await rows();
     await shows(page, "service");
     await picture(page, "calls");
     const id = await page.$eval("main tbody tr:last-child td:nth-child(8)", (cell) => cell.textContent);
+    await seeLadders(page, id, traced);
+    await page.$eval("main section", (section) => section.remove());
     await fill(page, "input[name=call_id]", id);
     await press(page, "Search");
     await page.waitForFunction((wanted) => {

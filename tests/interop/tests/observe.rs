@@ -29,6 +29,8 @@ fn prometheus_finds_no_fault_in_the_metrics_of_a_running_node() {
     answerer.succeeds();
     let calls = || node.metric("belfry_calls_answered_total");
     wait_until("the calls in the metrics", LIMIT, || calls() == 5, || node.tail());
+    let latencies = || node.metric("belfry_invite_response_seconds_count");
+    wait_until("a latency for each call", LIMIT, || latencies() == 5, || node.metrics());
     let answer = node.metrics();
     let (_, metrics) = answer.split_once("\r\n\r\n").expect("an answer of HTTP");
     promtool(&docs("prometheus"), &["check", "metrics"], metrics);

@@ -38,6 +38,12 @@ fn two_users_chat_and_call_each_other_in_their_browsers() {
     assert!(node.run(&["calls"]).contains(&format!("alice@{DOMAIN}")), "calls of browsers have records");
 }
 
+#[test]
+fn a_user_chooses_the_language_of_the_page() {
+    let (_node, url) = node("ws");
+    play_in_browsers(&url, "language", None, |line| panic!("the play asks for {line}"));
+}
+
 /// With TLS by the node's own certificate, and the challenges of a node that is not told otherwise: SHA-256 first.
 #[test]
 fn pages_come_back_after_their_node_was_killed() {

@@ -329,6 +329,35 @@ async function computes(user) {
     if (wrong.length > 0) fail(wrong.join("\n"));
 }
 
+/** Another language is chosen on the form, and holds for what the page and its modules say. */
+async function language(alice, bob) {
+    await alice.until("the languages", () => document.querySelectorAll("#language option").length === 3);
+    await Promise.all([alice.tab.waitForNavigation(), alice.tab.select("#language", "de")]);
+    await alice.shows("#sign-in-button", "Anmelden");
+    await alice.signIn("wrong");
+    await alice.shows("#sign-in-error", "Die Adresse oder das Passwort ist falsch.");
+    await Promise.all([alice.signIn(), bob.signIn()]);
+    await Promise.all([alice.online(), bob.online()]);
+    await alice.until("German", () => document.documentElement.lang === "de");
+    await alice.shows("#state", "Anrufe bereit");
+    await bob.shows("#state", "calls ready");
+    await alice.type("#find", "nobody");
+    await alice.click("#find-call");
+    await alice.shows("#notice", "Diese Adresse oder Nummer gibt es nicht");
+    await alice.shows("#calls .about", "Ausgehend");
+    await alice.click("#sign-out");
+    await Promise.all([alice.tab.waitForNavigation(), alice.tab.select("#language", "")]);
+    await leaveForm(alice);
+    await leave([bob]);
+}
+
+/** The form in the browser's own language, and no fault before it. */
+async function leaveForm(user) {
+    await user.shows("#sign-in-button", "Sign in");
+    await user.named();
+    if (user.faults.length > 0) fail(`${user.name}: faults: ${user.faults.join("\n")}`);
+}
+
 async function all(alice, bob) {
     await computes(alice);
     await alice.signIn("wrong");
@@ -506,7 +535,7 @@ async function main() {
     }, ALL);
     try {
         const users = await Promise.all(["alice", "bob"].map((name) => User.open(browser, name)));
-        await { all, first, restart, directory, provider }[play](...users);
+        await { all, first, language, restart, directory, provider }[play](...users);
     } finally {
         clearTimeout(patience);
         await browser.close();

@@ -18,7 +18,7 @@ pub(super) use self::flow::{BacklogProgress, DeliveryEffect, TooManyQuestions};
 use super::announce::AnnouncedSession;
 use super::csi::ClientState;
 use super::effect::{Effect, StreamFault};
-use super::sm::{Sm, TooManyUnhandled};
+use super::sm::{Handled, Sm, TooManyUnhandled};
 use super::sparse::SparseVec;
 use super::{Outbox, ack, sm};
 use crate::limits;
@@ -198,10 +198,15 @@ impl Session {
 
     /// Counts a stanza of the client (XEP-0198 §4), and puts the mark of its acknowledgement on a message; a mark from the client itself is
     /// taken off. False: too many messages are unhandled.
-    pub(super) fn count(&mut self, (host, key): (ShardAddress, Key), stanza: &mut Element) -> bool {
+    pub(super) fn count(
+        &mut self,
+        now: Instant,
+        (host, key): (ShardAddress, Key),
+        stanza: &mut Element,
+    ) -> bool {
         ack::take_ack_token(stanza);
         let Some(sm) = &mut self.sm else { return true };
-        match sm.count(stanza::kind_of(stanza) == Some(StanzaKind::Message)) {
+        match sm.count(now, stanza::kind_of(stanza) == Some(StanzaKind::Message)) {
             Ok(number) => {
                 ack::put_ack_token(stanza, number.map(|number| ack::new_ack_token(host, key, number)));
                 true
@@ -212,7 +217,9 @@ impl Session {
 
     /// A message of the client is handled a step further; the client gets an answer that it waits for.
     pub(super) fn handle_handled(&mut self, number: u64, out: &mut Outbox) {
-        let answer = self.sm.as_mut().and_then(|sm| sm.handle_handled(number, self.edge.is_some()));
+        let handled = self.sm.as_mut().and_then(|sm| sm.handle_handled(number, self.edge.is_some()));
+        let Some(Handled { came, answer }) = handled else { return };
+        out.push(Effect::Handled(came));
         if let (Some(edge), Some(element)) = (self.edge, answer) {
             out.push(Effect::Deliver { edge, element });
         }

@@ -114,6 +114,8 @@ pub(super) struct HostWorld {
     pub(super) unflushed: Vec<u64>,
     /// Events for applications.
     pub(super) events: Vec<crate::webhooks::WebhookEvent>,
+    /// How long messages of clients with stream management took until they were handled.
+    handled: Vec<Duration>,
     next: u64,
 }
 
@@ -309,6 +311,7 @@ impl HostWorld {
             reads_nothing: Vec::new(),
             unflushed: Vec::new(),
             events: Vec::new(),
+            handled: Vec::new(),
             next: 0,
         }
     }
@@ -340,6 +343,7 @@ impl HostWorld {
                     self.details.extend(detail.map(|detail| detail.to_string()));
                 }
                 Effect::Event(event) => self.events.push(*event),
+                Effect::Handled(came) => self.handled.push(self.now.since(came)),
                 Effect::Route(stanza) => {
                     let to = Jid::parse(stanza.attr("to").unwrap()).unwrap();
                     if self.host.settings().is_ours(to.domain()) {

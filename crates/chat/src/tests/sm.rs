@@ -94,10 +94,12 @@ fn a_message_is_acknowledged_only_once_it_is_stored() {
     world.say(alice, ASK);
     // Its presence counts.
     assert_eq!(world.hear(alice), ["<a xmlns='urn:xmpp:sm:3' h='1'/>"]);
+    world.wait(Duration::from_millis(40));
     while !world.unwritten.is_empty() {
-        assert!(world.hear(alice).is_empty());
+        assert!(world.hear(alice).is_empty() && world.handled.is_empty());
         world.write();
     }
+    assert_eq!(world.handled, [Duration::from_millis(40)], "the latency is told once");
     assert_eq!(world.hear(alice), ["<a xmlns='urn:xmpp:sm:3' h='2'/>"]);
     assert_eq!(world.store.messages.offline.len(), 1);
 }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::KindCount;
+use crate::{KindCount, LatencyCounts};
 
 /// The figures of one shard: first those of now, then those since its start. `docs/metrics.md` has them as metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -315,6 +315,8 @@ pub struct ShardCounters {
     pub media_timeouts: u64,
     /// Ticks of 20 ms that came too late and were left out.
     pub media_ticks_missed: u64,
+    /// Times that clients waited, and the lengths of turns; none of a node of an earlier version.
+    pub latencies: Vec<LatencyCounts>,
 }
 
 impl ShardCounters {

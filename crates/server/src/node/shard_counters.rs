@@ -6,7 +6,7 @@
 //! line here and one row there.
 
 use ::voice::VoiceCounts;
-use control::ShardCounters;
+use control::{Latency, LatencyCounts, ShardCounters};
 use farm::links::LinkCounters;
 use net::NetCounters;
 
@@ -28,7 +28,23 @@ pub(super) fn of(shard: u16, now: &ShardStatus) -> ShardCounters {
     set_ledger(&mut figures, &now.calls);
     set_voice(&mut figures, &now.voice);
     set_xmpp(&mut figures, &now.xmpp);
+    figures.latencies = latencies(now);
     figures
+}
+
+/// The latencies of a shard, those that it has not met among them.
+fn latencies(now: &ShardStatus) -> Vec<LatencyCounts> {
+    let counts = |latency| {
+        let histogram = match latency {
+            Latency::Invite => &now.sip.invite_responses,
+            Latency::Register => &now.sip.register_responses,
+            Latency::Message => &now.xmpp.message_handling,
+            Latency::SignIn => &now.xmpp.sign_in_latencies,
+            Latency::Turn => &now.turns,
+        };
+        LatencyCounts::of(latency, histogram)
+    };
+    Latency::ALL.into_iter().map(counts).collect()
 }
 
 /// Sets the counters of the links to other nodes.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sip::endpoint::Intake;
 use stdx::Instant;
+use stdx::latency::LatencyHistogram;
 
 /// A turn longer than this means that packets wait longer than the network takes.
 const LONG_TURN: Duration = Duration::from_millis(100);
@@ -22,12 +23,17 @@ pub(super) struct Load {
     behind_for: Duration,
     /// Set by `Command::Drain`, and never unset.
     draining: bool,
+    /// Lengths of turns with messages, for metrics. Others take no time worth knowing, and there are many.
+    turns: LatencyHistogram,
 }
 
 impl Load {
     /// Handles the end of a turn. Returns the shard's intake from now on: one turn that is neither long nor full opens it again.
     pub(super) fn weigh(&mut self, began: Instant, ended: Instant, messages: usize) -> Intake {
         let turn = ended.since(began);
+        if messages > 0 {
+            self.turns.record(turn);
+        }
         // Either sign will do: few slow messages delay the others as much as many quick ones.
         self.behind_for = match turn >= LONG_TURN || messages >= FULL_TURN {
             true => self.behind_for + turn.min(LONG_TURN),
@@ -39,6 +45,11 @@ impl Load {
             (false, true) => Intake::Overloaded,
             (false, false) => Intake::Open,
         }
+    }
+
+    /// Lengths of turns with messages.
+    pub(super) fn turns(&self) -> &LatencyHistogram {
+        &self.turns
     }
 
     pub(super) fn drain(&mut self) {
@@ -81,6 +92,11 @@ mod tests {
         drop(intakes);
         load.drain();
         assert_eq!(load.weigh(start, start + MS, 0), Intake::Draining);
+        assert_eq!(
+            (load.turns().count(), load.turns().buckets()[6]),
+            (6, 6),
+            "turns without messages do not count"
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use net::NetCounters;
 use stdx::Instant;
+use stdx::latency::LatencyHistogram;
 use voice_io::ShardVoice;
 
 use super::Shard;
@@ -34,6 +35,8 @@ pub struct ShardStatus {
     pub contexts: usize,
     /// Accounts in the cache.
     pub cached_accounts: usize,
+    /// Lengths of turns in which there was something to do.
+    pub turns: LatencyHistogram,
     /// Numbers of applications' calls.
     pub voice: ::voice::VoiceCounts,
     /// Numbers of chat.
@@ -119,6 +122,7 @@ impl ShardStatus {
             transactions,
             contexts,
             cached_accounts: shard.reads.cached(),
+            turns: *shard.load.turns(),
             voice,
             xmpp: shard.xmpp.as_ref().map(|adapter| adapter.xmpp.counts()).unwrap_or_default(),
         }

@@ -1,9 +1,14 @@
 //! Counters of the XMPP of a shard.
 
+use std::rc::Rc;
+
 use control::{Family, KindCount};
+use stdx::Instant;
+use stdx::latency::LatencyHistogram;
 use voice_io::helpers::WebhookFigures;
 use xmpp_io::bytestreams::BytestreamFigures;
 use xmpp_io::servers;
+use xmpp_io::streams::Stream;
 
 use super::rtbl::{self, RtblFigures};
 use super::{Xmpp, bytestreams, webhooks};
@@ -79,6 +84,10 @@ pub struct XmppCounts {
     pub kept: u64,
     /// Messages put into archives (XEP-0313).
     pub archived: u64,
+    /// From the arrival of a message at the owner of its sender's account until it is delivered or stored; of clients with stream management.
+    pub message_handling: LatencyHistogram,
+    /// From the name of an account to its session.
+    pub sign_in_latencies: LatencyHistogram,
     /// Presence that was passed on, each addressee once.
     pub fan_out: u64,
     /// Bytes of the rosters of signed-in users, and how many were dropped for want of place.
@@ -111,9 +120,22 @@ pub(super) struct Counted {
     pub(super) kept: u64,
     pub(super) archived: u64,
     pub(super) fan_out: u64,
+    /// Messages of clients with stream management, until they are delivered or stored.
+    pub(super) message_handling: LatencyHistogram,
+    /// Sign-ins, from the mechanism's first step that needs the account to the session.
+    pub(super) sign_ins: LatencyHistogram,
 }
 
 impl Counted {
+    /// A client has its session, new or resumed.
+    pub(super) fn end_sign_in(&mut self, now: Instant, stream: Option<Rc<Stream>>) {
+        let Some(stream) = stream else { return };
+        let since = stream.sign_in_since.take();
+        if since != Instant::default() {
+            self.sign_ins.record(now.since(since));
+        }
+    }
+
     pub(super) fn change(&mut self, change: &chat::Change) {
         match change {
             chat::Change::Offline { .. } => self.kept += 1,
@@ -174,6 +196,8 @@ impl Xmpp {
             resumed: streams.resumed,
             kept: self.counted.kept,
             archived: self.counted.archived,
+            message_handling: self.counted.message_handling,
+            sign_in_latencies: self.counted.sign_ins,
             fan_out: self.counted.fan_out,
             roster_bytes: self.host.get().accounts().roster_bytes() as u64,
             rosters_dropped: self.host.get().accounts().rosters_dropped(),

@@ -116,6 +116,9 @@ pub(super) fn handle_bind(xmpp: &mut Xmpp, now: Instant, stream: u64, bucket: Bu
 
 /// The owner has answered a client of this shard.
 pub(super) fn handle_bound(xmpp: &mut Xmpp, now: Instant, stream: u64, bound: &Bound) {
+    if matches!(bound, Bound::Session { .. } | Bound::Resumed { .. }) {
+        xmpp.counted.end_sign_in(now, xmpp.streams.get(stream));
+    }
     match bound {
         Bound::Session { .. } => {
             if let Some(wait) = xmpp.shedding.requests.handle_bound(now, stream) {

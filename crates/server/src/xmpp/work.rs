@@ -295,6 +295,7 @@ impl Xmpp {
             Effect::Deliver { edge, element } => {
                 self.send(now, edge.shard, XmppShardMessage::Deliver { edge, element }, outbox);
             }
+            Effect::Handled(came) => self.counted.message_handling.record(now.since(came)),
             // After all elements of one input, so that the stream writes them to its socket at once.
             Effect::Flush { edge } => self.send(now, edge.shard, XmppShardMessage::Flush { edge }, outbox),
             Effect::Close { edge, condition, detail } => {

@@ -36,6 +36,8 @@ pub(crate) struct RequestContext {
     pub(crate) is_off_slot: bool,
     /// The plan was asked without the domain that the sender claims.
     pub(crate) claim_withheld: bool,
+    /// The time at which it came, until the first response whose latency counts; `None` of requests whose latency does not count.
+    pub(crate) unanswered_since: Option<Instant>,
     /// The earliest wheel entry that is outstanding for it.
     pub(crate) armed: Instant,
 }
@@ -120,6 +122,7 @@ impl RequestContext {
             stage,
             is_off_slot: false,
             claim_withheld: false,
+            unanswered_since: None,
             armed: Instant::FAR_FUTURE,
         }
     }

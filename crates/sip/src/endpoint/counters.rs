@@ -1,5 +1,7 @@
 //! The counters of one shard. Plain numbers: the server reads them between turns.
 
+use stdx::latency::LatencyHistogram;
+
 /// Totals since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -55,4 +57,8 @@ pub struct Counters {
     pub timeouts: u64,
     /// MESSAGEs stored for an account without a reachable contact.
     pub messages_kept: u64,
+    /// From new INVITEs outside dialogs to their first response but a 100 or a challenge.
+    pub invite_responses: LatencyHistogram,
+    /// From REGISTER requests to their response, unless it was a challenge.
+    pub register_responses: LatencyHistogram,
 }

@@ -173,6 +173,21 @@ fn a_slow_callee_gets_a_100_sent_and_a_cancel_ends_in_487() {
 }
 
 #[test]
+fn the_latency_of_a_call_is_counted_once_up_to_its_first_response_but_a_100() {
+    let mut world = World::new();
+    let forwarded = world.receive(ALICE, &invite()).remove(0).1;
+    world.pass(Duration::from_millis(210));
+    assert_eq!(world.endpoint.counters().invite_responses.count(), 0, "a 100 tells nothing");
+    world.now = world.now + Duration::from_millis(40);
+    world.receive(BOB, &respond(&forwarded, "180 Ringing", ""));
+    world.now = world.now + Duration::from_secs(5);
+    world.receive(BOB, &respond(&forwarded, "200 OK", ""));
+    let counted = world.endpoint.counters().invite_responses;
+    assert_eq!((counted.count(), counted.sum_micros()), (1, 250_000));
+    assert_eq!(world.endpoint.counters().register_responses.count(), 0);
+}
+
+#[test]
 fn silence_is_retransmitted_to_and_then_408() {
     let mut world = World::new();
     world.receive(ALICE, &invite());

@@ -3,6 +3,7 @@
 import { get, post, query } from "./api.js";
 import { ask, el, field, notice, table, values } from "./dom.js";
 import { nodesWarning } from "./live.js";
+import { ladder } from "./ladder.js";
 import { elapsed, number, t, time } from "./text.js";
 import { traceButton } from "./trace.js";
 
@@ -24,7 +25,8 @@ export function calls(place, around, argument) {
         load(false);
     });
     const looked = el("p", { class: "faint", role: "status" });
-    place.append(form, result, looked, el("p", {}, more), el("p", { class: "faint" }, t("calls.csv_limit", { count: number(200000) })));
+    const messages = el("section", { hidden: true, tabindex: "-1" });
+    place.append(form, result, looked, el("p", {}, more), messages, el("p", { class: "faint" }, t("calls.csv_limit", { count: number(200000) })));
     let all = [];
     let next;
 
@@ -63,9 +65,29 @@ export function calls(place, around, argument) {
             { title: t("calls.call_id"), of: (call) => call.call_id },
         ];
         if (around.may("operator")) {
-            columns.push({ title: t("table.actions"), actions: true, of: (call) => [call.account, call.callee].map((address) => traceButton(around, address)).find(Boolean) });
+            columns.push({ title: t("table.actions"), actions: true, of: (call) => [ladderButton(call), ...[call.account, call.callee].map((address) => traceButton(around, address)).filter(Boolean).slice(0, 1)] });
         }
         result.replaceChildren(nodesWarning(nodes), table(t("calls.caption", { count: all.length }), columns, all));
+    }
+
+    function ladderButton({ call_id }) {
+        const label = t("calls.ladder_of", { call_id });
+        return el("button", { type: "button", "aria-label": label, title: label, onclick: () => showLadder(call_id) }, t("trace.ladder"));
+    }
+
+    /** The messages of a call, as far as a trace of this account has seen them. */
+    async function showLadder(call_id) {
+        try {
+            const { lines, missed, has_more } = await get(query("/ladder", { call_id }));
+            const parts = lines.length ? [ladder(lines)] : [el("p", {}, t("calls.no_ladder"))];
+            if (missed) parts.unshift(el("p", { class: "faint" }, t("trace.missed", { count: missed })));
+            if (has_more) parts.push(el("p", { class: "faint" }, t("calls.ladder_cut", { count: number(lines.length) })));
+            messages.replaceChildren(el("h2", {}, t("calls.ladder_of", { call_id })), ...parts);
+            messages.hidden = false;
+            messages.focus();
+        } catch (failure) {
+            notice(failure.message, true);
+        }
     }
 
     function end() {

@@ -11,6 +11,8 @@ const KEPT = 600;
 function graphs() {
     const whole = (value) => number(value);
     const rate = (value) => number(value, 1);
+    const milliseconds = (value) => (value === null || value === undefined ? "–" : `${number(value, value < 100 ? 2 : 0)} ms`);
+    const latency = (name) => graph(t(`graph.${name}_latency`), [{ name: `${name}_p99_ms`, label: "p99" }, { name: `${name}_p50_ms`, label: "p50" }], milliseconds);
     return [
         graph(t("graph.calls"), [{ name: "calls_up", label: t("graph.up") }, { name: "calls_ringing", label: t("graph.ringing") }], whole),
         graph(t("graph.call_rate"), [{ name: "calls_per_second", label: t("graph.started") }, { name: "failures_per_second", label: t("graph.failed") }], rate),
@@ -22,7 +24,11 @@ function graphs() {
         graph(t("graph.cpu"), [{ name: "cpu_percent" }], (value) => `${rate(value)} %`),
         graph(t("graph.memory"), [{ name: "memory_bytes" }], bytes),
         graph(t("graph.drops"), [{ name: "drops_per_second" }], rate),
-        graph(t("graph.database"), [{ name: "database_read_ms" }], (value) => (value === null || value === undefined ? "–" : `${number(value, 2)} ms`)),
+        latency("invite"),
+        latency("register"),
+        latency("message"),
+        latency("sign_in"),
+        graph(t("graph.database"), [{ name: "database_read_ms" }], milliseconds),
         graph(t("graph.waiting"), [{ name: "writes_waiting" }], whole),
     ];
 }

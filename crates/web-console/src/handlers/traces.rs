@@ -64,6 +64,11 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Fault> {
     context.state.traces.page(context.variable(), by, since).map(Answer::Json).ok_or_else(Fault::not_found)
 }
 
+pub(super) fn ladder(context: &Context<'_>) -> Answer {
+    let by = &context.user.session.account;
+    Answer::Json(context.state.traces.ladder(context.values.text("call_id").trim(), by))
+}
+
 pub(super) fn end(context: &Context<'_>) -> Result<Answer, Fault> {
     let ended = context.state.traces.end(context.variable(), &context.user.session.account);
     let account = ended.ok_or_else(Fault::not_found)?;

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use cluster::Bucket;
 use net::admission::{Admission, Admitted, Handle};
 use sip::transport::Transport;
+use stdx::Instant;
 use xmpp::Jid;
 use xmpp::c2s::{C2s, Framing, Outbox};
 
@@ -69,6 +70,8 @@ pub struct Stream {
     pub(super) probed: Cell<bool>,
     /// Its host, once it has asked for a session.
     pub bucket: AccountBucket,
+    /// When its client named the account that it signs in to; the beginning of time before that, and once it has its session.
+    pub sign_in_since: Cell<Instant>,
     /// Stream management is on: stanzas are counted, and our own must not be among them.
     pub is_managed: Cell<bool>,
     /// Its host waits for it to drain.
@@ -117,6 +120,7 @@ impl Stream {
             stanza_since: Cell::new(0),
             probed: Cell::new(false),
             bucket: AccountBucket::default(),
+            sign_in_since: Cell::default(),
             is_managed: Cell::new(false),
             flushing: Cell::new(false),
             wrote: Cell::new(false),

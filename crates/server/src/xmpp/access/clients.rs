@@ -112,6 +112,8 @@ impl ClientAccess {
         domain: Box<str>,
     ) {
         let Some(known) = cx.streams.get(stream) else { return };
+        // The latency of the last attempt counts.
+        known.sign_in_since.set(cx.now);
         // Credentials of a client that guesses are not looked at, right or wrong.
         if self.access.wait(cx.now, &Claim::new(known.peer(), find.user(), &domain)).is_some() {
             return cx.tell(stream, |c2s, out| c2s.handle_found(CredentialAnswer::Unavailable, out));

@@ -124,11 +124,35 @@ impl LowerView<'_> {
 
     /// Hands a response to a server transaction.
     pub(crate) fn respond(&mut self, server: Key, status: u16, response: Bytes) {
+        self.note_latency(server, status);
         if self.is_sent_elsewhere {
             self.transactions.note_sent(self.now, server, status, response, self.out);
         } else {
             self.transactions.respond(self.now, server, status, response, self.out);
         }
+    }
+
+    /// Counts the time until the first response that tells the sender more than that the request has come: neither a 100 nor a challenge,
+    /// which goes out at once and would hide the others.
+    fn note_latency(&mut self, server: Key, status: u16) {
+        if matches!(status, 100 | 401 | 407) {
+            return;
+        }
+        let Some(TransactionUser::Context(context)) = self.transactions.table.get(server).map(|tx| tx.user)
+        else {
+            return;
+        };
+        self.note_first_response(context);
+    }
+
+    fn note_first_response(&mut self, context: Key) {
+        let Some(context) = self.contexts.get_mut(context) else { return };
+        let Some(since) = context.unanswered_since.take() else { return };
+        let histogram = match context.request.method() {
+            Method::Register => &mut self.counters.register_responses,
+            _ => &mut self.counters.invite_responses,
+        };
+        histogram.record(self.now.since(since));
     }
 
     /// Carries out a transaction's output, but for the event of its user.
@@ -150,6 +174,8 @@ impl LowerView<'_> {
         let server = self.transactions.table.insert(hash, machine, target, TransactionUser::None);
         let mut opened = RequestContext::new(server, request, source, 0);
         opened.is_off_slot = self.is_off_slot;
+        let is_measured = opened.starts_call() || opened.request.method() == Method::Register;
+        opened.unanswered_since = is_measured.then_some(self.now);
         let context = self.contexts.insert(opened);
         self.arm_context(context, self.now + limits::CONTEXT_PATIENCE);
         if let Some(transaction) = self.transactions.table.get_mut(server) {

@@ -57,6 +57,9 @@ impl LowerView<'_> {
             self.respond(server, status, response);
             return self.close(key);
         }
+        if !matches!(status, 401 | 407) {
+            self.note_first_response(key);
+        }
         self.perform(server, TransactionOutput { send: Some(response), tell: None });
         self.transactions.table.remove(server);
         self.contexts.remove(key);
