@@ -10,6 +10,10 @@ pub enum Ask {
     Sessions {
         /// An account's bare address or a session's full one; all sessions when `None`.
         who: Option<String>,
+        /// Sessions that are listed at most, the first by their addresses; as many as fit into one answer when `None`, and at a node of an
+        /// earlier version.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        most: Option<u32>,
     },
     /// Ends an account's sessions, or one.
     End {

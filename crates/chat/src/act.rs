@@ -109,11 +109,18 @@ fn users_online(accounts: &AccountMemory, domain: &str, who: OnlineFilter) -> Ve
     is_active.into_iter().filter(|(_, active)| is_meant(*active)).map(|(user, _)| user).collect()
 }
 
-/// The sessions of an account or of all, at most `max` of them, with the number of all.
+/// The sessions of an account or of all, with the number of all: the first `max` by their addresses. No more than these are described, which costs a
+/// hundred times what a comparison does.
 fn describe_sessions(accounts: &AccountMemory, who: Option<&Jid>, max: usize) -> HostActionResult {
     let is_meant = |session: &Session| who.is_none_or(|who| is_of(who, &session.jid));
-    let those = || accounts.sessions.iter().map(|(_, session)| session).filter(|session| is_meant(session));
-    HostActionResult { described: those().take(max).map(state_of).collect(), ..counted(those().count()) }
+    let sessions = accounts.sessions.iter().map(|(_, session)| session);
+    let mut those: Vec<&Session> = sessions.filter(|session| is_meant(session)).collect();
+    let count = those.len();
+    if count > max {
+        those.select_nth_unstable_by(max, |one, other| one.jid.as_str().cmp(other.jid.as_str()));
+        those.truncate(max);
+    }
+    HostActionResult { described: those.into_iter().map(state_of).collect(), ..counted(count) }
 }
 
 /// The availability in a presence (RFC 6121 §4.7.2.1); empty for plain availability.

@@ -7,7 +7,7 @@
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::net::IpAddr;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, chown};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -226,18 +226,25 @@ fn write(file: &Path, text: &str) -> Result<(), CliError> {
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder).map_err(cannot)?;
     }
-    if is_as_packaged(file) {
-        let kept = file.with_extension("toml.packaged");
-        std::fs::rename(file, &kept).map_err(cannot)?;
+    let kept = is_as_packaged(file).then(|| file.with_extension("toml.packaged"));
+    if let Some(kept) = &kept {
+        std::fs::rename(file, kept).map_err(cannot)?;
         say!("kept the package's file as {}", kept.display());
     }
     // `create_new`: also when another process has made the file in the meantime.
     let mut out = OpenOptions::new().write(true).create_new(true).mode(0o640).open(file).map_err(cannot)?;
-    out.write_all(text.as_bytes()).and_then(|()| out.sync_all()).map_err(cannot)?;
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.sync_all()) {
+        // A part of a file would keep the next run from it. The package's file comes back if there is one.
+        let _ = std::fs::remove_file(file);
+        if let Some(kept) = kept {
+            let _ = std::fs::rename(kept, file);
+        }
+        return Err(cannot(error));
+    }
     // The service's group reads the folder that the package has made.
     if let Some(folder) = file.parent().and_then(|folder| std::fs::metadata(folder).ok()) {
-        // Only root may; others make files of their own group.
-        let _ = chown(file, None, Some(folder.gid()));
+        // Only root may; others make files of their own group. The file itself: the owner of the folder could have put a link in its place.
+        let _ = fchown(&out, None, Some(folder.gid()));
     }
     Ok(())
 }

@@ -6,9 +6,13 @@
 //!
 //! Invariant: root never gives away a file that it finds in such a folder. The service's user could have put it there: a link to a file of the system.
 
+use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::{MetadataExt as _, lchown};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use super::error::CliError;
 
@@ -27,10 +31,16 @@ pub(super) fn give_to_owner_of_folder(file: &Path) -> Result<(), CliError> {
     };
     let failed = |error: io::Error| CliError::Other(format!("{}: {error}", file.display()));
     let Some((user, group)) = foreign_owner(folder).map_err(failed)? else { return Ok(()) };
-    let found = std::fs::symlink_metadata(file).map_err(failed)?;
+    // What is looked at and given away is one file, whatever has its name by then. A pipe does not block.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
+    let opened = match OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(file) {
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => return Ok(()),
+        opened => opened.map_err(failed)?,
+    };
+    let found = opened.metadata().map_err(failed)?;
     // A file with a second name is another one, which was put in its place meanwhile.
     if found.is_file() && found.uid() == 0 && found.nlink() == 1 {
-        lchown(file, Some(user), Some(group)).map_err(failed)?;
+        fchown(opened, Some(user), Some(group)).map_err(failed)?;
     }
     Ok(())
 }

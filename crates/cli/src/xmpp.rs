@@ -297,7 +297,7 @@ impl ChatCommand {
         Ok(match self {
             ChatCommand::Sessions { user: who, json, .. } => {
                 let who = who.map(|text| user(&text)).transpose()?;
-                (Ask::Sessions { who }, json.into())
+                (Ask::Sessions { who, most: None }, json.into())
             }
             ChatCommand::Kick { who, .. } => (Ask::End { who: session(&who, config)? }, Form::Table),
             ChatCommand::Message { user: to, text } => {

@@ -311,19 +311,21 @@ impl<'a> Section<'_, 'a> {
     /// Not for keys of tables ([`tables`](Self::tables)) nor for secrets ([`secret`](Self::secret)).
     fn not(&mut self, name: &str, value: &Spanned<DeValue<'_>>, expected: &str) {
         // Before it is cut: the `@` may stand beyond the end.
-        let written: String = without_user_info(&self.reader.text[value.span()]).chars().take(60).collect();
+        let written: String =
+            without_user_info(&self.reader.text[value.span()], &['"', '\'', '\n']).chars().take(60).collect();
         let what = format!("`{name}` is {written}");
         self.reader.mistakes.push(Mistake::at(self.reader.text, &value.span(), what, expected.into()));
     }
 }
 
-/// The text with `***` in the place of what stands between the scheme and the host of its URLs, which may be a password (RFC 3986 §3.2.1).
-pub(super) fn without_user_info(text: &str) -> String {
+/// The text with `***` in the place of what stands between the scheme and the host of its URLs, which may be a password (RFC 3986 §3.2.1). `ends`: the
+/// characters that end a URL in this text.
+pub(super) fn without_user_info(text: &str, ends: &[char]) -> String {
     let mut parts = text.split("://");
     let mut shown = parts.next().unwrap_or_default().to_owned();
     for rest in parts {
         // An `@` in a path hides more than it must. A password may hold any other character by mistake.
-        let end = rest.find(['"', '\'', '\n']).unwrap_or(rest.len());
+        let end = rest.find(ends).unwrap_or(rest.len());
         let from = rest[..end].rfind('@').unwrap_or(0);
         shown += if from > 0 { "://***" } else { "://" };
         shown += &rest[from..];

@@ -1,7 +1,7 @@
 //! The keys of a configuration as operators may see them at the console: without secrets.
 //!
 //! Comments are left out, as an old password may stand in one. Masked are the keys that are read as secrets, texts whose names say that they are
-//! one, and of URLs the user information and the query.
+//! one, of URLs the user information and the query, and of libpq's other form of a URL all behind its password.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -50,10 +50,11 @@ struct View<'a> {
 
 impl View<'_> {
     fn show(&self, name: &str, value: &Spanned<DeValue<'_>>, is_secret: bool) -> String {
-        let is_secret = is_secret || is_name_of_secret(name);
         match value.get_ref() {
-            DeValue::String(_) if is_secret => MASK.to_owned(),
-            DeValue::String(text) => format!("{:?}", without_query(&without_user_info(text))),
+            DeValue::String(_) if is_secret || is_name_of_secret(name) => MASK.to_owned(),
+            DeValue::String(text) => {
+                format!("{:?}", without_password(&without_query(&without_user_info(text, &[]))))
+            }
             DeValue::Array(entries) => {
                 let entries: Vec<_> = entries.iter().map(|entry| self.show(name, entry, is_secret)).collect();
                 format!("[{}]", entries.join(", "))
@@ -63,11 +64,13 @@ impl View<'_> {
                     .iter()
                     .map(|(key, value)| {
                         let name = key.get_ref();
-                        format!("{name} = {}", self.show(name, value, is_secret))
+                        format!("{name} = {}", self.show(name, value, is_secret || is_name_of_secret(name)))
                     })
                     .collect();
                 format!("{{ {} }}", entries.join(", "))
             }
+            // A secret without quotes is a mistake, and one all the same.
+            _ if is_secret => MASK.to_owned(),
             // Numbers, truth values and times are as they are written.
             _ => self.text.get(value.span()).unwrap_or_default().to_owned(),
         }
@@ -90,6 +93,18 @@ fn without_query(text: &str) -> String {
     }
 }
 
+/// `host=db password=… dbname=belfry`: what stands behind may belong to a password with spaces.
+fn without_password(text: &str) -> String {
+    const WORD: &str = "password";
+    let is_value = |at: &usize| text[at + WORD.len()..].trim_start().starts_with('=');
+    // Letters of ASCII keep their places.
+    let lower = text.to_ascii_lowercase();
+    match lower.match_indices(WORD).map(|(at, _)| at).find(is_value) {
+        Some(at) => format!("{}=***", &text[..at + WORD.len()]),
+        None => text.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,6 +121,32 @@ mod tests {
             assert!(shown.iter().any(|shown| shown.value.as_deref() == Some(MASK)), "{}", key.name);
             assert!(!format!("{shown:?}").contains("hunter2"), "{}", key.name);
         }
+    }
+
+    /// A quote ends no password in a value, as it does in a line of the file; libpq's other form of a URL has the password in a word of its own; and a
+    /// secret of a wrong kind is one, too.
+    #[test]
+    fn a_password_of_any_form_is_masked() {
+        for text in [
+            "[store]\nurl = \"postgres://belfry:hun'ter2@db/belfry\"\n",
+            "[store]\nurl = 'postgres://belfry:hun\"ter2@db/belfry'\n",
+            "[store]\nurl = \"postgres://belfry:hun\\nter2@db/belfry\"\n",
+            "[store]\nurl = \"host=/run/postgresql user=belfry password=hunter2 dbname=belfry\"\n",
+            "[store]\nurl = \"host=db password = 'hun ter2' dbname=belfry\"\n",
+            "[store]\nurl = \"host=db PASSWORD=hunter2\"\n",
+            "[s3]\nsecret_key = 4711\n",
+            "[voice]\nauth_token = 4711\n",
+            "[s3]\nsecret_key = 2026-11-29\n",
+            "[xmpp]\ncomponents = [{ domain = \"irc.test\", secret = 4711 }]\n",
+        ] {
+            let shown = format!("{:?}", keys(text));
+            for part in ["hun", "ter2", "4711", "2026"] {
+                assert!(!shown.contains(part), "{part} of {text}: {shown}");
+            }
+        }
+        let shown = keys("[store]\nurl = \"host=/run/postgresql user=belfry dbname=belfry\"\n");
+        let url = shown.iter().find(|key| (key.section, key.name) == ("store", "url")).unwrap();
+        assert_eq!(url.value.as_deref(), Some("\"host=/run/postgresql user=belfry dbname=belfry\""));
     }
 
     #[test]

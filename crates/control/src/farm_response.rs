@@ -258,9 +258,7 @@ fn finish(request: &Request, response: &mut Response) {
                 Request::Ask(Ask::Calls(filter)) => filter.limit as usize,
                 _ => limits::FARM_LISTED,
             };
-            let order =
-                |call: &CallRecord| (std::cmp::Reverse(call.started_at), call.call_id.clone(), call.ended_at);
-            calls.sort_by_cached_key(order);
+            calls.sort_by(|one, other| order_of_calls(one).cmp(&order_of_calls(other)));
             // Nodes that share a database have the same rows.
             calls.dedup();
             calls.truncate(limit.min(limits::FARM_LISTED));
@@ -283,9 +281,13 @@ fn finish(request: &Request, response: &mut Response) {
             page.finish(limit);
         }
         Response::Chat(Answer::Sessions { sessions, connections, .. }) => {
+            let most = match request {
+                Request::Chat(ChatAsk::Sessions { most: Some(most), .. }) => *most as usize,
+                _ => limits::FARM_LISTED,
+            };
             connect(sessions, std::mem::take(connections));
             sessions.sort_by(|a, b| a.address.cmp(&b.address));
-            sessions.truncate(limits::FARM_LISTED);
+            sessions.truncate(most.min(limits::FARM_LISTED));
         }
         Response::Chat(Answer::Rooms(rooms)) => *rooms = distinct(std::mem::take(rooms)),
         Response::Chat(Answer::Users { users, .. }) => {
@@ -294,6 +296,11 @@ fn finish(request: &Request, response: &mut Response) {
         }
         _ => {}
     }
+}
+
+/// The latest begin first; equal records are neighbours.
+fn order_of_calls(call: &CallRecord) -> impl Ord + '_ {
+    (std::cmp::Reverse(call.started_at), call.order())
 }
 
 /// Completes sessions whose connections are at another node than the session.
@@ -492,11 +499,15 @@ mod tests {
 
     #[test]
     fn a_session_has_the_connection_that_another_node_accepted() {
-        let request = Request::Chat(ChatAsk::Sessions { who: None });
+        let request = Request::Chat(ChatAsk::Sessions { who: None, most: None });
         let connection = Connection { id: "7.0.3".into(), from: "192.0.2.1".into(), transport: "tls".into() };
         let own = sessions(vec![session("bob@a.org/x", "7.0.3"), session("bob@a.org/y", "")], Vec::new());
         let second = sessions(vec![session("alice@a.org/z", "8.0.1")], vec![connection]);
         let merged = merge(&request, Ok(own), others([Some(second), None])).unwrap();
+        let page = Request::Chat(ChatAsk::Sessions { who: None, most: Some(1) });
+        let cut = merge(&page, Ok(merged.response.clone()), others([None, None])).unwrap();
+        let Response::Chat(Answer::Sessions { sessions, total, .. }) = cut.response else { panic!() };
+        assert_eq!((sessions.len(), &*sessions[0].address, total), (1, "alice@a.org/z", 3));
         let Response::Chat(Answer::Sessions { sessions, total, .. }) = merged.response else { panic!() };
         assert_eq!(total, 3);
         let rows: Vec<_> = sessions.iter().map(|one| (&*one.address, &*one.from, &*one.transport)).collect();

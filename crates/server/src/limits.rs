@@ -173,5 +173,8 @@ const _: () = assert!(
     "a route that the database takes is one of the plan, too: a plan with a route that it refuses is refused whole"
 );
 
+/// The pause between two attempts of a start to reach its database.
+pub(crate) const DATABASE_PAUSE: Duration = Duration::from_secs(1);
+
 /// The time between two lines of the log about one outage of the database.
 pub(crate) const OUTAGE_LINES: Duration = Duration::from_secs(60);

@@ -29,6 +29,19 @@ pub struct StartListeners {
     pub http: Vec<std::net::TcpListener>,
 }
 
+impl StartListeners {
+    /// The same listeners once more, for a wait after which there may be another one.
+    ///
+    /// # Errors
+    /// The system's: the process has no file descriptor left.
+    pub(crate) fn duplicate(&self) -> io::Result<StartListeners> {
+        Ok(StartListeners {
+            control: self.control.as_ref().map(std::os::unix::net::UnixListener::try_clone).transpose()?,
+            http: self.http.iter().map(std::net::TcpListener::try_clone).collect::<io::Result<_>>()?,
+        })
+    }
+}
+
 /// The sentence that says what the node waits for, where, and what to check.
 pub(crate) type WaitReason = Arc<dyn Fn() -> String + Send + Sync>;
 

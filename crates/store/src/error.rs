@@ -31,6 +31,8 @@ pub enum StoreError {
         server: Box<str>,
         /// The error of the network or of the server.
         detail: String,
+        /// The server is there and refuses this user, or has no such database: an operator has to change something.
+        is_refused: bool,
     },
     /// Another node of the farm has taken over from this life: it can write nothing any more, and its process has to end.
     Fenced {
@@ -165,7 +167,7 @@ impl fmt::Display for StoreError {
                 "{}: cannot read or write ({detail}); check the disk, the directory and its owner",
                 path.display()
             ),
-            StoreError::Unreachable { server, detail } => write!(
+            StoreError::Unreachable { server, detail, .. } => write!(
                 f,
                 "{server}: the database cannot be used ({detail}); check that the server runs, takes connections and is no \
                  standby; a node that runs uses it again by itself"

@@ -211,7 +211,7 @@ fn size(write: &Write) -> usize {
 
 /// The error of a write that has no room, or must not overtake: to the asker it is as if the database had not answered.
 fn away(detail: &str) -> StoreError {
-    StoreError::Unreachable { server: "the database".into(), detail: detail.into() }
+    StoreError::Unreachable { server: "the database".into(), detail: detail.into(), is_refused: false }
 }
 
 #[cfg(test)]

@@ -401,6 +401,25 @@ pub struct CallRecord {
     pub callee: Option<Box<str>>,
 }
 
+impl CallRecord {
+    /// All that records are told apart by, in an order: records of one call may have the same Call-ID and times.
+    pub fn order(&self) -> impl Ord + '_ {
+        let CallRecord {
+            call_id,
+            from,
+            to,
+            started_at,
+            answered_at,
+            ended_at,
+            code,
+            reason,
+            account,
+            callee,
+        } = self;
+        ((call_id, ended_at, started_at, answered_at), (from, to, code), (reason, account, callee))
+    }
+}
+
 /// The call records to list, newest first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallFilter {

@@ -284,7 +284,7 @@ fn words(context: &Context<'_>) -> Result<Text, Fault> {
 fn list_sessions(context: &Context<'_>) -> Result<Answer, Fault> {
     let who = context.text("User").map(str::to_owned);
     let FarmAnswer { answer: Told::Sessions { sessions, .. }, nodes } =
-        ask_farm(context, Ask::Sessions { who })?
+        ask_farm(context, Ask::Sessions { who, most: None })?
     else {
         return Err(defect());
     };

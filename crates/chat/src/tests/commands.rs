@@ -295,3 +295,25 @@ fn accounts_are_counted_listed_and_looked_at() {
     let both = send(&mut world, admin, "get-user-roster", &format!(" sessionid='{id}'"), both);
     assert!(both.contains("feature-not-implemented"), "{both}");
 }
+
+/// A page costs what is on it: the others are only counted.
+#[test]
+fn sessions_are_listed_from_the_first_address_on_and_all_are_counted() {
+    let users = ["dora@example.org", "alice@example.org", "carol@example.org", "bob@example.org"];
+    let mut world = HostWorld::new(&users);
+    for user in users {
+        world.sign_in(&format!("{user}/desk"));
+    }
+    for (max, expected) in [(0, &[][..]), (2, &["alice", "bob"]), (9, &["alice", "bob", "carol", "dora"])] {
+        let action = crate::effect::HostAction::Sessions { who: None, max };
+        let acted = world.host.act(world.now, &action, &mut Vec::new());
+        let mut listed: Vec<_> =
+            acted.described.iter().map(|one| one.jid.local().unwrap_or_default().to_owned()).collect();
+        listed.sort_unstable();
+        assert_eq!(
+            (listed, acted.count),
+            (expected.iter().map(|&name| name.to_owned()).collect(), 4),
+            "{max}"
+        );
+    }
+}

@@ -1,7 +1,7 @@
 //! The whole node: the database, the shards, and what is around them. The main thread is here: signals, the
 //! control socket, metrics, housekeeping. Calls never pass through it.
 //!
-//! `operator::run` makes a [`Node`] and serves it until its end. The order of a start: the database, the farm (which gives the node its life),
+//! `operator::run` makes a [`Node`] and serves it until its end. The order of a start: the database (a server that is away is waited for), the farm (which gives the node its life),
 //! certificates, the store's threads, bindings back into the routers, the REST interface, one thread for each shard, which binds the
 //! addresses. An error in any of these ends the start.
 //!
@@ -15,6 +15,7 @@ mod certificates;
 pub(crate) mod changes;
 mod completions;
 mod config_report;
+mod database;
 mod edge_plan;
 mod farm_files;
 mod farm_requests;
@@ -39,7 +40,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Result;
-use cli::database;
 use cluster::Outlet;
 use control::FarmStatus;
 use store::rest::{Kind, RestWrite};
@@ -110,7 +110,7 @@ impl Node {
         listeners: StartListeners,
     ) -> Result<Node> {
         let clock = Clock::new();
-        let database = database::place(&config).open_with(options)?;
+        let database = database::open(&config, &options, &listeners)?;
         chat_store::database::tell_of_later_schema(&database);
         let shared = Shared::read(config, &database, clock, listeners)?;
         let database = shared.fenced(database); // By the life that `Shared::read` has drawn.

@@ -206,6 +206,16 @@ impl Accounts {
         Some(EndedRead { waiting, outdated: before, released })
     }
 
+    /// Ends a read that the store has not taken, as too many wait. That is no outage: a request that waited would come back with each read
+    /// that ends, and there are thousands of both.
+    pub(crate) fn refused(&mut self, now: Instant, ticket: u64) -> Option<EndedRead> {
+        let Read { address, .. } = self.reads.remove(&ticket)?;
+        let waiting = self.waiting.remove(&address).unwrap_or_default();
+        let outdated = self.cache.get_at(now, &address).and_then(|entry| entry.known.clone());
+        let waiting = waiting.into_iter().map(|question| question.id).collect();
+        Some(EndedRead { waiting, outdated, released: Vec::new() })
+    }
+
     /// Voids the entry of an address, or of all accounts. Reads under way are not cached: they may have seen the
     /// account as it was before.
     pub(crate) fn forget(&mut self, address: Option<&str>) {
@@ -430,6 +440,23 @@ mod tests {
         accounts.loaded(at(long + 9), 3, Some(None));
         accounts.wait("eve@a", patient(4, long + 10), 4);
         assert!(accounts.loaded(at(long + 10), 4, None).unwrap().waiting.is_empty());
+    }
+
+    /// A store with too much to do is there: requests that it refuses are shed at once. To keep them would have each read that ends ask for all of them.
+    #[test]
+    fn a_read_that_the_store_does_not_take_is_no_outage() {
+        let mut accounts = Accounts::new(8, true);
+        accounts.wait("bob@a", patient(1, 0), 1);
+        accounts.loaded(NOW, 1, Some(account("then")));
+        accounts.wait("eve@a", patient(2, 1), 2);
+        assert_eq!(accounts.refused(at(1), 2).unwrap().waiting, [AskId(2)]);
+        assert!(!accounts.is_away() && accounts.deadline().is_none());
+        // What was read before is used, as while the database is away.
+        let later = NOW + LIFETIME;
+        accounts.wait("bob@a", patient(3, 60_000), 3);
+        let refused = accounts.refused(later, 3).unwrap();
+        assert_eq!((refused.waiting, name(&refused.outdated)), (vec![AskId(3)], Some("then")));
+        assert!(!accounts.is_away() && accounts.may_try());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use stdx::attempts::account_name;
 use stdx::outage::Held;
 use store::{Loaded, StoreError, Write, WriteDone};
 
-use super::accounts::{HeldQuestion, Question};
+use super::accounts::{CachedAccount, EndedRead, HeldQuestion, Question};
 use super::media_first::{ShardMedia, work_off};
 use super::probes::ProbeEffect;
 use super::request_origin::RequestOrigin;
@@ -151,28 +151,9 @@ impl Shard {
 
     /// Ends the wait for an account; `None` when it could not be read. The endpoint and calls of applications then get the account as
     /// it was read before, if it is still in the cache; chat and edges get an error (see `find_account`).
-    pub(super) fn give_account(
-        &mut self,
-        now: Instant,
-        ticket: u64,
-        known: Option<&super::accounts::CachedAccount>,
-    ) {
-        let current = known.map(|known| known.as_deref().map(|found| self.parts.account(found)));
-        let Some(loaded) = self.reads.handle_account(now, ticket, known.cloned()) else { return };
-        let outdated = || loaded.outdated.map(|outdated| Some(self.parts.account(&outdated)));
-        let account = current.clone().or_else(outdated);
-        for id in loaded.waiting {
-            if let RequestOrigin::Xmpp(ask) = RequestOrigin::of(id.0) {
-                let found = known.map(|known| known.as_deref()).ok_or(Unavailable);
-                self.with_xmpp(now, |xmpp, outbox| xmpp.handle_account(now, ask, found, outbox));
-                continue;
-            }
-            let is_of_edge = matches!(RequestOrigin::of(id.0), RequestOrigin::Account(_));
-            let account = if is_of_edge { &current } else { &account };
-            self.account_found(now, id, account.clone().ok_or(StoreUnavailable));
-        }
-        for held in loaded.released {
-            find_held(self, now, held);
+    pub(super) fn give_account(&mut self, now: Instant, ticket: u64, known: Option<&CachedAccount>) {
+        if let Some(ended) = self.reads.handle_account(now, ticket, known.cloned()) {
+            end_read(self, now, ended, known);
         }
     }
 
@@ -313,6 +294,26 @@ impl Shard {
     }
 }
 
+/// Answers the questions that have waited for a read of an account, and reads the accounts of those that it releases.
+fn end_read(shard: &mut Shard, now: Instant, loaded: EndedRead, known: Option<&CachedAccount>) {
+    let current = known.map(|known| known.as_deref().map(|found| shard.parts.account(found)));
+    let outdated = || loaded.outdated.map(|outdated| Some(shard.parts.account(&outdated)));
+    let account = current.clone().or_else(outdated);
+    for id in loaded.waiting {
+        if let RequestOrigin::Xmpp(ask) = RequestOrigin::of(id.0) {
+            let found = known.map(|known| known.as_deref()).ok_or(Unavailable);
+            shard.with_xmpp(now, |xmpp, outbox| xmpp.handle_account(now, ask, found, outbox));
+            continue;
+        }
+        let is_of_edge = matches!(RequestOrigin::of(id.0), RequestOrigin::Account(_));
+        let account = if is_of_edge { &current } else { &account };
+        shard.account_found(now, id, account.clone().ok_or(StoreUnavailable));
+    }
+    for held in loaded.released {
+        find_held(shard, now, held);
+    }
+}
+
 fn find_account_for(shard: &mut Shard, now: Instant, question: Question, user: Box<str>, domain: Box<str>) {
     let id = question.id;
     let address = format!("{user}@{domain}");
@@ -338,9 +339,9 @@ fn find_account_for(shard: &mut Shard, now: Instant, question: Question, user: B
     if shard.reads.accounts().hold(now, &address, question) {
         return;
     }
-    match shard.reads.read_account(question, &address, user, domain) {
+    match shard.reads.read_account(now, question, &address, user, domain) {
         Ok(()) => edge_accounts::ask_owners(shard, now),
-        Err(ticket) => shard.give_account(now, ticket, None),
+        Err(ended) => end_read(shard, now, ended, None),
     }
 }
 

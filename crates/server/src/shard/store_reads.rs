@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use stdx::Instant;
-use store::{Read, Service, Ticket};
+use store::{Busy, Read, Service, Ticket};
 
 use super::AccountSource;
 use super::accounts::{Accounts, CachedAccount, EndedRead, Question};
@@ -82,14 +82,15 @@ impl StoreReads {
     /// Reads an account that is not cached, unless a read is under way already.
     ///
     /// # Errors
-    /// The ticket of a read that the store refuses; its waiting queries are taken by `handle_account`.
+    /// The end of a read that the store refuses, as it has too much to do.
     pub(super) fn read_account(
         &mut self,
+        now: Instant,
         question: Question,
         address: &str,
         user: Box<str>,
         domain: Box<str>,
-    ) -> Result<(), u64> {
+    ) -> Result<(), EndedRead> {
         let to = self.next_ticket();
         // A read of the same address is under way: its answer is for this query, too. The unused ticket is
         // simply skipped.
@@ -100,7 +101,10 @@ impl StoreReads {
             self.to_ask.push((to.id, address.into()));
             return Ok(());
         }
-        self.store.read(Read::Account { user, domain }, to).map_err(|_| to.id)
+        match self.store.read(Read::Account { user, domain }, to) {
+            Ok(()) => Ok(()),
+            Err(Busy) => self.accounts.refused(now, to.id).map_or(Ok(()), Err),
+        }
     }
 
     /// The account as it was read before, while the database is away. One such account at a time is read, which shows when the database

@@ -312,7 +312,8 @@ mod tests {
         };
         let server = "postgres".into();
         assert!(written(Err(StoreError::Fenced { server })).is_none());
-        let unreachable = StoreError::Unreachable { server: "postgres".into(), detail: String::new() };
+        let unreachable =
+            StoreError::Unreachable { server: "postgres".into(), detail: String::new(), is_refused: false };
         assert!(written(Err(unreachable)).is_some_and(|reply| reply.result.is_err()));
     }
 }

@@ -123,6 +123,16 @@ fn a_disk_that_is_full_to_the_last_page_is_called_full() {
     }
 }
 
+/// The next run would refuse to write over the empty one.
+#[test]
+fn a_configuration_on_a_full_disk_leaves_no_file_and_is_made_by_the_same_command() {
+    let place = Place::new();
+    let args = ["init", "--yes", "--domain", "a.test", "--dir", "new"];
+    run(limited(&place, 0, &args), "").expect("it ends").failed(1, "new/belfry.toml: cannot be written");
+    assert!(!place.path("new/belfry.toml").exists());
+    assert!(place.belfry(&args).good().contains("wrote new/belfry.toml"));
+}
+
 /// Its file is no database, and the empty one of a failure must not stand in the way of the next run.
 #[test]
 fn a_secret_on_a_full_disk_leaves_no_file_and_is_made_by_the_same_command() {

@@ -3,6 +3,8 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command};
 
+use interop::PostgresServer;
+
 use super::node::get;
 use super::place::Place;
 
@@ -66,6 +68,11 @@ fn a_node_serves_reloads_and_drains() {
     let place = place();
     let mut node = Served::start(&place);
     place.belfry_with(&["account", "add", "alice", "--password-stdin"], "secret\n").good();
+    let first = node.wait_for("belfry::audit");
+    assert_eq!(
+        first["action"], "AddAccount",
+        "the domain is there already, and no command was to add it: {first}"
+    );
     place.belfry(&["route", "add", "gw", "prefix:+49", "sip:127.0.0.1:9", "--probe"]).good();
     place.belfry(&["domain", "add", "other.test"]).good();
     let line = node.wait_for("\"subject\":\"other.test\"");
@@ -133,32 +140,81 @@ fn closed() -> std::net::SocketAddr {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-/// A node of a farm waits for the council before it serves anything. It says so to balancers and commands, and a signal ends it then, too.
+/// A configuration whose HTTP listens at this address, with more sections.
+fn place_with(http: std::net::SocketAddr, more: &str) -> Place {
+    let place = place();
+    let own = std::fs::read_to_string(place.path("belfry.toml")).unwrap();
+    let own = own.replace("[http]\nlisten = \"127.0.0.1:0\"", &format!("[http]\nlisten = \"{http}\""));
+    place.write("belfry.toml", &(own + more));
+    place
+}
+
+/// A node that waits says so to balancers and commands.
+fn says_that_it_waits(place: &Place, http: std::net::SocketAddr, waits: &str) {
+    for path in ["/health", "/metrics", "/v1/xmpp/sessions"] {
+        let (code, body) = get(http, path);
+        assert!(code == 503 && body.starts_with(waits), "{path}: {code} {body}");
+    }
+    for command in [&["status"][..], &["farm", "status"], &["account", "list"], &["drain"]] {
+        place.belfry(command).failed(1, waits);
+    }
+}
+
+/// A node of a farm waits for the council before it serves anything, and a signal ends it then, too.
 #[test]
 fn a_node_that_waits_for_its_council_says_so_and_is_ended_by_a_signal() {
     for signal in ["-TERM", "-INT"] {
-        let place = place();
         let (council, http) = (closed(), closed());
-        place.write("secret", &"5".repeat(64));
         let farm = format!(
             "[farm]\nname = \"test\"\nnode = \"n\"\ncouncil = [\"nats://{council}\"]\nsecret = \"secret\"\n"
         );
-        let own = std::fs::read_to_string(place.path("belfry.toml")).unwrap();
-        let own = own.replace("[http]\nlisten = \"127.0.0.1:0\"", &format!("[http]\nlisten = \"{http}\""));
-        place.write("belfry.toml", &(own + &farm));
+        let place = place_with(http, &farm);
+        place.write("secret", &"5".repeat(64));
         let mut node = Served::begin(&place);
         node.wait_for("check [farm] council");
-        let waits = format!("the node waits for the farm's council at nats://{council}");
-        for path in ["/health", "/metrics", "/v1/xmpp/sessions"] {
-            let (code, body) = get(http, path);
-            assert!(code == 503 && body.starts_with(&waits), "{path}: {code} {body}");
-        }
-        for command in [&["status"][..], &["farm", "status"], &["account", "list"], &["drain"]] {
-            place.belfry(command).failed(1, &waits);
-        }
+        says_that_it_waits(
+            &place,
+            http,
+            &format!("the node waits for the farm's council at nats://{council}"),
+        );
         node.signal("-HUP");
         node.signal(signal);
         node.wait_for("stopped while the node waited for the farm's council");
         assert_eq!(node.child.wait().unwrap().code(), Some(0), "{signal}");
     }
+}
+
+/// A machine starts its services in any order.
+#[test]
+fn a_node_that_waits_for_its_database_says_so_and_starts_once_it_is_there() {
+    let mut server = PostgresServer::start(&["fsync=off"]);
+    let http = closed();
+    let place = place_with(http, &format!("[store]\nurl = \"{}\"\n", server.new_database(&[])));
+    server.kill();
+    let mut node = Served::begin(&place);
+    node.wait_for("the node waits for its database");
+    says_that_it_waits(
+        &place,
+        http,
+        "the node waits for its database, and serves nothing before that is there: ",
+    );
+    server.start_again();
+    node.wait_for("belfry is up");
+    place.belfry_with(&["account", "add", "alice", "--password-stdin"], "secret\n").good();
+}
+
+#[test]
+fn a_node_that_waits_for_its_database_is_ended_by_a_signal_and_one_that_has_none_ends_by_itself() {
+    let server = PostgresServer::start(&["fsync=off"]);
+    let http = closed();
+    let place = place_with(http, &format!("[store]\nurl = \"postgres://u:hush@{}/x\"\n", closed()));
+    let mut node = Served::begin(&place);
+    node.wait_for("the node waits for its database");
+    let (_, body) = get(http, "/health");
+    assert!(!body.contains("hush"), "{body}");
+    node.signal("-TERM");
+    node.wait_for("stopped while the node waited for its database");
+    assert_eq!(node.child.wait().unwrap().code(), Some(0));
+    let place = place_with(http, &format!("[store]\nurl = \"{}\"\n", server.url("none")));
+    place.belfry(&["serve"]).failed(1, "does not exist");
 }

@@ -84,7 +84,8 @@ impl Failure {
             Failure::Postgres(error) => from_postgres(&error, name),
             Failure::Store(error) => error,
             Failure::Silent(patience) => {
-                StoreError::Unreachable { server: name.into(), detail: format!("no answer for {patience:?}") }
+                let detail = format!("no answer for {patience:?}");
+                StoreError::Unreachable { server: name.into(), detail, is_refused: false }
             }
         }
     }
@@ -98,7 +99,8 @@ fn is_of_connection(error: &tokio_postgres::Error) -> bool {
 
 /// The error for the rest of the program, which knows no SQLSTATE.
 fn from_postgres(error: &tokio_postgres::Error, name: &str) -> StoreError {
-    let unreachable = |detail: String| StoreError::Unreachable { server: name.into(), detail };
+    let unreachable =
+        |detail: String| StoreError::Unreachable { server: name.into(), detail, is_refused: false };
     let Some(fault) = error.as_db_error() else {
         if !is_of_connection(error) {
             return StoreError::Internal { detail: error.to_string() };
@@ -116,9 +118,11 @@ fn from_postgres(error: &tokio_postgres::Error, name: &str) -> StoreError {
     }
     match &code.code()[..2] {
         "22" | "23" => StoreError::invalid("a value", format!("one that the database takes: {detail}")),
-        // Connection exception, invalid authorization, no such database, insufficient resources, a lock that is held
-        // too long, operator intervention, system error; and a server that takes no writes.
-        "08" | "28" | "3D" | "53" | "55" | "57" | "58" | "25" | "40" => unreachable(detail),
+        // Invalid authorization, no such database.
+        "28" | "3D" => StoreError::Unreachable { server: name.into(), detail, is_refused: true },
+        // Connection exception, insufficient resources, a lock that is held too long, operator intervention, system error; and a server that
+        // takes no writes.
+        "08" | "53" | "55" | "57" | "58" | "25" | "40" => unreachable(detail),
         // Data or an index that is damaged. The rest of the class is anything that the server did not expect, of its disk for
         // example.
         "XX" if matches!(code.code(), "XX001" | "XX002") => StoreError::Corrupt { path: name.into(), detail },

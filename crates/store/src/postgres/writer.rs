@@ -109,7 +109,11 @@ impl PostgresWriter {
     fn store_error(&self, failure: Failure) -> StoreError {
         if failure.is_of_time() {
             let detail = format!("a write took longer than {} s", limits::WRITE_TIME.as_secs());
-            return StoreError::Unreachable { server: self.connection.name().into(), detail };
+            return StoreError::Unreachable {
+                server: self.connection.name().into(),
+                detail,
+                is_refused: false,
+            };
         }
         failure.into_store(self.connection.name())
     }

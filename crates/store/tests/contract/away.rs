@@ -174,7 +174,7 @@ fn a_database_of_another_kind_is_refused_with_the_next_step() {
     let error = Postgres::open(&newer).unwrap_err();
     assert!(matches!(error, StoreError::NewerSchema { found: 99, .. }), "{error:?}");
     let nowhere = Postgres::open(&newer.replace("dbname=t", "dbname=no-t")).unwrap_err();
-    assert!(matches!(nowhere, StoreError::Unreachable { .. }), "{nowhere:?}");
+    assert!(matches!(nowhere, StoreError::Unreachable { is_refused: true, .. }), "{nowhere:?}");
     assert!(nowhere.to_string().contains("does not exist"), "{nowhere}");
 }
 

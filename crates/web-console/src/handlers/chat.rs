@@ -18,7 +18,8 @@ pub(super) struct ListedSessions {
 }
 
 pub(super) async fn sessions_of(context: &Context<'_>, who: Option<String>) -> Result<ListedSessions, Fault> {
-    match context.state.node.ask(Request::Chat(ChatAsk::Sessions { who })).await? {
+    let most = Some(limits::MAX_PAGE);
+    match context.state.node.ask(Request::Chat(ChatAsk::Sessions { who, most })).await? {
         (Response::Chat(ChatAnswer::Sessions { mut sessions, total, .. }), nodes) => {
             sessions.truncate(limits::MAX_PAGE as usize);
             Ok(ListedSessions { sessions, total, nodes })

@@ -56,6 +56,14 @@ async fn rooms_of_chat_are_those_of_all_nodes_with_the_fullest_first() {
     assert_eq!(shown.body["room"]["occupants"][0]["nick"], "Alice");
 }
 
+#[tokio::test]
+async fn sessions_are_asked_for_by_the_page() {
+    let mut world = world();
+    let reader = world.sign_in("eye").await;
+    world.ask(&reader, "GET", "/sessions", None).await;
+    assert!(change_of(&world).contains("Sessions { who: None, most: Some(500) }"), "{}", change_of(&world));
+}
+
 fn common(sid: &str) -> Common {
     let at = Instant::from_unix_seconds(NOW - 60);
     Common { sid: sid.into(), account: FIRST.into(), created_at: at, updated_at: at }

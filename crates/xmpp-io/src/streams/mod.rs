@@ -212,16 +212,22 @@ impl Streams {
     }
 
     /// The connections of this user's sessions, or of all.
-    pub fn connections(&self, who: Option<&Jid>) -> Vec<SessionConnection> {
+    pub fn connections(&self, who: Option<&Jid>, max: usize) -> Vec<SessionConnection> {
         let shard = self.shared.shard;
-        let described = |stream: &Rc<Stream>| {
+        let meant = |stream: Rc<Stream>| {
             let jid = stream.jid()?;
-            let is_meant = who.is_none_or(|who| jid.bare_str() == who.bare_str());
-            let edge = ConnectionId { shard, connection: stream.number };
-            let (remote, transport) = (stream.remote, stream.transport.get());
-            is_meant.then_some(SessionConnection { edge, remote, transport })
+            who.is_none_or(|who| jid.bare_str() == who.bare_str()).then_some((jid, stream))
         };
-        self.all().iter().filter_map(described).take(limits::XMPP_LISTED as usize).collect()
+        let mut those: Vec<(Jid, Rc<Stream>)> = self.all().into_iter().filter_map(meant).collect();
+        if those.len() > max {
+            those.select_nth_unstable_by(max, |one, other| one.0.as_str().cmp(other.0.as_str()));
+            those.truncate(max);
+        }
+        let described = |(_, stream): (Jid, Rc<Stream>)| {
+            let edge = ConnectionId { shard, connection: stream.number };
+            SessionConnection { edge, remote: stream.remote, transport: stream.transport.get() }
+        };
+        those.into_iter().map(described).collect()
     }
 
     /// A turn of the shard took so long: with turns that are late, sign-ins are limited.

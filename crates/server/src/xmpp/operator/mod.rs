@@ -77,7 +77,7 @@ impl Operator {
             return Err(OFF);
         }
         match ask {
-            Ask::Sessions { who } => self.sessions(who.as_deref()).await,
+            Ask::Sessions { who, most } => self.sessions(who.as_deref(), most).await,
             // No session ended: for an operator the address was wrong.
             Ask::End { who } => {
                 let who = vec![address(&who)?];
@@ -187,12 +187,12 @@ impl Operator {
         }
     }
 
-    async fn sessions(&self, who: Option<&str>) -> Result<Answer, ControlError> {
+    async fn sessions(&self, who: Option<&str>, most: Option<u32>) -> Result<Answer, ControlError> {
         let who = who.map(address).transpose()?;
+        let max = most.unwrap_or(u32::MAX).min(xmpp_io::limits::XMPP_LISTED);
         // Sessions come from the owners of accounts, connections from the shards that have them; the two are
-        // joined by the connection's id.
-        let ActAnswer { acted, connections } =
-            self.act(HostAction::Sessions { who, max: xmpp_io::limits::XMPP_LISTED }).await?;
+        // joined by the connection's id. Both are the first by the addresses of sessions, so that each session that is listed has its connection.
+        let ActAnswer { acted, connections } = self.act(HostAction::Sessions { who, max }).await?;
         let mut connections: HashMap<ConnectionId, SessionConnection> =
             connections.into_iter().map(|connection| (connection.edge, connection)).collect();
         let described = acted.described.into_iter();
@@ -200,7 +200,7 @@ impl Operator {
             described.map(|state| row_of(state, &mut connections, self.farm.is_some())).collect();
         sessions.sort_by(|a, b| a.address.cmp(&b.address));
         // Each shard sends as many, so the sum may be more.
-        sessions.truncate(xmpp_io::limits::XMPP_LISTED as usize);
+        sessions.truncate(max as usize);
         // The sessions of the others are at other nodes.
         let others = connections.into_values().filter(|_| self.farm.is_some());
         let connections = others.map(|connection| Connection {

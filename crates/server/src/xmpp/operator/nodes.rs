@@ -111,8 +111,8 @@ fn asks_of(action: &HostAction) -> Vec<Ask> {
         }
         HostAction::Motd { domain, message: None } => vec![Ask::ClearMotd { domain: domain.as_ref().into() }],
         HostAction::End { who } => who.iter().map(|who| Ask::End { who: who.as_str().into() }).collect(),
-        HostAction::Sessions { who, .. } => {
-            vec![Ask::Sessions { who: who.as_ref().map(|who| who.as_str().into()) }]
+        HostAction::Sessions { who, max } => {
+            vec![Ask::Sessions { who: who.as_ref().map(|who| who.as_str().into()), most: Some(*max) }]
         }
         // Rooms and nodes of other nodes are asked for by other ways.
         HostAction::Rooms { .. }

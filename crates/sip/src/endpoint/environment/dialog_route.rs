@@ -390,3 +390,60 @@ fn answered_call_stamp(env: &Environment, now: Instant, response: &Message, valu
     let answer = (response.status() >= 200).then_some(now);
     Some(call_stamp_text(env, &CallStamp { answer, ..stamp }, call_id, caller_tag))
 }
+
+#[cfg(test)]
+mod tests {
+    use router::{Life, ShardAddress};
+
+    use super::*;
+    use crate::endpoint::EndpointSettings;
+
+    const TARGET: &str = "sip:bob@192.0.2.7:5062";
+
+    /// The own Route values of a BYE with these.
+    fn own(env: &Environment, routes: &str) -> OwnRoutes {
+        let text = format!(
+            "BYE {TARGET} SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.9:5060;branch=z9hG4bK1\r\nMax-Forwards: 70\r\nRoute: {routes}\r\n\
+             From: <sip:alice@192.0.2.9>;tag=a1\r\nTo: <sip:bob@example.test>;tag=b2\r\nCall-ID: 1-4711@192.0.2.9\r\nCSeq: 2 BYE\r\n\
+             Content-Length: 0\r\n\r\n"
+        );
+        env.own_routes(&Message::parse(text.into()).unwrap())
+    }
+
+    /// A Route value of this address, made by a node of the farm, with these values behind it.
+    fn route(env: &Environment, address: &str, behind: &[&str]) -> String {
+        let dialog = DialogId { call_id: b"1-4711@192.0.2.9", remote_tag: b"b2", local_tag: b"a1" };
+        let target = RemoteTarget::of(TARGET.as_bytes());
+        let behind = behind.iter().map(|value| value.as_bytes());
+        let mut uri = format!("sip:{address};lr").into_bytes();
+        Token::new(&env.keys.route, TokenKind::Response, &dialog, b"", behind, &target)
+            .write_params(&mut uri, b"");
+        format!("<{}>", String::from_utf8(uri).unwrap())
+    }
+
+    /// The nodes of a farm have one key, and a request within a call may come to another one than its Route names.
+    #[test]
+    fn a_route_of_another_node_is_ours_where_its_token_proves_it() {
+        let address = ShardAddress { life: Life(7), shard: 0 };
+        let env = Environment::new(EndpointSettings::for_tests(address, "127.0.0.1:5060".parse().unwrap()));
+        let here = route(&env, "127.0.0.1:5060", &[]);
+        let there = route(&env, "127.0.0.2:5060", &[]);
+        for routes in [&here, &there] {
+            let own = own(&env, routes);
+            assert!(own.count == 1 && own.within.is_some_and(|within| within.flow.is_none()), "{routes}");
+        }
+        // Other nodes' values behind it are where the request goes next.
+        let next = "<sip:proxy.example.net;lr>";
+        let longer = format!("{}, {next}", route(&env, "127.0.0.2:5060", &[next]));
+        assert_eq!(own(&env, &longer).count, 1);
+        // A value of anyone else's, one of another route set, and one behind another proxy's are not ours.
+        for routes in [
+            "<sip:127.0.0.2:5060;lr>".to_owned(),
+            format!("{there}, {next}"),
+            format!("{next}, {there}"),
+            there.replace(";t=s", ";t=r"),
+        ] {
+            assert_eq!(own(&env, &routes), OwnRoutes::default(), "{routes}");
+        }
+    }
+}
