@@ -181,7 +181,7 @@ fn users_of_a_file_with_keys_sign_in_by_scram_and_by_password() {
 #[test]
 fn a_changed_file_counts_at_once_and_a_bad_one_changes_nothing() {
     let place = place_of_file(&format!("alice:{SCRAM}\nbob:{SCRAM}\n"));
-    let mut node = place.start();
+    let process = place.spawn();
     let (mut alice, _) = opened(&place);
     assert!(alice.plain("alice", "wonderland").is("success", ns::SASL), "and the password is remembered");
     alice.open();
@@ -213,7 +213,7 @@ fn a_changed_file_counts_at_once_and_a_bad_one_changes_nothing() {
     until("keys are offered again", || (offered()[0] == "SCRAM-SHA-256-PLUS").then_some(()));
     let (mut client, _) = opened(&place);
     assert!(client.scram("alice", "wonderland", None).is("success", ns::SASL));
-    node.stop();
+    process.kill();
 }
 
 const SECRET: &[u8] = b"a secret of more than thirty-two bytes";
