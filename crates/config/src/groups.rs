@@ -44,7 +44,7 @@ pub(super) fn read(section: &mut Section<'_, '_>, sources: &[SourceSettings]) ->
     let groups = section.tables(
         "groups",
         FORM,
-        "Shared roster groups, as `mod_shared_roster` of ejabberd and `mod_groups` of Prosody have them: the members of a group have each other in their rosters, under `label` (`name` when left out) and with the subscription `both`, without asking. `members` are accounts of this server; with `everyone = [\"example.net\"]` all accounts of these domains are members, and with `directory = { domain = \"example.net\", group = \"engineers\" }` those in that group of the LDAP directory by which the domain signs in. With `shown_to = [\"sales\"]` the members of these groups see the members of this one, who do not see each other unless `shown_to` names the group itself; when left out, a group is shown to itself. A reload changes groups for clients that are signed in, too. operating.md has examples.",
+        "Shared roster groups, as `mod_shared_roster` of ejabberd and `mod_groups` of Prosody have them: the members of a group have each other in their rosters, under `label` (`name` when left out) and with the subscription `both`, without asking. `members` are accounts of this server; with `everyone = [\"example.net\"]` all accounts of these domains are members, and with `directory = { domain = \"example.net\", group = \"engineers\" }` those in that group of the LDAP directory or the file by which the domain signs in. With `shown_to = [\"sales\"]` the members of these groups see the members of this one, who do not see each other unless `shown_to` names the group itself; when left out, a group is shown to itself. A reload changes groups for clients that are signed in, too. operating.md has examples.",
         read_group,
     );
     check(section, &groups, sources);
@@ -64,12 +64,17 @@ fn check(section: &mut Section<'_, '_>, groups: &[RosterGroup], sources: &[Sourc
             section.mistake("groups", what, "names of groups");
         }
     }
-    let has_groups =
-        |domain: &str| sources.iter().any(|source| *source.domain == *domain && source.groups().is_some());
+    let has_groups = |domain: &str| {
+        sources.iter().any(|source| *source.domain == *domain && source.group_times().is_some())
+    };
     let directories = groups.iter().filter_map(|group| group.directory.as_ref());
     for DirectoryGroup { domain, .. } in directories.filter(|directory| !has_groups(&directory.domain)) {
-        let what = format!("{domain} does not sign in by a directory with groups");
-        section.mistake("groups", what, "an LDAP source with `groups` in [[accounts.sources]]");
+        let what = format!("{domain} does not sign in by a directory with groups or a file of accounts");
+        section.mistake(
+            "groups",
+            what,
+            "an LDAP source with `groups`, or one of type \"file\", in [[accounts.sources]]",
+        );
     }
     if groups.len() > GROUPS {
         section.mistake("groups", format!("{} groups", groups.len()), format!("at most {GROUPS} groups"));

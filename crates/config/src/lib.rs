@@ -268,6 +268,7 @@ impl Config {
         let mut warnings: Vec<String> = self.accounts.warning().map(str::to_owned).into_iter().collect();
         let gives_roles = self.accounts.sources.iter().any(external_auth::SourceSettings::gives_roles);
         warnings.extend(self.console.warning(gives_roles));
+        warnings.extend(sources::warnings(&self.accounts.sources));
         let has_provider = self.accounts.sources.iter().any(|source| source.provider().is_some());
         warnings.extend(self.console.warning_of_provider(has_provider));
         warnings.extend(self.hep.warning());

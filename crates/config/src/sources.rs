@@ -1,10 +1,14 @@
-//! `[[accounts.sources]]`: sign-in by a directory, an HTTP service or tokens, for the domains that have such a source.
+//! `[[accounts.sources]]`: sign-in by a directory, an HTTP service, tokens or a file, for the domains that have such a source.
 //!
 //! Each source is a table of its own with keys by its `type`, so they are read by [`SourceKeys`] and not by `Section`. Texts of these tables are
 //! shown in messages only where they can be no secrets. Rules that protect passwords are checked here: TLS except to this machine, no password in a
 //! URL.
 
+mod file;
+mod http;
 mod provider;
+
+pub(super) use file::warnings;
 
 use std::fmt;
 use std::fs::File;
@@ -12,9 +16,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use external_auth::{
-    BodyForm, DirectoryRole, FilterTemplate, GroupFilter, GroupSettings, HttpSettings, JwtSettings,
-    KeySource, LdapLookup, LdapSecurity, LdapSettings, MemberForm, NameTemplate, SourceKind, SourceSettings,
-    TokenRoles, is_loopback,
+    DirectoryRole, FilterTemplate, GroupFilter, GroupSettings, JwtSettings, KeySource, LdapLookup,
+    LdapSecurity, LdapSettings, MemberForm, NameTemplate, SourceKind, SourceSettings, TokenRoles,
+    is_loopback,
 };
 use toml::de::DeTable;
 use url::Url;
@@ -24,7 +28,7 @@ use super::reader::Section;
 use super::value::{Value, duration_text};
 
 /// The form of an entry, for messages.
-const FORM: &str = "{ domain = \"example.net\", type = \"ldap\", \"http\" or \"jwt\", … }";
+const FORM: &str = "{ domain = \"example.net\", type = \"ldap\", \"http\", \"jwt\" or \"file\", … }";
 
 /// The text of the reference.
 const DOC: &str = "Sources of sign-ins outside the database, at most one for a domain: chat clients of that domain sign in by the source alone, and an account is made at the first time. As `[[accounts.sources]]` each is a table of its own; operating.md has the keys, with examples.";
@@ -65,7 +69,11 @@ fn read_source(table: &DeTable<'_>, folder: Option<&Path>) -> Result<SourceSetti
         "ldap" => (SourceKind::Ldap(Box::new(keys.ldap()?)), &LDAP),
         "http" => (SourceKind::Http(Box::new(keys.http()?)), &HTTP),
         "jwt" => (SourceKind::Jwt(Box::new(keys.jwt()?)), &JWT),
-        other => return Err(fault(format!("`type` is {other:?}"), "\"ldap\", \"http\" or \"jwt\"")),
+        "file" => (SourceKind::File(Box::new(file::read(&keys)?)), &file::FILE),
+        other => {
+            let expected = "\"ldap\", \"http\", \"jwt\" or \"file\"";
+            return Err(fault(format!("`type` is {other:?}"), expected));
+        }
     };
     // Keys of another type are unknown here, too.
     let known: Vec<&str> = COMMON.iter().chain(own).copied().collect();
@@ -366,18 +374,6 @@ impl SourceKeys<'_> {
         }
     }
 
-    /// A service that is asked for each sign-in.
-    fn http(&self) -> Result<HttpSettings, Fault> {
-        let url = self.http_url("url")?.ok_or_else(|| fault("no `url`", "an https: URL"))?;
-        let form = match self.get::<Box<str>>("body")?.as_deref() {
-            None | Some("form") => BodyForm::Form,
-            Some("json") => BodyForm::Json,
-            Some(other) => return Err(fault(format!("`body` is {other:?}"), "\"form\" or \"json\"")),
-        };
-        let (token_file, authorities) = (self.file("token_file")?, self.file("ca")?);
-        Ok(HttpSettings { url, form, token_file, authorities })
-    }
-
     /// The keys, and the claims that a token must have.
     fn jwt(&self) -> Result<JwtSettings, Fault> {
         let keys = match (self.file("keys_file")?, self.http_url("keys_url")?) {
@@ -405,6 +401,8 @@ impl SourceKeys<'_> {
 
 #[cfg(test)]
 mod tests {
+    use external_auth::BodyForm;
+
     use super::*;
     use crate::Config;
 
@@ -420,7 +418,8 @@ mod tests {
         let manual = std::fs::read_to_string(docs.join("operating.md")).unwrap();
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let is_there = |key: &str| manual.split(|c| !is_part(c)).any(|word| word == key);
-        let tables = [&COMMON[..], &super::LDAP, &GROUPS, &HTTP, &JWT, &ROLES, &provider::PROVIDER];
+        let tables =
+            [&COMMON[..], &super::LDAP, &GROUPS, &HTTP, &JWT, &file::FILE, &ROLES, &provider::PROVIDER];
         let missing: Vec<_> = tables.concat().into_iter().filter(|key| !is_there(key)).collect();
         assert!(missing.is_empty(), "docs/operating.md lacks {missing:?}");
     }

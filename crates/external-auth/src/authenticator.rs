@@ -2,16 +2,19 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use stdx::Instant;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::task::{LocalSet, spawn_local};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 use tokio::time;
 
+use crate::answers::{Answer, MemberAnswer, RoleAnswer};
+use crate::file::{FileAccounts, FileSettings, WatchedFile};
 use crate::http::HttpSource;
 use crate::jwt::{TokenSource, claimed_issuer};
 use crate::ldap::{DirectoryRole, LdapSource, MemberQuery};
@@ -66,93 +69,20 @@ pub enum RoleVerdict {
     Unavailable,
 }
 
-/// Receives the answer to one question for a role, as [`Answer`] does the verdict.
-pub struct RoleAnswer(Option<Box<dyn FnOnce(RoleVerdict) + Send>>);
-
-impl RoleAnswer {
-    /// `give` receives the answer.
-    pub fn new(give: impl FnOnce(RoleVerdict) + Send + 'static) -> RoleAnswer {
-        RoleAnswer(Some(Box::new(give)))
-    }
-
-    fn give(mut self, verdict: RoleVerdict) {
-        if let Some(give) = self.0.take() {
-            give(verdict);
-        }
-    }
-}
-
-impl Drop for RoleAnswer {
-    fn drop(&mut self) {
-        if let Some(give) = self.0.take() {
-            give(RoleVerdict::Unavailable);
-        }
-    }
-}
-
-/// Receives, for each group that was asked for, those of the users that are in it. `None`: nothing is known. As [`Answer`], it is called once.
-pub struct MemberAnswer(Option<GiveMembers>);
-
-type GiveMembers = Box<dyn FnOnce(Option<Vec<Vec<Box<str>>>>) + Send>;
-
-impl MemberAnswer {
-    /// `give` receives the answer.
-    pub fn new(give: impl FnOnce(Option<Vec<Vec<Box<str>>>>) + Send + 'static) -> MemberAnswer {
-        MemberAnswer(Some(Box::new(give)))
-    }
-
-    fn give(mut self, members: Option<Vec<Vec<Box<str>>>>) {
-        if let Some(give) = self.0.take() {
-            give(members);
-        }
-    }
-}
-
-impl Drop for MemberAnswer {
-    fn drop(&mut self) {
-        if let Some(give) = self.0.take() {
-            give(None);
-        }
-    }
-}
-
-/// Receives the verdict of one query. It is called once, by the thread of the authenticator or by the asking one, and must
-/// not wait.
-pub struct Answer(Option<Box<dyn FnOnce(Verdict) + Send>>);
-
-impl Answer {
-    /// `give` receives the verdict.
-    pub fn new(give: impl FnOnce(Verdict) + Send + 'static) -> Answer {
-        Answer(Some(Box::new(give)))
-    }
-
-    fn give(mut self, verdict: Verdict) {
-        if let Some(give) = self.0.take() {
-            give(verdict);
-        }
-    }
-}
-
-/// A query whose task has ended without a verdict, for whatever reason, is answered.
-impl Drop for Answer {
-    fn drop(&mut self) {
-        if let Some(give) = self.0.take() {
-            give(Verdict::Unavailable);
-        }
-    }
-}
-
 /// Asks the sources of all domains that have one. The thread ends when this is dropped.
 pub struct Authenticator {
     sources: HashMap<Box<str>, Registered>,
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
+    files_changed: Arc<Notify>,
 }
 
 /// A source as the asking threads know it.
 struct Registered {
     number: usize,
     settings: SourceSettings,
+    /// The accounts, of a source that is a file.
+    file: Option<Arc<WatchedFile>>,
     /// A place for each query that waits or is under way.
     places: Arc<Semaphore>,
 }
@@ -195,7 +125,10 @@ impl Authenticator {
         }
         let (jobs, todo) = mpsc::channel(limits::WAITING * settings.len());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let own = settings.to_vec();
+        let files = settings.iter().map(open_file).collect::<Result<Vec<_>>>()?;
+        let own: Vec<_> = settings.iter().cloned().zip(files.iter().cloned()).collect();
+        let files_changed = Arc::new(Notify::new());
+        let changed = Arc::clone(&files_changed);
         let (started, is_started) = std::sync::mpsc::sync_channel(1);
         let run = move || {
             let worker = match Worker::new(&own) {
@@ -206,23 +139,33 @@ impl Authenticator {
                 }
             };
             let _ = started.send(Ok(()));
-            LocalSet::new().block_on(&runtime, work(worker, todo));
+            LocalSet::new().block_on(&runtime, work(worker, todo, changed));
             // A name server that does not answer is not waited for.
             runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name("external-auth".into()).spawn(run)?;
         is_started.recv().context("the thread of sign-in sources ended")??;
-        let registered = settings.iter().enumerate().map(|(number, settings)| {
+        let registered = settings.iter().zip(files).enumerate().map(|(number, (settings, file))| {
             let places = Arc::new(Semaphore::new(limits::WAITING));
-            (settings.domain.clone(), Registered { number, settings: settings.clone(), places })
+            (settings.domain.clone(), Registered { number, settings: settings.clone(), file, places })
         });
         let sources = registered.collect();
-        Ok(Some(Authenticator { sources, jobs: Some(jobs), thread: Some(thread) }))
+        Ok(Some(Authenticator { sources, jobs: Some(jobs), thread: Some(thread), files_changed }))
     }
 
     /// The source of a domain. `None`: its accounts sign in by the database.
     pub fn source_of(&self, domain: &str) -> Option<&SourceSettings> {
         self.sources.get(domain).map(|source| &source.settings)
+    }
+
+    /// The accounts of a domain whose source is a file, as the file had them last. `None`: it has another source, or none.
+    pub fn accounts_of_file(&self, domain: &str) -> Option<Arc<FileAccounts>> {
+        Some(self.sources.get(domain)?.file.as_ref()?.current())
+    }
+
+    /// Notified when the accounts of a file have changed. One task may wait for it.
+    pub fn files_changed(&self) -> Arc<Notify> {
+        Arc::clone(&self.files_changed)
     }
 
     /// Asks the source of the query's domain. Without a place, and for a domain without a source, the answer is
@@ -237,7 +180,7 @@ impl Authenticator {
         let Some(issuer) = claimed_issuer(token) else { return Vec::new() };
         let is_of = |source: &&Registered| match &source.settings.kind {
             SourceKind::Jwt(jwt) => jwt.issuer == issuer && jwt.are_for(purpose),
-            SourceKind::Ldap(_) | SourceKind::Http(_) => false,
+            SourceKind::Ldap(_) | SourceKind::Http(_) | SourceKind::File(_) => false,
         };
         let mut found: Vec<&Registered> = self.sources.values().filter(is_of).collect();
         found.sort_unstable_by_key(|source| source.number);
@@ -324,14 +267,22 @@ fn of(source: &SourceSettings) -> String {
     format!("[[accounts.sources]] of {}", source.domain)
 }
 
+/// The file of a source that is one, read.
+fn open_file(settings: &SourceSettings) -> Result<Option<Arc<WatchedFile>>> {
+    let SourceKind::File(file) = &settings.kind else { return Ok(None) };
+    let file = WatchedFile::open(&settings.domain, file);
+    file.map(|file| Some(Arc::new(file))).map_err(|mistake| anyhow!(mistake)).with_context(|| of(settings))
+}
+
 enum Protocol {
     Ldap(Box<LdapSource>),
     Http(HttpSource),
     Jwt(Box<TokenSource>, Option<Box<Provider>>),
+    File(Arc<WatchedFile>, Box<FileSettings>),
 }
 
 impl Protocol {
-    fn new(settings: &SourceSettings) -> Result<Protocol> {
+    fn new(settings: &SourceSettings, file: Option<&Arc<WatchedFile>>) -> Result<Protocol> {
         Ok(match &settings.kind {
             SourceKind::Ldap(ldap) => Protocol::Ldap(Box::new(LdapSource::new(ldap, settings.timeout)?)),
             SourceKind::Http(http) => Protocol::Http(HttpSource::new(http)?),
@@ -339,13 +290,17 @@ impl Protocol {
                 let provider = Provider::new(jwt)?.map(Box::new);
                 Protocol::Jwt(Box::new(TokenSource::new(jwt)?), provider)
             }
+            SourceKind::File(settings) => {
+                let file = file.context("the file of the source was not read")?;
+                Protocol::File(Arc::clone(file), settings.clone())
+            }
         })
     }
 
     fn provider(&self) -> Option<(&TokenSource, &Provider)> {
         match self {
             Protocol::Jwt(tokens, Some(provider)) => Some((tokens, provider)),
-            Protocol::Jwt(_, None) | Protocol::Ldap(_) | Protocol::Http(_) => None,
+            Protocol::Jwt(_, None) | Protocol::Ldap(_) | Protocol::Http(_) | Protocol::File(..) => None,
         }
     }
 }
@@ -374,6 +329,8 @@ fn verdict_of(
 struct Worker {
     sources: Vec<OpenSource>,
     remembered: RefCell<RememberedPasswords>,
+    /// Places for comparisons with passwords of files.
+    hashing: Arc<Semaphore>,
 }
 
 struct OpenSource {
@@ -382,23 +339,53 @@ struct OpenSource {
     concurrent: Semaphore,
 }
 
-async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
+impl OpenSource {
+    /// The domain, for passwords that are remembered; of a file with the number of its content, so that a changed file is asked again at once.
+    fn remembered_as(&self) -> String {
+        match &self.protocol {
+            Protocol::File(file, _) => format!("{}\0{}", self.settings.domain, file.generation()),
+            Protocol::Ldap(_) | Protocol::Http(_) | Protocol::Jwt(..) => self.settings.domain.to_string(),
+        }
+    }
+}
+
+async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>, changed: Arc<Notify>) {
+    if worker.sources.iter().any(|source| matches!(source.protocol, Protocol::File(..))) {
+        spawn_local(look_at_files(Rc::clone(&worker), changed));
+    }
     while let Some(job) = todo.recv().await {
         let worker = Rc::clone(&worker);
         spawn_local(async move { worker.perform(job).await });
     }
 }
 
+/// Reads files of accounts again when they have changed, until the thread ends.
+async fn look_at_files(worker: Rc<Worker>, changed: Arc<Notify>) {
+    loop {
+        time::sleep(limits::FILE_LOOK).await;
+        let files = worker.sources.iter().filter_map(|source| match &source.protocol {
+            Protocol::File(file, _) => Some(file),
+            Protocol::Ldap(_) | Protocol::Http(_) | Protocol::Jwt(..) => None,
+        });
+        // Each file is looked at: `any` would end at the first change.
+        if files.filter(|file| file.look()).count() > 0 {
+            changed.notify_one();
+        }
+    }
+}
+
 impl Worker {
-    fn new(settings: &[SourceSettings]) -> Result<Worker> {
-        let open = |settings: &SourceSettings| {
-            let protocol = Protocol::new(settings).with_context(|| of(settings))?;
+    fn new(settings: &[(SourceSettings, Option<Arc<WatchedFile>>)]) -> Result<Worker> {
+        let open = |(settings, file): &(SourceSettings, Option<Arc<WatchedFile>>)| {
+            let protocol = Protocol::new(settings, file.as_ref()).with_context(|| of(settings))?;
             let concurrent = Semaphore::new(limits::CONCURRENT);
             anyhow::Ok(OpenSource { settings: settings.clone(), protocol, concurrent })
         };
         let sources = settings.iter().map(open).collect::<Result<_>>()?;
         let remembered = RefCell::new(RememberedPasswords::new(limits::REMEMBERED)?);
-        Ok(Worker { sources, remembered })
+        let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let hashing = Arc::new(Semaphore::new((processors / limits::PROCESSORS_A_HASH).max(1)));
+        Ok(Worker { sources, remembered, hashing })
     }
 
     async fn perform(&self, job: Job) {
@@ -512,6 +499,7 @@ impl Worker {
             let _turn = source.concurrent.acquire().await.map_err(SourceFailure::new)?;
             match &source.protocol {
                 Protocol::Ldap(ldap) if user.len() <= limits::USER => ldap.role(user, domain).await,
+                Protocol::File(file, settings) => Ok(file.current().role(user, &settings.roles)),
                 Protocol::Ldap(_) | Protocol::Http(_) | Protocol::Jwt(..) => Ok(None),
             }
         });
@@ -542,6 +530,7 @@ impl Worker {
             let _turn = source.concurrent.acquire().await.map_err(SourceFailure::new)?;
             match &source.protocol {
                 Protocol::Ldap(ldap) => ldap.members(query, domain).await,
+                Protocol::File(file, _) => Ok(file.current().members(query)),
                 Protocol::Http(_) | Protocol::Jwt(..) => Err(SourceFailure::new("the source has no groups")),
             }
         };
@@ -556,6 +545,18 @@ impl Worker {
         });
     }
 
+    /// Compares a password with that of a file, beside this thread: others have to go on. A comparison that is not waited for keeps its place.
+    async fn compare(&self, file: &WatchedFile, user: &str, password: &str) -> Result<bool, SourceFailure> {
+        let place = Arc::clone(&self.hashing).acquire_owned().await.map_err(SourceFailure::new)?;
+        let (accounts, user, password) = (file.current(), user.to_owned(), Hidden(password.into()));
+        let compare = move || {
+            let is_right = accounts.is_password(&user, &password.0);
+            drop(place);
+            is_right
+        };
+        spawn_blocking(compare).await.map_err(SourceFailure::new)
+    }
+
     async fn ask(&self, source: &OpenSource, query: &Query) -> Result<Verdict, SourceFailure> {
         let domain = &*query.domain;
         match &query.credential {
@@ -564,20 +565,22 @@ impl Worker {
                 if password.is_empty() || password.len() > limits::PASSWORD || user.len() > limits::USER {
                     return Ok(Verdict::Refused);
                 }
-                if self.remembered.borrow().is_right(query.now, domain, user, password) {
+                let remembered_as = source.remembered_as();
+                if self.remembered.borrow().is_right(query.now, &remembered_as, user, password) {
                     return Ok(Verdict::Accepted(user.clone()));
                 }
                 let _turn = source.concurrent.acquire().await.map_err(SourceFailure::new)?;
                 let is_right = match &source.protocol {
                     Protocol::Ldap(ldap) => ldap.check(user, domain, password).await?,
                     Protocol::Http(http) => http.check(user, domain, password).await?,
+                    Protocol::File(file, _) => self.compare(file, user, password).await?,
                     Protocol::Jwt(..) => false,
                 };
                 if !is_right {
                     return Ok(Verdict::Refused);
                 }
                 let lifetime = source.settings.remember;
-                self.remembered.borrow_mut().insert(query.now, lifetime, (domain, user), password);
+                self.remembered.borrow_mut().insert(query.now, lifetime, (&remembered_as, user), password);
                 Ok(Verdict::Accepted(user.clone()))
             }
             Credential::Token(token) => {

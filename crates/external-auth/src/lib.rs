@@ -1,5 +1,6 @@
 //! Sign-in by sources outside the database, one for each domain that has one: LDAP and Active Directory ([`ldap`]), an HTTP
-//! service ([`http`]), JSON web tokens ([`jwt`]), for which a browser is sent to an OpenID provider ([`provider`]).
+//! service ([`http`]), JSON web tokens ([`jwt`]), for which a browser is sent to an OpenID provider ([`provider`]), a file of
+//! accounts ([`file`]).
 //!
 //! A shard hands a [`Query`] to the [`Authenticator`] and goes on; the thread of the authenticator asks the source and calls
 //! back with a [`Verdict`]. Queries that wait, queries under way and the time of each are bounded for each source, so that a
@@ -8,7 +9,9 @@
 
 #![warn(missing_docs)]
 
+mod answers;
 mod authenticator;
+mod file;
 mod http;
 mod issuer_check;
 mod jwt;
@@ -21,16 +24,16 @@ mod settings;
 mod tls;
 mod token;
 
-pub use authenticator::{
-    Answer, Authenticator, Credential, MemberAnswer, Query, RoleAnswer, RoleVerdict, Verdict,
-};
+pub use answers::{Answer, MemberAnswer, RoleAnswer};
+pub use authenticator::{Authenticator, Credential, Query, RoleVerdict, Verdict};
+pub use file::{FileAccounts, FileSettings, LineFault, ScramSha256Keys, is_open_to_others, read_accounts};
 pub use http::client as http_client;
 pub use issuer_check::{IssuerConfiguration, IssuerReport};
 pub use ldap::{DirectoryRole, FilterTemplate, GroupFilter, GroupSettings, MemberForm, NameTemplate};
 pub use provider::{AuthorizationQuery, CodeQuery, PageAnswer};
 pub use settings::{
-    BodyForm, Hidden, HttpSettings, JwtSettings, KeySource, LdapLookup, LdapSecurity, LdapSettings,
-    ProviderSettings, SourceKind, SourceSettings, is_loopback,
+    BodyForm, GroupTimes, Hidden, HttpSettings, JwtSettings, KeySource, LdapLookup, LdapSecurity,
+    LdapSettings, ProviderSettings, SourceKind, SourceSettings, is_loopback,
 };
 pub use token::{TokenAnswer, TokenRoles, TokenUse, TokenUser, TokenVerdict};
 

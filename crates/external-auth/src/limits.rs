@@ -65,3 +65,34 @@ pub(crate) const PROVIDER_AGAIN: Duration = Duration::from_secs(10);
 
 /// Groups of one user. A user of more has no known groups: Active Directory gives a thousand entries in one answer.
 pub(crate) const GROUPS: u32 = 1_000;
+
+/// Bytes of a file of accounts: 100,000 lines with keys of SCRAM have 20 MB. A longer one is a mistake, and the last good content stays.
+pub(crate) const FILE: u64 = 32 << 20;
+
+/// Accounts of a file. More are a mistake, as above; a directory is made for them.
+pub(crate) const FILE_ACCOUNTS: usize = 100_000;
+
+/// Bytes of a display name in a file. RFC 6121 §2.1.2.6 has no limit; people read it.
+pub(crate) const DISPLAY_NAME: usize = 256;
+
+/// Groups of an account in a file.
+pub(crate) const FILE_GROUPS: usize = 100;
+
+/// The greatest cost of bcrypt in a file: a second of a processor for each sign-in. A line with more is a mistake.
+pub(crate) const BCRYPT_COST: u32 = 14;
+
+/// The most rounds of SHA-512-crypt in a file, as long as that.
+pub(crate) const SHA_CRYPT_ROUNDS: u32 = 500_000;
+
+/// Rounds of keys of SCRAM in a file: each sign-in makes the client's device do so many. As `chat::limits::PIE_ITERATIONS`.
+pub(crate) const SCRAM_ITERATIONS: u32 = 1_000_000;
+
+/// Bytes of the salt of keys of SCRAM, as the store keeps them.
+pub(crate) const SCRAM_SALT: usize = 64;
+
+/// Processors for one comparison with the passwords of files at once, each on a thread: a comparison takes a processor a quarter of a second, and
+/// clients that guess passwords must not take those that calls need. There is always one.
+pub(crate) const PROCESSORS_A_HASH: usize = 4;
+
+/// A file of accounts is looked at so often: one `stat`.
+pub(crate) const FILE_LOOK: Duration = Duration::from_secs(1);

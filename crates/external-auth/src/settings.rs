@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::file::FileSettings;
 use crate::ldap::{FilterTemplate, GroupSettings, NameTemplate};
 use crate::provider::configuration_url;
 use crate::token::{TokenRoles, TokenUse};
@@ -46,19 +47,39 @@ pub enum SourceKind {
     Http(Box<HttpSettings>),
     /// JSON web tokens (RFC 7519).
     Jwt(Box<JwtSettings>),
+    /// A file of accounts.
+    File(Box<FileSettings>),
 }
+
+/// The times of answers about groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupTimes {
+    /// The age of an answer at which the source is asked again.
+    pub refresh: Duration,
+    /// The age of the last answer up to which it counts while the source gives no other.
+    pub keep: Duration,
+}
+
+/// A file answers at once, so that it is asked often, and an old answer never has to count for long.
+const TIMES_OF_FILE: GroupTimes =
+    GroupTimes { refresh: Duration::from_secs(10), keep: Duration::from_secs(60) };
 
 impl SourceSettings {
     /// True if groups or tokens of the source give roles at the console.
     pub fn gives_roles(&self) -> bool {
-        self.token_roles().is_some() || self.groups().is_some_and(|groups| !groups.roles.is_empty())
+        let groups = match &self.kind {
+            SourceKind::Ldap(ldap) => ldap.groups.as_ref().map(|groups| &groups.roles),
+            SourceKind::File(file) => Some(&file.roles),
+            SourceKind::Http(_) | SourceKind::Jwt(_) => None,
+        };
+        self.token_roles().is_some() || groups.is_some_and(|roles| !roles.is_empty())
     }
 
     /// The claim of tokens that gives roles. `None`: tokens give none.
     pub fn token_roles(&self) -> Option<&TokenRoles> {
         match &self.kind {
             SourceKind::Jwt(jwt) => jwt.roles.as_ref(),
-            SourceKind::Ldap(_) | SourceKind::Http(_) => None,
+            SourceKind::Ldap(_) | SourceKind::Http(_) | SourceKind::File(_) => None,
         }
     }
 
@@ -66,7 +87,7 @@ impl SourceSettings {
     pub fn provider(&self) -> Option<&ProviderSettings> {
         match &self.kind {
             SourceKind::Jwt(jwt) => jwt.provider.as_ref(),
-            SourceKind::Ldap(_) | SourceKind::Http(_) => None,
+            SourceKind::Ldap(_) | SourceKind::Http(_) | SourceKind::File(_) => None,
         }
     }
 
@@ -74,14 +95,19 @@ impl SourceSettings {
     pub fn openid_configuration(&self) -> Option<String> {
         match &self.kind {
             SourceKind::Jwt(jwt) if jwt.provider.is_some() => Some(configuration_url(&jwt.issuer)),
-            SourceKind::Jwt(_) | SourceKind::Ldap(_) | SourceKind::Http(_) => None,
+            SourceKind::Jwt(_) | SourceKind::Ldap(_) | SourceKind::Http(_) | SourceKind::File(_) => None,
         }
     }
 
-    /// The groups that give roles or are in rosters. `None`: the source has none.
-    pub fn groups(&self) -> Option<&GroupSettings> {
+    /// How often the groups that give roles or are in rosters are asked for. `None`: the source has no groups.
+    pub fn group_times(&self) -> Option<GroupTimes> {
         match &self.kind {
-            SourceKind::Ldap(ldap) => ldap.groups.as_ref(),
+            SourceKind::Ldap(ldap) => {
+                let times =
+                    |groups: &GroupSettings| GroupTimes { refresh: groups.refresh, keep: groups.keep };
+                ldap.groups.as_ref().map(times)
+            }
+            SourceKind::File(_) => Some(TIMES_OF_FILE),
             SourceKind::Http(_) | SourceKind::Jwt(_) => None,
         }
     }
@@ -99,6 +125,7 @@ impl SourceKind {
             SourceKind::Ldap(_) => "ldap",
             SourceKind::Http(_) => "http",
             SourceKind::Jwt(_) => "jwt",
+            SourceKind::File(_) => "file",
         }
     }
 
@@ -124,6 +151,7 @@ impl SourceKind {
                 secret = provider.as_mut().and_then(|provider| provider.client_secret_file.as_mut());
                 (authorities.as_mut(), other)
             }
+            SourceKind::File(file) => (None, Some(&mut file.path)),
         };
         authorities.into_iter().chain(other).chain(secret)
     }

@@ -26,7 +26,7 @@ impl Directories {
 
 impl Directory for Directories {
     fn times(&self, domain: &str) -> Option<DirectoryTimes> {
-        let groups = self.0.source_of(domain).filter(|source| source.gives_roles())?.groups()?;
+        let groups = self.0.source_of(domain).filter(|source| source.gives_roles())?.group_times()?;
         Some(DirectoryTimes { refresh: groups.refresh, keep: groups.keep })
     }
 

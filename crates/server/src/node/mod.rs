@@ -21,6 +21,7 @@ mod farm_files;
 mod farm_requests;
 mod farm_status;
 mod farm_traces;
+mod file_accounts;
 mod listening;
 mod looks;
 mod lost_calls;

@@ -112,6 +112,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     operator.begin_to_follow_plan();
     lost_calls::begin(&operator.node.borrow());
     super::roster_groups::begin(&operator);
+    super::file_accounts::follow(&operator);
     if let Some(notices) = notices {
         spawn_local(operator.clone().follow(notices));
     }

@@ -235,8 +235,8 @@ async fn look(
         let Some(authenticator) = node.shared.authenticator.clone().filter(|_| !groups.is_empty()) else {
             return is_other;
         };
-        let settings = authenticator.source_of(domain).and_then(|source| source.groups());
-        let Some(refresh) = settings.map(|settings| settings.refresh) else { return is_other };
+        let settings = authenticator.source_of(domain).and_then(|source| source.group_times());
+        let Some(refresh) = settings.map(|times| times.refresh) else { return is_other };
         (authenticator, refresh)
     };
     // A new account or group does not wait for the next time.

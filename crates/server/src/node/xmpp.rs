@@ -30,6 +30,7 @@ use xmpp_io::uploads::{self, HasAccount, Uploads};
 use xmpp_io::{components, servers, streams};
 
 use super::build::Shared;
+use super::file_accounts::{external_of, looks_of};
 use super::roster_groups::{self, RosterGroups};
 use crate::xmpp::access::Access;
 use crate::xmpp::rtbl::SharedRtblLists;
@@ -222,14 +223,14 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         registration: config.registration.open,
         invitations: config.registration.invitations != Inviting::Nobody,
         tokens: !config.access.tokens.is_zero(),
-        external: Arc::new(external_of(config)),
+        external: Arc::new(external_of(shared)),
         openid_configurations: Arc::new(openid_configurations_of(config)),
         max_stanza: xmpp.max_stanza,
         idle_seconds: u32::try_from(xmpp.idle.as_secs()).unwrap_or(u32::MAX),
         // The hash of the server's features (XEP-0115) is computed once here and not for each stream.
         caps: chat::caps::of_server(&host),
         secret: secret_of(shared, b"xmpp"),
-        looks: shared.looks.clone(),
+        looks: looks_of(shared),
     };
     let servers = reload_of_servers(shared);
     xmpp.is_on().then(|| Reload { servers, stream: Arc::new(stream), host: Arc::new(host) })
@@ -319,15 +320,6 @@ fn access(shared: &Shared) -> Arc<Access> {
     let authenticator = || shared.authenticator.clone();
     let made = || Access::new(secret_of(shared, b"xmpp tokens"), &shared.config, failures(), authenticator());
     Arc::clone(shared.access.get_or_init(made))
-}
-
-/// The kind of credential that the source of each domain takes.
-fn external_of(config: &Config) -> BTreeMap<Box<str>, c2s::ExternalCredential> {
-    let credential = |kind: &external_auth::SourceKind| match kind.is_by_token() {
-        true => c2s::ExternalCredential::Token,
-        false => c2s::ExternalCredential::Password,
-    };
-    config.accounts.sources.iter().map(|source| (source.domain.clone(), credential(&source.kind))).collect()
 }
 
 /// The URL of the configuration of the provider of each domain that has one.

@@ -56,6 +56,30 @@ fn certificates_are_read_with_their_keys() {
 }
 
 #[test]
+fn files_of_accounts_are_read_and_what_may_surprise_is_said_once() {
+    let place = Place::new();
+    let source = "[[accounts.sources]]\ndomain = \"a.test\"\ntype = \"file\"\naccounts_file = \"people\"\n";
+    place.write("file.toml", source);
+    let check = || place.belfry(&["check-config", "file.toml"]);
+    check().failed(78, "`accounts_file` names people, which cannot be read");
+    let line = "alice:{SSHA}JQgdTqjowIvpsbtICxnkg0t7E6xzYWx0c2FsdHNhbHRzYWx0\n";
+    place.write("people", &format!("{line}bob:hush\n"));
+    check().failed(1, "people:2: a secret of an unknown form; expected bcrypt ($2y$…)");
+    place.write("people", line);
+    std::fs::set_permissions(place.path("people"), std::os::unix::fs::PermissionsExt::from_mode(0o644))
+        .unwrap();
+    let good = check().good();
+    let lines: Vec<_> = good.lines().collect();
+    assert_eq!((lines[0], lines.len()), ("file.toml: good", 3), "{good}");
+    assert!(lines[1].contains("people: others than its owner and group may read it"), "{good}");
+    assert!(lines[2].starts_with("phones of a.test cannot register with the passwords of"), "{good}");
+    std::fs::set_permissions(place.path("people"), std::os::unix::fs::PermissionsExt::from_mode(0o640))
+        .unwrap();
+    place.write("file.toml", &format!("{source}keep_digests = \"30d\"\n"));
+    assert_eq!(check().good(), "file.toml: good\n");
+}
+
+#[test]
 fn wrong_usage_is_2_and_a_missing_node_69() {
     let place = Place::new();
     place.belfry(&["frobnicate"]).failed(2, "unrecognized subcommand");

@@ -58,6 +58,23 @@ fn a_domain_whose_users_a_service_knows_offers_what_the_service_takes() {
 }
 
 #[test]
+fn a_service_with_keys_of_one_hash_has_that_hash_offered_besides() {
+    let (mut world, features) = world(ExternalCredential::PasswordOrKeys, secure());
+    let offered = |name: &str| features.contains(&format!("<mechanism>{name}<"));
+    assert!(offered("SCRAM-SHA-256") && offered("SCRAM-SHA-256-PLUS") && offered("PLAIN"), "{features}");
+    for absent in ["SCRAM-SHA-1", "SCRAM-SHA-512", "OAUTHBEARER", "urn:xmpp:fast:0", "iq-register"] {
+        assert!(
+            !features.contains(&format!("{absent}<")) && !features.contains("fast:0"),
+            "{absent}: {features}"
+        );
+    }
+    assert!(auth(&mut world, "SCRAM-SHA-512", b"n,,n=alice,r=x").contains("invalid-mechanism"));
+    auth(&mut world, "SCRAM-SHA-256", b"n,,n=alice,r=x");
+    let find = CredentialQuery::Keys { user: "alice".into(), hash: sasl::Hash::Sha256 };
+    assert_eq!(world.effects, [Effect::Find { find, domain: "example.org".into() }]);
+}
+
+#[test]
 fn a_token_signs_in_the_user_that_it_names() {
     let (mut world, _) = world(ExternalCredential::Token, secure());
     bearer(&mut world, "");

@@ -3,7 +3,7 @@
 use super::sign_in::SignIn;
 use super::writer::StreamWriter;
 use super::{ExternalCredential, Framing};
-use crate::sasl::{self, Mechanism, TokenBinding};
+use crate::sasl::{self, Hash, Mechanism, TokenBinding};
 use crate::{Element, ns};
 
 /// Nothing can be chosen any more; the server's features are listed.
@@ -20,7 +20,14 @@ pub(super) fn mechanisms(writer: &StreamWriter, sign_in: &SignIn) -> Vec<Mechani
     let external = external(writer);
     let is_offered = |mechanism: &Mechanism| match mechanism {
         // Clients take the strongest mechanism: offered without keys, it would fail for all of them.
-        Mechanism::Scram { plus, .. } => external.is_none() && (!plus || !security.bindings.is_empty()),
+        Mechanism::Scram { hash, plus } => {
+            let has_keys = match external {
+                None => true,
+                Some(ExternalCredential::PasswordOrKeys) => *hash == Hash::Sha256,
+                Some(ExternalCredential::Password | ExternalCredential::Token) => false,
+            };
+            has_keys && (!plus || !security.bindings.is_empty())
+        }
         // Without TLS it could be read on the way.
         Mechanism::Plain => security.encrypted && external != Some(ExternalCredential::Token),
         // RFC 7628 §2: over TLS only.

@@ -60,6 +60,8 @@ const CERTIFICATES: Specification = Specification {
 pub enum ExternalCredential {
     /// A password: PLAIN is offered.
     Password,
+    /// A password, or its proof by keys of SCRAM-SHA-256, which are there for each account: both are offered.
+    PasswordOrKeys,
     /// A token: OAUTHBEARER is offered.
     Token,
 }
@@ -81,7 +83,7 @@ pub struct C2sSettings {
     pub invitations: bool,
     /// Clients get tokens (XEP-0484).
     pub tokens: bool,
-    /// The domains whose users another service knows, and what it takes. Their accounts have no keys of SCRAM, get no
+    /// The domains whose users another service knows, and what it takes. Their accounts have no keys of SCRAM but those of the service, get no
     /// tokens (XEP-0484), and are not made in band.
     pub external: Arc<BTreeMap<Box<str>, ExternalCredential>>,
     /// The URLs of the configurations of OpenID providers, by the domains that take their tokens.

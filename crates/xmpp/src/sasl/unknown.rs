@@ -56,6 +56,14 @@ impl UnknownAccounts {
         UnknownAccounts(Arc::new(domains.into_iter().collect()))
     }
 
+    /// The same with other profiles of the accounts of a domain.
+    #[must_use]
+    pub fn with(&self, domain: &str, profiles: Vec<AccountProfile>) -> UnknownAccounts {
+        let mut all = HashMap::clone(&self.0);
+        all.insert(domain.into(), profiles);
+        UnknownAccounts(Arc::new(all))
+    }
+
     /// The profile of an account that is not there: each as often as it is among those that are, and for the same address
     /// nearly always the same when those change.
     fn of(&self, secret: &[u8; 32], address: &str, domain: &str) -> Option<&AccountProfile> {

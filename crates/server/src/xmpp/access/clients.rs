@@ -14,7 +14,7 @@ use stdx::Instant;
 use store::access::AccessLoaded;
 use store::{Account, Address, StoreError, WriteDone};
 use xmpp::c2s::{C2s, FailedAttempt, NewToken, Outbox, Registration, TokenWork};
-use xmpp::sasl::{CredentialAnswer, CredentialQuery};
+use xmpp::sasl::{CredentialAnswer, CredentialQuery, Hash};
 use xmpp::{Bare, Jid};
 use xmpp_io::streams::Streams;
 use xmpp_io::streams::http::invitation::InvitationQuery;
@@ -137,6 +137,13 @@ impl ClientAccess {
                 Credential::Password { user: user.clone(), password: Hidden(password.0.clone()) };
             let sign_in = ExternalSignIn::by_password(stream, (user, domain), password.clone());
             return self.ask_source(cx, sign_in, credential);
+        }
+        if let (CredentialQuery::Keys { hash, .. }, Some(file)) =
+            (&find, self.access.accounts_of_file(&domain))
+        {
+            let keys = file.keys(&user).filter(|_| *hash == Hash::Sha256);
+            let sign_in = ExternalSignIn::by_keys(stream, (user, domain), keys);
+            return self.look_up(cx, Box::new(sign_in));
         }
         let id = self.pending.insert(ClientRequest::SignIn { stream, find, domain: domain.clone() });
         cx.outbox.push(XmppEffect::Account { id, user, domain });

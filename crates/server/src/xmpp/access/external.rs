@@ -8,11 +8,11 @@
 use std::time::Duration;
 
 use control::{Family, KindCount};
-use external_auth::{Credential, Query, Verdict};
+use external_auth::{Credential, Query, ScramSha256Keys, Verdict};
 use stdx::Instant;
 use store::{Account, AccountLimits, Address, NewAccount, StoreError, Verifiers, Write, WriteDone};
 use xmpp::Jid;
-use xmpp::sasl::{CredentialAnswer, Secret};
+use xmpp::sasl::{CredentialAnswer, Keys, Secret};
 
 use super::super::{Unavailable, XmppEffect, sign_in};
 use super::clients::{AccessContext, ClientAccess, ClientRequest};
@@ -24,37 +24,72 @@ pub(in crate::xmpp) struct ExternalSignIn {
     /// Prepared. Empty until a token's verdict names the user.
     user: Box<str>,
     domain: Box<str>,
-    /// `None`: by a token.
-    password: Option<Secret>,
+    proof: ExternalProof,
     /// Another client of the user made the account meanwhile. It is looked up once more, and not made again if it is gone.
     was_made_by_other: bool,
 }
 
+/// The proof of a client that it is the user.
+#[derive(Debug)]
+enum ExternalProof {
+    Password(Secret),
+    Token,
+    /// The keys that the client will prove the password by. `None`: the file has none of this name, which the client is not to learn.
+    Keys(Option<Keys>),
+}
+
 impl ExternalSignIn {
     pub(super) fn by_password(stream: u64, (user, domain): (Box<str>, Box<str>), password: Secret) -> Self {
-        ExternalSignIn { stream, user, domain, password: Some(password), was_made_by_other: false }
+        let proof = ExternalProof::Password(password);
+        ExternalSignIn { stream, user, domain, proof, was_made_by_other: false }
     }
 
     pub(super) fn by_token(stream: u64, domain: Box<str>) -> Self {
-        ExternalSignIn { stream, user: "".into(), domain, password: None, was_made_by_other: false }
+        let proof = ExternalProof::Token;
+        ExternalSignIn { stream, user: "".into(), domain, proof, was_made_by_other: false }
+    }
+
+    /// By keys of a file. The account is made before the client has proved anything: there are no more such accounts than lines of the file, and the
+    /// proof is the last step of the exchange.
+    pub(super) fn by_keys(
+        stream: u64,
+        (user, domain): (Box<str>, Box<str>),
+        keys: Option<&ScramSha256Keys>,
+    ) -> Self {
+        let proof = ExternalProof::Keys(keys.map(|keys| Keys {
+            salt: keys.salt.clone(),
+            iterations: keys.iterations,
+            stored: keys.stored.into(),
+            server: keys.server.into(),
+        }));
+        ExternalSignIn { stream, user, domain, proof, was_made_by_other: false }
+    }
+
+    /// The source does not know the user.
+    fn is_unknown(&self) -> bool {
+        matches!(self.proof, ExternalProof::Keys(None))
     }
 
     /// The answer to a credential that the source has accepted.
     fn right(&self) -> CredentialAnswer {
-        match self.password {
-            Some(_) => CredentialAnswer::Password(true),
-            None => CredentialAnswer::User(self.user.clone()),
+        match &self.proof {
+            ExternalProof::Password(_) => CredentialAnswer::Password(true),
+            ExternalProof::Token => CredentialAnswer::User(self.user.clone()),
+            ExternalProof::Keys(Some(keys)) => CredentialAnswer::Keys(keys.clone()),
+            ExternalProof::Keys(None) => CredentialAnswer::NoAccount,
         }
     }
 
     /// The source does not accept the credential, or the account may not sign in.
     fn refuse(&self, cx: &mut AccessContext<'_>) {
-        match self.password {
+        match self.proof {
             // Whether the user is unknown or the password is wrong, no source tells. For limits and logs it is a wrong one.
-            Some(_) => cx.tell(self.stream, |c2s, out| {
+            ExternalProof::Password(_) => cx.tell(self.stream, |c2s, out| {
                 c2s.handle_found_as(CredentialAnswer::Password(false), &self.user, out);
             }),
-            None => cx.tell(self.stream, |c2s, out| c2s.handle_found(CredentialAnswer::NoAccount, out)),
+            ExternalProof::Token | ExternalProof::Keys(_) => {
+                cx.tell(self.stream, |c2s, out| c2s.handle_found(CredentialAnswer::NoAccount, out));
+            }
         }
     }
 
@@ -103,7 +138,8 @@ impl VerdictCounts {
 
 /// The digests of a password that a source has accepted, for as long as the configuration says. `None`: they are not kept.
 fn digests(sign_in: &ExternalSignIn, keep: Duration, now: Instant) -> Option<Verifiers> {
-    let password = sign_in.password.as_ref().filter(|_| !keep.is_zero())?;
+    let ExternalProof::Password(password) = &sign_in.proof else { return None };
+    let password = (!keep.is_zero()).then_some(password)?;
     Some(Verifiers::from_password(&sign_in.user, &sign_in.domain, &password.0).expiring_at(now + keep))
 }
 
@@ -155,7 +191,7 @@ impl ClientAccess {
         }
     }
 
-    fn look_up(&mut self, cx: &mut AccessContext<'_>, sign_in: Box<ExternalSignIn>) {
+    pub(super) fn look_up(&mut self, cx: &mut AccessContext<'_>, sign_in: Box<ExternalSignIn>) {
         let (user, domain) = (sign_in.user.clone(), sign_in.domain.clone());
         let id = self.pending.insert(ClientRequest::External(sign_in));
         cx.outbox.push(XmppEffect::Account { id, user, domain });
@@ -170,6 +206,8 @@ impl ClientAccess {
     ) {
         match found {
             Err(Unavailable) => sign_in.give_up(cx),
+            // The look-up was for its time alone: a challenge for an unknown user comes as late as another.
+            Ok(_) if sign_in.is_unknown() => sign_in.refuse(cx),
             // Made and removed within moments: to go on in a circle would help no client.
             Ok(None) if sign_in.was_made_by_other => sign_in.give_up(cx),
             Ok(None) => self.make_account(cx, sign_in),
@@ -205,9 +243,10 @@ impl ClientAccess {
             return sign_in.give_up(cx);
         };
         let verifiers = digests(&sign_in, keep, cx.now);
+        let file = self.access.accounts_of_file(&sign_in.domain);
         let account = NewAccount {
             address,
-            display_name: "".into(),
+            display_name: file.map_or("".into(), |file| file.display_name(&sign_in.user).into()),
             verifiers: verifiers.unwrap_or_else(|| Verifiers::without_password(&unknown)),
             limits: AccountLimits::default(),
             created_at: cx.now,

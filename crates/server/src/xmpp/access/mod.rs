@@ -26,7 +26,7 @@ pub(super) use registration::NewContacts;
 use tokens::TokenKey;
 
 use config::{Config, Registration};
-use external_auth::{Authenticator, SourceSettings};
+use external_auth::{Authenticator, FileAccounts, SourceSettings};
 use logging::sign_in_failures::{Failure, Service, SignInFailures};
 use net::source_limiter::{SharedAttempts, SourceLimiter};
 use xmpp::Jid;
@@ -93,6 +93,11 @@ impl Access {
     /// The source of sign-ins of a domain. `None`: its accounts sign in by the database.
     fn source_of(&self, domain: &str) -> Option<&SourceSettings> {
         self.authenticator.as_ref()?.source_of(domain)
+    }
+
+    /// The accounts of a domain whose source of sign-ins is a file.
+    fn accounts_of_file(&self, domain: &str) -> Option<Arc<FileAccounts>> {
+        self.authenticator.as_ref()?.accounts_of_file(domain)
     }
 
     /// The time until that client may try to sign in as that user again; `None`: it may now. A refusal is

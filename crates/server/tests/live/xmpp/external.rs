@@ -1,4 +1,4 @@
-//! Sign-in by sources outside the database: a directory (OpenLDAP's server), an HTTP service, tokens.
+//! Sign-in by sources outside the database: a directory (OpenLDAP's server), an HTTP service, tokens, a file of accounts.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -125,6 +125,95 @@ fn nobody_takes_the_name_of_a_user_who_has_not_signed_in() {
     client.bind("desk");
     is_refused(&ask(&mut client, "set", DOMAIN, &wanted("alice", "another password")), "not-allowed");
     node.stop();
+}
+
+/// `wonderland`, as PostgreSQL keeps it, and as `slappasswd` and `mkpasswd -m sha-512` write it.
+const SCRAM: &str = "SCRAM-SHA-256$4096:c2FsdHNhbHRzYWx0c2FsdA==$KIjVe2QEmZMSVxwO8QpqUhDHxuYOXfER1PAQtzaUCMM=:z7UOoEZsx6BoXyYDRvW7B9QBsa0utqNNtn+9RTLsaWc=";
+const SSHA: &str = "{SSHA}JQgdTqjowIvpsbtICxnkg0t7E6xzYWx0c2FsdHNhbHRzYWx0";
+const SHA_CRYPT: &str =
+    "$6$saltsalt$pqxtaP8VN9msji06dnBCbUbaSGTOXyo9jZDqZxik1rPexoqRIW4UKuiD0ZHZchCSd7S4/HoRU8bcFbnz2ihUr.";
+
+/// A node whose users are in the file `people`, with this content.
+fn place_of_file(content: &str) -> Place {
+    let source =
+        format!("[[accounts.sources]]\ndomain = \"{DOMAIN}\"\ntype = \"file\"\naccounts_file = \"people\"\n");
+    let place = Place::new("").with_xmpp(&source);
+    std::fs::write(place.path("people"), content).unwrap();
+    place
+}
+
+#[test]
+fn users_of_a_file_with_keys_sign_in_by_scram_and_by_password() {
+    let place = place_of_file(&format!("alice:{SCRAM}:Alice Liddell:staff\nbob:{SCRAM}\n"));
+    let mut node = place.start();
+    let (mut alice, features) = opened(&place);
+    assert_eq!(mechanisms(&features), ["SCRAM-SHA-256-PLUS", "SCRAM-SHA-256", "PLAIN"], "{features}");
+    assert!(!features.to_string().contains("urn:xmpp:fast:0"), "no tokens: {features}");
+    let exporter = alice.exporter();
+    let answer = alice.scram("alice", "wonderland", Some(("tls-exporter", &exporter)));
+    assert!(answer.is("success", ns::SASL), "{answer}");
+    alice.open();
+    alice.bind("desk");
+    let accounts = operate(&place, &["account", "list"]);
+    assert!(accounts.contains("alice") && accounts.contains("Alice Liddell"), "{accounts}");
+    let (mut bob, _) = opened(&place);
+    assert!(bob.plain("bob", "wonderland").is("success", ns::SASL));
+    for (user, password) in [("alice", "Wonderland"), ("carol", "wonderland")] {
+        let (mut client, _) = opened(&place);
+        assert_eq!(condition(&client.scram(user, password, None)), "not-authorized", "{user}");
+        let (mut client, _) = opened(&place);
+        assert_eq!(condition(&client.plain(user, password)), "not-authorized", "{user}");
+    }
+    assert!(!operate(&place, &["account", "list"]).contains("carol"), "the file does not know her");
+    operate(&place, &["account", "disable", &format!("bob@{DOMAIN}")]);
+    let (mut client, _) = opened(&place);
+    assert_eq!(condition(&client.scram("bob", "wonderland", None)), "not-authorized", "disabled here");
+    let mut phone = place.phone("alice", Udp);
+    let ask = phone.registration("");
+    assert_ne!(
+        phone.request(ask).status(),
+        200,
+        "the file has nothing that SIP digest could be checked with"
+    );
+    node.stop();
+}
+
+#[test]
+fn a_changed_file_counts_at_once_and_a_bad_one_changes_nothing() {
+    let place = place_of_file(&format!("alice:{SCRAM}\nbob:{SCRAM}\n"));
+    let process = place.spawn();
+    let (mut alice, _) = opened(&place);
+    assert!(alice.plain("alice", "wonderland").is("success", ns::SASL), "and the password is remembered");
+    alice.open();
+    alice.bind("desk");
+    alice.say("<presence/>");
+    assert!(alice.hear().is("presence", ns::CLIENT));
+    let offered = || mechanisms(&opened(&place).1);
+    std::fs::write(place.path("people"), format!("bob:{SSHA}\ncarol:{SHA_CRYPT}\n")).unwrap();
+    until("keys are not offered any more", || (offered() == ["PLAIN"]).then_some(()));
+    let (mut again, _) = opened(&place);
+    assert_eq!(condition(&again.plain("alice", "wonderland")), "not-authorized", "she is not in the file");
+    for user in ["bob", "carol"] {
+        let (mut client, _) = opened(&place);
+        assert!(client.plain(user, "wonderland").is("success", ns::SASL), "{user}");
+    }
+    let own = alice.jid.clone();
+    alice.message(&own, "still there");
+    let message = alice.hear();
+    assert_eq!(
+        message.content_of("body", ns::CLIENT).as_deref(),
+        Some("still there"),
+        "as with other sources"
+    );
+    std::fs::write(place.path("people"), "bob:hush\n").unwrap();
+    std::fs::write(place.path("people"), format!("bob:hush\nalice:{SCRAM}\n")).unwrap();
+    let (mut client, _) = opened(&place);
+    assert!(client.plain("bob", "wonderland").is("success", ns::SASL), "the last good content counts");
+    std::fs::write(place.path("people"), format!("alice:{SCRAM}\n")).unwrap();
+    until("keys are offered again", || (offered()[0] == "SCRAM-SHA-256-PLUS").then_some(()));
+    let (mut client, _) = opened(&place);
+    assert!(client.scram("alice", "wonderland", None).is("success", ns::SASL));
+    process.kill();
 }
 
 const SECRET: &[u8] = b"a secret of more than thirty-two bytes";
