@@ -313,6 +313,8 @@ pub enum SessionEffect {
     Cancel {
         /// The number of the INVITE.
         id: RequestId,
+        /// The value of its Reason (RFC 3326); empty for none.
+        reason: Box<str>,
     },
     /// Nothing more is wanted of this request.
     Forget {

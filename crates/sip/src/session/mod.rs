@@ -282,7 +282,7 @@ impl Sessions {
             SessionStage::Invited(_) => {
                 self.refuse_call(key, 480, "Temporarily Unavailable", Cause::Local, &[], out);
             }
-            SessionStage::Calling(_) => session.give_up_calling(now, Cause::Local, out),
+            SessionStage::Calling(_) => session.give_up_calling(now, Cause::Local, reason, out),
             SessionStage::Up => session.leave(&mut self.requests, Cause::Local, reason, out),
             SessionStage::Ending => {}
         }
