@@ -161,9 +161,13 @@ fn unknown_scheme() {
 }
 
 fn proxy_require() {
-    let (scene, caller, bob) = asked(Raw { lines: "Proxy-Require: path, wings\r\n", ..INVITE });
-    assert_eq!(header(&caller.last(&scene, "SIP/2.0 420 "), "Unsupported"), "wings");
-    assert_eq!(bob.received(&scene), [""; 0]);
+    // RFC 3329 §2.3.1: a proxy that says it has sec-agree answers 494, and we do not.
+    for (required, unsupported) in [("path, wings", "wings"), ("sec-agree", "sec-agree")] {
+        let lines = format!("Proxy-Require: {required}\r\n");
+        let (scene, caller, bob) = asked(Raw { lines: &lines, ..INVITE });
+        assert_eq!(header(&caller.last(&scene, "SIP/2.0 420 "), "Unsupported"), unsupported);
+        assert_eq!(bob.received(&scene), [""; 0]);
+    }
 }
 
 fn own_route() {
