@@ -494,6 +494,8 @@ impl Session {
         let mut rewrite = Rewrite::new(&pending.message);
         rewrite.set(Header::CSeq, |text| text.extend_from_slice(format!("{number} INVITE").as_bytes()));
         rewrite.set(Header::SessionExpires, |text| text.extend_from_slice(required.to_string().as_bytes()));
+        // A second 422, of another server on the way, asks for more than the first.
+        rewrite.remove_named(&["Min-SE"]);
         rewrite.append("Min-SE", |text| text.extend_from_slice(required.to_string().as_bytes()));
         let bytes = rewrite.finish();
         let pending = PendingRequest {
