@@ -333,7 +333,7 @@ pub enum SessionEffect {
 }
 
 /// A body that is there.
-pub fn body_of(message: &Message) -> Option<Bytes> {
+pub(super) fn body_of(message: &Message) -> Option<Bytes> {
     let body = message.body();
     (!body.is_empty()).then(|| message.bytes().slice_ref(body))
 }
