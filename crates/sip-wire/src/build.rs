@@ -97,6 +97,20 @@ impl RequestBuilder {
     /// A CANCEL for an INVITE that we sent (RFC 3261 §9.1), or the ACK for its final error response
     /// (§17.1.1.3), whose To the ACK carries.
     pub fn from_invite(method: &str, invite: &Message, to: &[u8]) -> Bytes {
+        RequestBuilder::of_invite(method, invite, to).finish()
+    }
+
+    /// A CANCEL with the value of its Reason (RFC 3326 §2), which may be empty.
+    pub fn cancel(invite: &Message, reason: &[u8]) -> Bytes {
+        let to = invite.header(Header::To).unwrap_or_default();
+        let mut request = RequestBuilder::of_invite("CANCEL", invite, to);
+        if !reason.is_empty() {
+            request.header("Reason", reason);
+        }
+        request.finish()
+    }
+
+    fn of_invite(method: &str, invite: &Message, to: &[u8]) -> RequestBuilder {
         let mut request = RequestBuilder::new(method.as_bytes(), invite.uri());
         if let Some(via) = invite.header(Header::Via).and_then(|line| Values::new(line).next()) {
             request.header("Via", via);
@@ -110,7 +124,7 @@ impl RequestBuilder {
         copy_line(&mut request.out, invite, Header::CallId, "Call-ID");
         let number = invite.cseq().map_or(0, |(number, _)| number);
         let _ = write!(request.out, "CSeq: {number} {method}\r\n");
-        request.finish()
+        request
     }
 
     /// Adds a header line.

@@ -39,5 +39,6 @@ pub use raw_header::{raw_call_id, raw_header_value};
 pub use rewrite::Rewrite;
 pub use scan::{early_position, eq_ignore_case, lossy, parse_number, quoted_end, trim, write_number};
 pub use uri::{Scheme, Uri, UriError, escape_user, parse_ip, unescape};
+pub use uri_form::request_uri;
 pub use values::Values;
 pub use via::{MAGIC_COOKIE, Via};

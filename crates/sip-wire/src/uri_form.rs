@@ -1,4 +1,7 @@
-//! When two URIs are the same (RFC 3261 §19.1.4, RFC 3966 §4), and the one text of an address of record.
+//! When two URIs are the same (RFC 3261 §19.1.4, RFC 3966 §4), the one text of an address of record, and the text of a URI as
+//! a Request-URI.
+
+use std::borrow::Cow;
 
 use super::params::{Param, Params};
 use super::scan::eq_ignore_case;
@@ -213,6 +216,26 @@ fn split_headers(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
         let at = memchr::memchr(b'=', piece).unwrap_or(piece.len());
         (&piece[..at], piece.get(at + 1..).unwrap_or_default())
     })
+}
+
+/// The URI without the parts that a Request-URI may not have: its headers and its method (RFC 3261 §19.1.1, table 1).
+pub fn request_uri(uri: &[u8]) -> Cow<'_, [u8]> {
+    let Ok(Uri { params, headers, .. }) = Uri::parse(uri) else { return Cow::Borrowed(uri) };
+    let end = if headers.is_empty() { uri.len() } else { uri.len() - headers.len() - 1 };
+    let text = uri[..end].strip_suffix(b"?").unwrap_or(&uri[..end]);
+    if !params.has("method") {
+        return Cow::Borrowed(text);
+    }
+    let mut text = text[..text.len() - params.0.len() - 1].to_vec();
+    for param in params.iter().filter(|param| !param.name.eq_ignore_ascii_case(b"method")) {
+        text.push(b';');
+        text.extend_from_slice(param.name);
+        if let Some(value) = param.value {
+            text.push(b'=');
+            text.extend_from_slice(value);
+        }
+    }
+    Cow::Owned(text)
 }
 
 #[cfg(test)]

@@ -122,7 +122,7 @@ impl Voice {
         leg.row = row.map(Box::new);
         leg.traced = TracedLeg::of(self.calls.trace.as_deref(), request.call_id().unwrap_or_default());
         let is_sdp = request.header(Header::ContentType).is_some();
-        leg.offer = sip::session::body_of(request).filter(|_| is_sdp).unwrap_or_default();
+        leg.offer = sip::session::sdp_of(request).filter(|_| is_sdp).unwrap_or_default();
         self.calls.start_ticks(now, &self.rooms);
         let leg = self.calls.add_leg(leg);
         let actor = self.calls.add_actor(Actor { script, leg, part: Part::Main });

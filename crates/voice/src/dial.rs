@@ -19,7 +19,7 @@ use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
 
 use super::actor::{Actor, Part};
-use super::dial_attempt::{DialAttempt, DialOrigin, Originator, extra_headers, failure_of, text};
+use super::dial_attempt::{DialAttempt, DialOrigin, Originator, extra_headers, failure_of, is_any_up, text};
 use super::dial_effect::{AnsweredCall, DialEffect, DialOutbox};
 use super::leg::codecs_like;
 use super::numbers::Numbers;
@@ -407,7 +407,8 @@ impl Dials {
             out.extend(row.answered_by(now, &attempt.call_id).map(DialEffect::Shard));
         }
         let rang = std::mem::replace(&mut attempt.phones, vec![leg]);
-        out.extend(rang.into_iter().filter(|other| *other != leg).map(|leg| DialEffect::HangUp { leg }));
+        let others = rang.into_iter().filter(|other| *other != leg);
+        out.extend(others.map(|leg| DialEffect::AnsweredElsewhere { leg }));
         let (actor, items) = (attempt.actor, std::mem::take(&mut attempt.send_digits));
         if !items.is_empty() {
             out.push(DialEffect::SendDigits { leg, actor, items });
@@ -560,7 +561,9 @@ impl Dials {
         if let Some(ticket) = attempt.ticket {
             out.push(DialEffect::StopResolving { ticket });
         }
-        out.extend(attempt.phones.iter().map(|&leg| DialEffect::HangUp { leg }));
+        let others = self.callers.get(&attempt.caller).map_or(&[][..], |dial| &dial.attempts);
+        let is_elsewhere = !attempt.is_up && is_any_up(&self.attempts, others);
+        out.extend(attempt.phones.iter().map(|&leg| DialEffect::hang_up(leg, is_elsewhere)));
         // The legs of its phones count the call, too, until they are removed.
         out.extend(super::release(attempt.counted.take()).map(DialEffect::Shard));
         Some(attempt)

@@ -16,7 +16,7 @@ use sip::endpoint::ListedUnder;
 use sip::session::{Invite, Login};
 use sip::wire::{Message, Uri};
 use stdx::rng::Rng;
-use stdx::slab::Key;
+use stdx::slab::{Key, Slab};
 
 use super::leg::codecs_like;
 use super::outgoing::CallOrigin;
@@ -341,4 +341,9 @@ pub(super) fn extra_headers(message: &Message) -> Form {
 
 pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// True if one of these attempts has been answered.
+pub(super) fn is_any_up(attempts: &Slab<DialAttempt>, keys: &[Key]) -> bool {
+    keys.iter().any(|key| attempts.get(*key).is_some_and(|attempt| attempt.is_up))
 }

@@ -41,6 +41,10 @@ pub(super) enum DialEffect {
     HangUp {
         leg: Key,
     },
+    /// As `HangUp`, of a phone that rang while another was answered: its CANCEL says so (RFC 3326 §3.1).
+    AnsweredElsewhere {
+        leg: Key,
+    },
     /// Digits for the phone before anything is spoken.
     SendDigits {
         leg: Key,
@@ -168,6 +172,13 @@ pub(super) struct AnsweredCall {
 /// Effects in the order in which they are to be performed.
 pub(super) type DialOutbox = Vec<DialEffect>;
 
+impl DialEffect {
+    /// The end of an attempt's phone. `is_elsewhere`: another has been answered meanwhile.
+    pub(super) fn hang_up(leg: Key, is_elsewhere: bool) -> Self {
+        if is_elsewhere { DialEffect::AnsweredElsewhere { leg } } else { DialEffect::HangUp { leg } }
+    }
+}
+
 impl Voice {
     /// Performs effects in order. An input that answers an effect may have effects of its own, which are performed before
     /// the next one.
@@ -196,6 +207,13 @@ impl Voice {
                     self.dials.handle_invited(now, attempt, invited, &mut out);
                 }
                 DialEffect::HangUp { leg } => self.remove(now, leg, world),
+                DialEffect::AnsweredElsewhere { leg } => {
+                    if let Some(phone) = self.calls.legs.get(leg).filter(|leg| !leg.is_gone) {
+                        let reason = Some("SIP;cause=200;text=\"Call completed elsewhere\"");
+                        world.endpoint.sessions(now, world.out).hang_up(phone.session, reason);
+                    }
+                    self.remove(now, leg, world);
+                }
                 // Errors are ignored: the session has ended, and its end is on its way here.
                 DialEffect::RefuseRefer { session, refer, status, reason } => {
                     let _ =

@@ -1,7 +1,7 @@
 //! The legs of phones that dial attempts call: made with their INVITE, told of its responses, and handed over to the
 //! script whose own call was answered.
 
-use sip::session::{SessionId, body_of};
+use sip::session::{SessionId, sdp_of};
 use sip::wire::Message;
 use stdx::Instant;
 use stdx::slab::Key;
@@ -67,7 +67,7 @@ impl Calls {
         let leg = self.legs.get_mut(key)?;
         let attempt = leg.attempt?;
         leg.trust_peer(world.endpoint);
-        let sdp = body_of(response);
+        let sdp = sdp_of(response);
         match &sdp {
             // RFC 3261 §13.2.1: the answer may come in a provisional response; unless that is reliable, the 2xx has
             // it again.

@@ -8,7 +8,9 @@ use sip::wire::Method;
 use std::time::Duration;
 use stdx::Instant;
 
-use crate::session_world::{ANSWER, Pair, agent, answers, assert_at_rest};
+use crate::raw::{Peer, header};
+use crate::server::Server;
+use crate::session_world::{ANSWER, Pair, agent, answers, assert_at_rest, invite_to};
 
 type Out = sip::endpoint::EndpointOutbox;
 
@@ -193,6 +195,27 @@ fn a_session_without_refreshes_ends() {
     pair.run(1_900_000);
     assert!(pair.others().ends_with("ended: expired"), "{}", pair.others());
     assert_at_rest(pair.server(them));
+}
+
+/// RFC 4028 §5 and §7.3: Min-SE stands once, with the longest interval that a server on the way has asked for.
+#[test]
+fn a_second_422_asks_for_more_than_the_first() {
+    let mut scene = crate::Scene::build(1, agent(1), vec![]);
+    let peer = Peer::new(&mut scene, 8);
+    scene.world.act(scene.server, |server: &mut Server, now, out| {
+        let invite = invite_to("sip:x@10.0.0.8");
+        server.command(now, out, |endpoint, effects| endpoint.sessions(now, effects).invite(invite)).unwrap();
+    });
+    scene.run(100);
+    for seconds in ["2000", "3000"] {
+        let invite = peer.last(&scene, "INVITE");
+        let min_se = format!("Min-SE: {seconds}\r\n");
+        peer.respond(&mut scene, &invite, "422 Session Interval Too Small", "b", "", &min_se);
+        let again = peer.last(&scene, "INVITE");
+        assert!(header(&again, "Session-Expires").starts_with(seconds), "{again}");
+        let values: Vec<_> = again.lines().filter(|line| line.starts_with("Min-SE: ")).collect();
+        assert_eq!(values, [min_se.trim_end()]);
+    }
 }
 
 /// RFC 4028 §9 with 422: the refresher is the side that the response names.

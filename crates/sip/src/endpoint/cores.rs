@@ -68,7 +68,7 @@ impl Cores {
     }
 
     /// The branches are cancelled; a request that is not forwarded yet is answered at once.
-    pub(super) fn cancel_context(&mut self, lower: &mut LowerView<'_>, key: Key) {
+    pub(super) fn cancel_context(&mut self, lower: &mut LowerView<'_>, key: Key, cancel: &Message) {
         let Some(context) = lower.contexts.get(key) else { return };
         if lower.transactions.table.get(context.server).is_none_or(|tx| match &tx.machine {
             TransactionMachine::ServerInvite(machine) => machine.has_final(),
@@ -78,7 +78,7 @@ impl Cores {
         }
         match context.stage {
             RequestStage::Session(session) => self.user_agent.cancel_session(lower, key, session),
-            RequestStage::Proxying(_) => ProxyCore::new(lower).cancel(key),
+            RequestStage::Proxying(_) => ProxyCore::new(lower).cancel(key, cancel),
             _ => {
                 self.user_agent.give_up_waiting(lower, key);
                 lower.finish(key, 487, "Request Terminated");

@@ -125,7 +125,7 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
         match effect {
             ProxyEffect::Resolve { branch } => self.resolve_branch(key, branch),
             ProxyEffect::Send { branch, hop } => self.send_branch(key, branch, &hop),
-            ProxyEffect::Cancel { client } => self.lower.send_cancel(client),
+            ProxyEffect::Cancel { client, reason } => self.lower.send_cancel(client, &reason),
             ProxyEffect::Forward { edit } => {
                 let server = self.lower.contexts.get(key).map(|context| context.server);
                 if let Some((server, response)) = server.zip(response) {
@@ -394,9 +394,11 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
         self.lower.transmit(target, bytes, None);
     }
 
-    /// CANCEL came for the request.
-    pub(crate) fn cancel(&mut self, key: Key) {
-        self.drive_proxy(key, None, |proxied, now, effects| proxied.cancel(now, effects));
+    /// CANCEL came for the request. RFC 3326 §2: its Reason is copied into the CANCELs of the branches.
+    pub(crate) fn cancel(&mut self, key: Key, cancel: &Message) {
+        let reasons = cancel.others().filter(|(name, _)| name.eq_ignore_ascii_case(b"Reason"));
+        let reason = reasons.map(|(_, value)| value).collect::<Vec<_>>().join(&b", "[..]);
+        self.drive_proxy(key, None, |proxied, now, effects| proxied.cancel(now, &reason, effects));
     }
 
     /// The timer of the response context.

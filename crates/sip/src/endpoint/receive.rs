@@ -205,7 +205,7 @@ impl Endpoint {
         if let Some(TransactionUser::Context(context)) =
             lower.transactions.table.get(invite).map(|tx| tx.user)
         {
-            self.cores.cancel_context(lower, context);
+            self.cores.cancel_context(lower, context, &cancel);
         }
     }
 

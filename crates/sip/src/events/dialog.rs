@@ -4,7 +4,7 @@ use router::Received;
 
 use super::{EventRefusal, IncomingRequest, OutgoingRoute};
 use crate::transport::{Source, is_reliable};
-use crate::wire::{Address, Header, Message, RequestBuilder, Uri, parse_ip};
+use crate::wire::{Address, Header, Message, RequestBuilder, Uri, parse_ip, request_uri};
 
 /// The dialog of a subscription, as its notifier (RFC 6665 §4.4.1).
 pub(super) struct Dialog {
@@ -76,7 +76,7 @@ impl Dialog {
     pub(super) fn request(&mut self, method: &str) -> (RequestBuilder, OutgoingRoute) {
         self.local_cseq += 1;
         let (uri, routes) = self.route();
-        let mut request = RequestBuilder::new(method.as_bytes(), &uri);
+        let mut request = RequestBuilder::new(method.as_bytes(), &request_uri(&uri));
         for route in &routes {
             request.header("Route", route);
         }

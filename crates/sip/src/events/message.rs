@@ -18,7 +18,9 @@ use super::{
     RequestId, TextOutcome, WaitingRequest, sip_uri,
 };
 use crate::limits;
-use crate::wire::{Address, Header, Message, PRODUCT, RequestBuilder, Uri, Values, parse_number, write_date};
+use crate::wire::{
+    Address, Header, Message, PRODUCT, RequestBuilder, Uri, Values, parse_number, request_uri, write_date,
+};
 
 /// A kept message on its way to all contacts of its recipient.
 struct MessageDelivery {
@@ -281,7 +283,7 @@ fn message_request(
     call_id: &str,
 ) -> (Bytes, OutgoingRoute) {
     let contact = &binding.contact;
-    let mut request = RequestBuilder::new(b"MESSAGE", contact.uri.as_bytes());
+    let mut request = RequestBuilder::new(b"MESSAGE", &request_uri(contact.uri.as_bytes()));
     // RFC 3327 §5.3.
     for route in Values::new(contact.path.as_bytes()) {
         request.header("Route", route);

@@ -17,8 +17,8 @@ pub(crate) enum ProxyEffect {
     Resolve { branch: usize },
     /// The copy of this branch goes to this hop (RFC 3261 §16.6). Answered by `handle_sent` or `handle_not_sent`.
     Send { branch: usize, hop: Hop },
-    /// CANCEL for the INVITE of this client transaction (§16.10).
-    Cancel { client: Key },
+    /// CANCEL for the INVITE of this client transaction (§16.10). `reason`: the value of its Reason, or nothing.
+    Cancel { client: Key, reason: Box<[u8]> },
     /// The response just handled goes upstream (§16.7 step 9).
     Forward { edit: ResponseEdit },
     /// Later 2xx of this client transaction go upstream without a response context (RFC 6026 §7.2).

@@ -41,6 +41,8 @@ pub(crate) struct ResponseContext {
     deadline: Instant,
     /// The route half of the token in our Record-Route values.
     token: Option<u64>,
+    /// The value of Reason in the CANCELs of its branches; empty for none.
+    cancel_reason: Box<[u8]>,
     /// CANCEL came, a 2xx or 6xx decided, or Timer C ended it: no new branches.
     closed: bool,
     forwarded_final: bool,
@@ -88,6 +90,7 @@ impl ResponseContext {
             best: BestResponse::default(),
             deadline: Instant::FAR_FUTURE,
             token: None,
+            cancel_reason: Box::default(),
             closed: false,
             forwarded_final: false,
         }
@@ -170,6 +173,7 @@ impl ResponseContext {
             status => {
                 if status >= 600 {
                     // §16.7 step 5: a 6xx ends the search, once the others have answered.
+                    self.set_cancel_reason(format!("SIP;cause={status}").as_bytes());
                     self.close(now, out);
                 }
                 self.finish_branch(now, branch, status, Some(response.bytes().clone()), out);
@@ -225,7 +229,8 @@ impl ResponseContext {
     }
 
     /// §16.10: every branch that still runs is cancelled; the caller gets what they answer (487).
-    pub(crate) fn cancel(&mut self, now: Instant, out: &mut ProxyEffects) {
+    pub(crate) fn cancel(&mut self, now: Instant, reason: &[u8], out: &mut ProxyEffects) {
+        self.set_cancel_reason(reason);
         self.best.cancel();
         self.close(now, out);
         self.conclude(out);
@@ -301,6 +306,8 @@ impl ResponseContext {
             out.push(ProxyEffect::CallAnswered);
         }
         out.extend([ProxyEffect::Accepted, ProxyEffect::Forward { edit }]);
+        // RFC 3326 §3.1: a phone that rang in vain does not list the call as missed.
+        self.set_cancel_reason(b"SIP;cause=200;text=\"Call completed elsewhere\"");
         self.close(now, out);
         self.conclude(out);
     }
@@ -339,6 +346,13 @@ impl ResponseContext {
         }
     }
 
+    /// The first event that ends the branches says why; a CANCEL may leave later than it (§9.1).
+    fn set_cancel_reason(&mut self, reason: &[u8]) {
+        if !self.closed && !self.all_done() {
+            self.cancel_reason = reason.into();
+        }
+    }
+
     /// No new branches; those that run are cancelled, and given 64*T1 to answer (§9.1).
     fn close(&mut self, now: Instant, out: &mut ProxyEffects) {
         if std::mem::replace(&mut self.closed, true) {
@@ -363,7 +377,7 @@ impl ResponseContext {
             BranchState::Trying { cancel, .. } => *cancel = true,
             BranchState::Proceeding { client, cancelled } if !*cancelled && self.request.is_invite => {
                 *cancelled = true;
-                out.push(ProxyEffect::Cancel { client: *client });
+                out.push(ProxyEffect::Cancel { client: *client, reason: self.cancel_reason.clone() });
             }
             BranchState::Proceeding { .. } | BranchState::Done => {}
         }
@@ -525,7 +539,7 @@ mod tests {
         let mut context = context(&[&["sip:a@x"]], true);
         assert_eq!(names(|out| context.start(NOW, out)), ["Resolve"]);
         send(&mut context, 0, 1);
-        assert_eq!(names(|out| context.cancel(NOW, out)), ["Arm"]);
+        assert_eq!(names(|out| context.cancel(NOW, b"", out)), ["Arm"]);
         let ringing = names(|out| context.handle_response(NOW, Key::from_u64(1), &response(180), out));
         assert_eq!(ringing, ["Cancel", "Forward"]);
         assert_eq!(names(|out| context.handle_timer(NOW + TIMEOUT, out)), ["Forget", "Respond"]);

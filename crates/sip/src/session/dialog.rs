@@ -11,7 +11,7 @@ use super::{ReceivedRequest, SUPPORTED, SessionEffect, SessionEffects};
 use crate::endpoint::CallEventKind;
 use crate::events::{OutgoingRoute, dialog_received};
 use crate::transport::Source;
-use crate::wire::{Address, Header, Message, Reply, RequestBuilder, Uri, Values};
+use crate::wire::{Address, Header, Message, Reply, RequestBuilder, Uri, Values, request_uri};
 
 /// The dialog of a session (RFC 3261 §12).
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ impl Dialog {
         if !uri.is_sip() || !from_is_sound {
             return None;
         }
-        let target = request_uri(invite.target.as_bytes());
+        let target: Box<[u8]> = request_uri(invite.target.as_bytes()).into();
         let to = if invite.to.is_empty() {
             [b"<", &*target, b">"].concat().into()
         } else {
@@ -224,26 +224,6 @@ fn contact_of(message: &Message) -> Option<&[u8]> {
     let uri = message.values(Header::Contact).next().and_then(Address::parse)?.uri;
     let is_sound = Uri::parse(uri).is_ok_and(|uri| uri.is_sip()) && uri.is_ascii();
     is_sound.then_some(uri)
-}
-
-/// The URI without the parts that a Request-URI may not have: its headers and its method (RFC 3261 §19.1.1, table 1).
-fn request_uri(uri: &[u8]) -> Box<[u8]> {
-    let Ok(Uri { params, headers, .. }) = Uri::parse(uri) else { return uri.into() };
-    let end = if headers.is_empty() { uri.len() } else { uri.len() - headers.len() - 1 };
-    let text = uri[..end].strip_suffix(b"?").unwrap_or(&uri[..end]);
-    if !params.has("method") {
-        return text.into();
-    }
-    let mut text = text[..text.len() - params.0.len() - 1].to_vec();
-    for param in params.iter().filter(|param| !param.name.eq_ignore_ascii_case(b"method")) {
-        text.push(b';');
-        text.extend_from_slice(param.name);
-        if let Some(value) = param.value {
-            text.push(b'=');
-            text.extend_from_slice(value);
-        }
-    }
-    text.into()
 }
 
 #[cfg(test)]

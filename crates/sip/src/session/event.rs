@@ -313,6 +313,8 @@ pub enum SessionEffect {
     Cancel {
         /// The number of the INVITE.
         id: RequestId,
+        /// The value of its Reason (RFC 3326); empty for none.
+        reason: Box<str>,
     },
     /// Nothing more is wanted of this request.
     Forget {
@@ -331,7 +333,7 @@ pub enum SessionEffect {
 }
 
 /// A body that is there.
-pub fn body_of(message: &Message) -> Option<Bytes> {
+pub(super) fn body_of(message: &Message) -> Option<Bytes> {
     let body = message.body();
     (!body.is_empty()).then(|| message.bytes().slice_ref(body))
 }

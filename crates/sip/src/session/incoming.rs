@@ -10,12 +10,13 @@ use bytes::Bytes;
 use stdx::Instant;
 use stdx::slab::Key;
 
+use super::body::{check_body, sdp_of};
 use super::offer::OfferExchange;
 use super::refresh;
 use super::{
     Cause, CommandError, Dialog, Invited, PendingRequests, ReceivedRequest, Retransmission, SDP, Session,
     SessionContext, SessionEffect, SessionEffects, SessionEvent, SessionId, SessionRules, SessionStage,
-    Sessions, body_of, describe,
+    Sessions, describe,
 };
 use crate::endpoint::{CallEventKind, Caller, ListedUnder, refused};
 use crate::events::TxRef;
@@ -92,7 +93,7 @@ impl UnacknowledgedOk {
         is_first: bool,
     ) -> Self {
         let cseq = request.cseq().map_or(0, |(number, _)| number);
-        let is_offer = request.body().is_empty();
+        let is_offer = sdp_of(request).is_none();
         UnacknowledgedOk { transaction, repeated: Retransmission::new(now, bytes), cseq, is_offer, is_first }
     }
 
@@ -249,7 +250,7 @@ impl Sessions {
             }
             return;
         }
-        let sdp = body_of(ack).filter(|_| unacked.is_offer);
+        let sdp = sdp_of(ack).filter(|_| unacked.is_offer);
         if unacked.is_first {
             session.emit(|session| SessionEvent::Confirmed { session, sdp }, out);
         } else if unacked.is_offer {
@@ -471,26 +472,6 @@ pub(super) fn finish(reply: Reply, sdp: &Bytes) -> Bytes {
 /// A response to a transaction of the peer's.
 pub(super) fn reply_effect(transaction: TxRef, status: u16, bytes: Bytes) -> SessionEffect {
     SessionEffect::Reply { transaction, status, bytes }
-}
-
-/// We offer and answer SDP alone: another body or a coded one is refused with what is accepted.
-#[expect(clippy::type_complexity, reason = "status, reason and a header of the one refusal")]
-pub(super) fn check_body(
-    request: &Message,
-) -> Result<(), (u16, &'static str, Option<(&'static str, String)>)> {
-    let content_type = request.header(Header::ContentType).unwrap_or_default();
-    let kind = content_type.split(|&b| b == b';').next().unwrap_or_default().trim_ascii();
-    if request.body().is_empty() {
-        return Ok(());
-    }
-    // RFC 3261 §8.2.3.
-    if request.values(Header::ContentEncoding).any(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
-        return Err((415, "Unsupported Media Type", Some(("Accept-Encoding", "identity".to_owned()))));
-    }
-    if kind.eq_ignore_ascii_case(SDP.as_bytes()) {
-        return Ok(());
-    }
-    Err((415, "Unsupported Media Type", Some(("Accept", SDP.to_owned()))))
 }
 
 /// The call's beginning, for the ledger.

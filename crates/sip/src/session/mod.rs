@@ -9,6 +9,7 @@
 //! response are in `PendingRequests`, MESSAGEs outside of dialogs in `PendingMessages`.
 
 mod auth;
+mod body;
 mod dialog;
 mod event;
 mod incoming;
@@ -37,10 +38,11 @@ use crate::limits;
 use crate::transaction::{T1, TIMEOUT};
 use crate::transport::Source;
 use crate::wire::{Header, Message, Reply, RequestBuilder};
+pub use body::sdp_of;
 use dialog::Dialog;
 pub use event::{
     Cause, CommandError, Invite, Invited, Login, MessageId, OfferId, ReferId, SessionEffect, SessionEvent,
-    SessionId, body_of, sipfrag_status,
+    SessionId, sipfrag_status,
 };
 use incoming::{IncomingInvite, RAck, UnacknowledgedOk};
 pub use message::MessageOut;
@@ -282,7 +284,7 @@ impl Sessions {
             SessionStage::Invited(_) => {
                 self.refuse_call(key, 480, "Temporarily Unavailable", Cause::Local, &[], out);
             }
-            SessionStage::Calling(_) => session.give_up_calling(now, Cause::Local, out),
+            SessionStage::Calling(_) => session.give_up_calling(now, Cause::Local, reason, out),
             SessionStage::Up => session.leave(&mut self.requests, Cause::Local, reason, out),
             SessionStage::Ending => {}
         }

@@ -11,13 +11,14 @@ use bytes::Bytes;
 use stdx::Instant;
 use stdx::rng::Rng;
 
-use super::incoming::{UnacknowledgedOk, check_body, finish, reply_effect};
+use super::body::{check_body, sdp_of};
+use super::incoming::{UnacknowledgedOk, finish, reply_effect};
 use super::outgoing::RequestOutcome;
 use super::refresh;
 use super::{
     CommandError, Dialog, OfferId, PendingRequest, PendingRequests, ReceivedRequest, RequestPurpose, SDP,
-    Session, SessionContext, SessionEffects, SessionEvent, SessionRules, SessionStage, Sessions, body_of,
-    describe, describe_request,
+    Session, SessionContext, SessionEffects, SessionEvent, SessionRules, SessionStage, Sessions, describe,
+    describe_request,
 };
 use crate::events::TxRef;
 use crate::limits;
@@ -127,7 +128,7 @@ impl Sessions {
             if by_invite {
                 let base = session.dialog.clone();
                 self.acknowledge(now, key, id, base, response, out);
-                let sdp = body_of(response);
+                let sdp = sdp_of(response);
                 if let Some(session) = self.sessions.get(key) {
                     session.emit(|session| SessionEvent::OfferAnswered { session, sdp }, out);
                 }
@@ -239,7 +240,7 @@ impl Session {
             let header = Some(("Min-SE", &*min_se));
             return self.dialog.reply_with(arrived, (422, "Session Interval Too Small"), header, out);
         }
-        let is_offer = !is_update || !request.body().is_empty();
+        let is_offer = !is_update || sdp_of(request).is_some();
         if is_offer && let Some(refusal) = self.refusal(is_update) {
             return self.refuse_glare(rng, arrived, refusal, out);
         }
@@ -261,7 +262,7 @@ impl Session {
             // Its ACK was lost; a new INVITE says as much.
             self.emit(|session| SessionEvent::Confirmed { session, sdp: None }, out);
         }
-        let sdp = body_of(request);
+        let sdp = sdp_of(request);
         self.emit(|session| SessionEvent::Offered { session, offer, sdp }, out);
     }
 

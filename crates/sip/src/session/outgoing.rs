@@ -36,6 +36,8 @@ pub(super) struct OutgoingInvite {
     /// A CANCEL may be sent at once (RFC 3261 §9.1).
     had_response: bool,
     cancel: CancelState,
+    /// The value of Reason in the CANCEL; empty for none.
+    cancel_reason: Box<str>,
     /// When ringing, or the wait after CANCEL, has been long enough.
     pub(super) deadline: Instant,
 }
@@ -48,6 +50,7 @@ impl OutgoingInvite {
             early: Vec::new(),
             had_response: false,
             cancel: CancelState::No,
+            cancel_reason: Box::default(),
             deadline,
         }
     }
@@ -365,7 +368,7 @@ impl Sessions {
             return;
         }
         match calling.cancel {
-            CancelState::No => session.give_up_calling(now, Cause::Timeout, out),
+            CancelState::No => session.give_up_calling(now, Cause::Timeout, None, out),
             CancelState::Wanted | CancelState::Sent => self.remove(key, out),
         }
     }
@@ -419,7 +422,8 @@ impl Session {
         if calling.cancel == CancelState::Wanted {
             calling.cancel = CancelState::Sent;
             calling.deadline = now + TIMEOUT;
-            out.push(SessionEffect::Cancel { id: RequestId(id) });
+            let reason = std::mem::take(&mut calling.cancel_reason);
+            out.push(SessionEffect::Cancel { id: RequestId(id), reason });
         }
         if self.has_ended || response.status() == 100 {
             return;
@@ -490,6 +494,8 @@ impl Session {
         let mut rewrite = Rewrite::new(&pending.message);
         rewrite.set(Header::CSeq, |text| text.extend_from_slice(format!("{number} INVITE").as_bytes()));
         rewrite.set(Header::SessionExpires, |text| text.extend_from_slice(required.to_string().as_bytes()));
+        // A second 422, of another server on the way, asks for more than the first.
+        rewrite.remove_named(&["Min-SE"]);
         rewrite.append("Min-SE", |text| text.extend_from_slice(required.to_string().as_bytes()));
         let bytes = rewrite.finish();
         let pending = PendingRequest {
@@ -504,15 +510,24 @@ impl Session {
     }
 
     /// The call is not wanted any more: it ends here at once, at the peer by CANCEL.
-    pub(super) fn give_up_calling(&mut self, now: Instant, cause: Cause, out: &mut SessionEffects) {
+    pub(super) fn give_up_calling(
+        &mut self,
+        now: Instant,
+        cause: Cause,
+        reason: Option<&str>,
+        out: &mut SessionEffects,
+    ) {
         self.exchange.settle(&self.dialog, out);
         let SessionStage::Calling(calling) = &mut self.stage else { return };
         if calling.cancel == CancelState::No {
             // §9.1: a callee that does not answer a CANCEL within 64*T1 is taken to have accepted it.
             calling.deadline = now + TIMEOUT;
             calling.cancel = if calling.had_response { CancelState::Sent } else { CancelState::Wanted };
+            let reason = reason.unwrap_or_default().into();
             if calling.had_response {
-                out.push(SessionEffect::Cancel { id: RequestId(calling.request) });
+                out.push(SessionEffect::Cancel { id: RequestId(calling.request), reason });
+            } else {
+                calling.cancel_reason = reason;
             }
         }
         self.tell_end(cause, out);

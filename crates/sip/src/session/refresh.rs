@@ -85,6 +85,11 @@ pub(super) fn session_expires(message: &Message) -> Option<(u32, Option<&[u8]>)>
     Some((parse_number(value[..end].trim_ascii())?, params.get("refresher")))
 }
 
+/// Tokens are compared without regard to case (RFC 3261 §7.3.1).
+fn is_uas(refresher: &[u8]) -> bool {
+    refresher.eq_ignore_ascii_case(b"uas")
+}
+
 /// Min-SE (§5): the smallest interval that the peer takes, in seconds.
 pub(super) fn min_se(message: &Message) -> Option<u32> {
     let value = message.header_named("Min-SE")?;
@@ -118,7 +123,7 @@ pub(super) fn grant(
     let seconds = seconds.max(min_se(request).unwrap_or(MIN_SE)).max(MIN_SE);
     let knows = request.lists(Header::Supported, "timer");
     let peer_refreshes =
-        knows && requested.and_then(|(_, refresher)| refresher).is_none_or(|refresher| refresher != b"uas");
+        knows && requested.and_then(|(_, refresher)| refresher).is_none_or(|refresher| !is_uas(refresher));
     let interval = Duration::from_secs(seconds.into());
     if peer_refreshes {
         reply.header("Require", b"timer");
@@ -136,7 +141,7 @@ pub(super) fn of_response(now: Instant, rules: SessionRules, response: &Message)
     match session_expires(response) {
         Some((seconds, refresher)) => {
             let interval = Duration::from_secs(seconds.max(MIN_SE).into());
-            let peer_refreshes = refresher.is_some_and(|refresher| refresher == b"uas");
+            let peer_refreshes = refresher.is_some_and(is_uas);
             if peer_refreshes {
                 SessionRefresh::by_peer(now, interval)
             } else {

@@ -8,12 +8,13 @@ use bytes::Bytes;
 use stdx::Instant;
 use stdx::slab::Key;
 
+use super::body::ACCEPT;
 use super::dialog::DialogFault;
 use super::event::content_type_of;
 use super::incoming::{reply_effect, unknown_extensions};
 use super::{
-    ALLOW, Cause, CommandError, ReceivedRequest, RequestPurpose, SDP, Session, SessionContext,
-    SessionEffects, SessionEvent, SessionStage, Sessions, describe,
+    ALLOW, Cause, CommandError, ReceivedRequest, RequestPurpose, Session, SessionContext, SessionEffects,
+    SessionEvent, SessionStage, Sessions, describe,
 };
 use crate::limits;
 use crate::wire::{Method, Reply};
@@ -123,7 +124,9 @@ impl Session {
         let tag = Some(&*self.dialog.local_tag);
         let mut reply = Reply::new(arrived.request, arrived.source.remote, 200, "OK", tag);
         describe(&mut reply);
-        reply.header("Accept", SDP.as_bytes());
+        reply.header("Accept", ACCEPT.as_bytes());
+        reply.header("Accept-Encoding", b"identity");
+        reply.header("Accept-Language", b"en");
         out.push(reply_effect(arrived.transaction, 200, reply.finish()));
     }
 }

@@ -110,6 +110,8 @@ impl<U> TransactionTable<U> {
             // RFC 2543 peers: §17.2.3, second list. The To tag of an ACK is the response's, so it is left out.
             _ => self.keyed.hash_parts(&[
                 b"o",
+                request.uri(),
+                via.branch().unwrap_or_default(),
                 request.from_tag().unwrap_or_default(),
                 request.call_id().unwrap_or_default(),
                 &request.cseq().map_or(0, |(number, _)| number).to_be_bytes(),

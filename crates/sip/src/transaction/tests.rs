@@ -5,7 +5,7 @@ use router::{FlowId, Life, ShardAddress};
 
 use super::*;
 use crate::transport::{Target, Transport};
-use crate::wire::Message;
+use crate::wire::{Message, Method};
 
 const START: Instant = Instant::from_unix_seconds(1_700_000_000);
 
@@ -399,6 +399,26 @@ fn a_transaction_has_the_target_that_it_was_given() {
         let key = table.insert(1, machine, target.clone(), ());
         assert_eq!(table.get(key).map(Transaction::target), Some(target));
     }
+}
+
+/// RFC 3261 §17.2.3, second list: without the magic cookie a request is the same if its Request-URI and its whole topmost Via are.
+#[test]
+fn forks_of_an_old_proxy_are_two_transactions() {
+    let table = TransactionTable::<()>::new([1; 16]);
+    let hash = |uri: &str, branch: &str, line: &str, method: Method| {
+        let text = format!(
+            "{line} {uri} SIP/2.0\r\nVia: SIP/2.0/UDP a.test{branch}\r\nFrom: <sip:a@a>;tag=1\r\nTo: <sip:b@b>\r\n\
+             Call-ID: c\r\nCSeq: 1 {line}\r\n\r\n"
+        );
+        let request = Message::parse(Bytes::from(text)).unwrap();
+        table.server_hash(&request, &request.top_via().unwrap(), method)
+    };
+    let invite = hash("sip:b@b", ";branch=1", "INVITE", Method::Invite);
+    assert_eq!(invite, hash("sip:b@b", ";branch=1", "ACK", Method::Ack));
+    assert_eq!(invite, hash("sip:b@b", ";branch=1", "CANCEL", Method::Invite));
+    assert_ne!(invite, hash("sip:b@b", ";branch=2", "INVITE", Method::Invite));
+    assert_ne!(invite, hash("sip:c@b", ";branch=1", "INVITE", Method::Invite));
+    assert_ne!(invite, hash("sip:b@b", "", "INVITE", Method::Invite));
 }
 
 /// RFC 3261 §17.1.3: branch and method name a client transaction.

@@ -101,6 +101,7 @@ fn names(effects: &DialOutbox) -> Vec<String> {
         DialEffect::StopResolving { .. } => "stop resolving".to_owned(),
         DialEffect::Invite { phones, .. } => format!("invite {}", phones.len()),
         DialEffect::HangUp { .. } => "hang up".to_owned(),
+        DialEffect::AnsweredElsewhere { .. } => "answered elsewhere".to_owned(),
         DialEffect::StartRinging { .. } => "start ringing".to_owned(),
         DialEffect::StopRinging { .. } => "stop ringing".to_owned(),
         DialEffect::NoteFailure { .. } => "note failure".to_owned(),
@@ -168,4 +169,39 @@ fn a_party_that_cannot_be_called_leaves_the_dial_of_the_others_as_it_is() {
     let failed = [&["plan recording"], &FAILED[1..], &["failed 416", "resolve", "start ringing"]].concat();
     assert_eq!(out, failed);
     assert_eq!(world.dials.ringing_country(caller.leg), Some("de"));
+}
+
+/// RFC 3326 §3.1: the phones of the other parties learn that one has answered; without an answer they learn nothing.
+#[test]
+fn the_other_parties_learn_that_one_has_answered() {
+    for is_answered in [true, false] {
+        let mut world = DialWorld::new();
+        let caller = world.caller();
+        let client = |name: &str| Dialled::Client { name: name.to_owned() };
+        let out = world.dial_to(&caller, vec![client("bob"), client("carol")]);
+        let attempts: Vec<Key> = out
+            .iter()
+            .filter_map(|effect| match effect {
+                DialEffect::Resolve { attempt, .. } => Some(*attempt),
+                _ => None,
+            })
+            .collect();
+        let legs: Vec<Key> = attempts
+            .iter()
+            .map(|&attempt| {
+                world.resolve(attempt, &[1]);
+                world.invited(attempt, 1).0[0]
+            })
+            .collect();
+        let mut out = DialOutbox::new();
+        if is_answered {
+            let phone =
+                PhoneResponse { leg: legs[0], attempt: attempts[0], has_description: true, has_media: true };
+            let ok = Message::parse("SIP/2.0 200 OK\r\nCall-ID: a\r\n\r\n".into()).unwrap();
+            world.dials.handle_answered(world.now, &phone, &ok, &mut out);
+            out.clear();
+        }
+        world.dials.hang_up(world.now, caller.leg, Id(2), &mut out);
+        assert_eq!(names(&out)[0], if is_answered { "answered elsewhere" } else { "hang up" });
+    }
 }

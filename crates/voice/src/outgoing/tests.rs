@@ -156,6 +156,9 @@ fn a_call_is_the_scripts_once_it_is_answered_and_over_with_its_bye() {
     }
     let sent = stage.reply(&invites[0], 200);
     assert_eq!(methods(&sent), [Method::Ack, Method::Cancel]);
+    // RFC 3326 §3.1: the phone lists no missed call.
+    let reason = sent[1].header_named("Reason").unwrap();
+    assert!(reason.starts_with(b"SIP;cause=200;"), "{}", reason.escape_ascii());
     let live: Vec<_> =
         stage.voice.calls.legs.iter().map(|(_, leg)| (leg.sid.as_str(), leg.main.is_some())).collect();
     assert_eq!(live, [("CA1", true)]);

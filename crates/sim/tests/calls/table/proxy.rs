@@ -54,6 +54,7 @@ pub(super) const ROWS: &[Row] = &[
     body("16.5", "A target is added once", targets_once),
     body("16.6 step 1", "All headers are copied in their order, and the body as it is", copied),
     body("16.6 step 2", "The Request-URI is the target's", new_request_uri),
+    body("16.6 step 2", "What a Request-URI may not have is removed: headers and method", request_uri_parts),
     test("16.6 step 3", "Max-Forwards is one less, or 70", "sim/tests/calls/routes.rs::max_forwards"),
     test(
         "16.6 step 4",
@@ -160,9 +161,13 @@ fn unknown_scheme() {
 }
 
 fn proxy_require() {
-    let (scene, caller, bob) = asked(Raw { lines: "Proxy-Require: path, wings\r\n", ..INVITE });
-    assert_eq!(header(&caller.last(&scene, "SIP/2.0 420 "), "Unsupported"), "wings");
-    assert_eq!(bob.received(&scene), [""; 0]);
+    // RFC 3329 §2.3.1: a proxy that says it has sec-agree answers 494, and we do not.
+    for (required, unsupported) in [("path, wings", "wings"), ("sec-agree", "sec-agree")] {
+        let lines = format!("Proxy-Require: {required}\r\n");
+        let (scene, caller, bob) = asked(Raw { lines: &lines, ..INVITE });
+        assert_eq!(header(&caller.last(&scene, "SIP/2.0 420 "), "Unsupported"), unsupported);
+        assert_eq!(bob.received(&scene), [""; 0]);
+    }
 }
 
 fn own_route() {
@@ -185,6 +190,26 @@ fn new_request_uri() {
     let (scene, _, bob) = asked(INVITE);
     let invite = bob.last(&scene, "INVITE sip:bob@10.0.0.3:5060 SIP/2.0\r\n");
     assert_eq!(header(&invite, "To"), "<sip:bob@10.0.0.1>");
+}
+
+/// §19.1.1, table 1. The Contact of a binding may have them.
+fn request_uri_parts() {
+    let odd = "sip:bob@10.0.0.3:5060;method=REFER;line=1?Subject=x&Route=%3Csip:10.0.0.4;lr%3E";
+    let mut scene = Scene::new(1, move |_: &_| targets(&[&[odd]]), vec![]);
+    let (mut caller, callee) = (Peer::new(&mut scene, 8), Peer::new(&mut scene, 3));
+    for method in ["INVITE", "MESSAGE"] {
+        caller.send(&mut scene, Raw { method, ..INVITE });
+        callee.last(&scene, &format!("{method} sip:bob@10.0.0.3:5060;line=1 SIP/2.0\r\n"));
+    }
+    let mut scene = Scene::build(1, accounts::server(), vec![bob()]);
+    let contact = "Contact: <sip:odd@10.0.0.3:5060;method=INVITE?Subject=x>\r\n";
+    let ok = accounts::ask(&mut scene, "REGISTER", "sip:example.test", contact, "secret");
+    assert!(ok.contains("<sip:odd@10.0.0.3:5060;method=INVITE?Subject=x>;expires="), "{ok}");
+    scene.call("sip:bob@example.test");
+    scene.run(500);
+    let requests = &scene.callee(0).requests;
+    let is_rung = requests.iter().any(|text| text.starts_with("INVITE sip:odd@10.0.0.3:5060 SIP/2.0\r\n"));
+    assert!(is_rung, "{requests:#?}");
 }
 
 fn targets_once() {

@@ -13,6 +13,11 @@ use crate::{SERVER, Scene, address, bob, to_bob};
 
 pub(super) const ROWS: &[Row] = &[
     body("8.2.1", "A method that is known and not supported is answered 405, with Allow", unsupported_method),
+    body(
+        "11.2",
+        "A 200 to OPTIONS has Allow, Accept, Accept-Encoding, Accept-Language and Supported, also within a dialog",
+        options_tell,
+    ),
     body("8.2.2.1", "A To of an unknown scheme is no reason to refuse", foreign_to),
     test(
         "8.2.2.1",
@@ -41,6 +46,8 @@ pub(super) const ROWS: &[Row] = &[
         "An INVITE with an encoded body is answered 415, with Accept-Encoding, also within a dialog",
         encoded_body,
     ),
+    body("8.2.3", "A body that is optional and not understood is ignored", optional_body),
+    body("8.2.3", "A description in multipart/mixed is found (RFC 5621 §3.1)", multipart_body),
     body(
         "8.2.4",
         "No extension is applied that Supported does not list: 100rel, timer",
@@ -94,6 +101,24 @@ fn unsupported_method() {
     peer.send(&mut scene, Raw { method: "REFER", uri: "sip:100@10.0.0.1", ..OPTIONS });
     let answer = peer.last(&scene, "SIP/2.0 405 ");
     assert!(header(&answer, "Allow").contains("INVITE"), "{answer}");
+}
+
+fn options_tell() {
+    let (_, received) = asked(OPTIONS);
+    let (mut scene, mut peer, to) = answered();
+    let for_agent = Raw { method: "OPTIONS", call_id: "other", to: "<sip:100@10.0.0.1>", ..INVITE };
+    let mut answers = received;
+    for raw in [for_agent, Raw { method: "OPTIONS", to: &to, ..INVITE }] {
+        peer.send(&mut scene, raw);
+        answers.push(peer.last(&scene, "SIP/2.0 200 "));
+    }
+    for answer in &answers {
+        assert!(header(answer, "CSeq").ends_with(" OPTIONS"), "{answer}");
+        assert_eq!(header(answer, "Accept-Encoding"), "identity");
+        for name in ["Allow", "Accept", "Accept-Language", "Supported"] {
+            assert!(!header(answer, name).is_empty(), "{name}: {answer}");
+        }
+    }
 }
 
 fn foreign_to() {
@@ -199,6 +224,45 @@ fn encoded_body() {
         assert_eq!(header(&refused, "Accept-Encoding"), "identity", "{refused}");
         assert_eq!(header(&refused, "Call-ID"), raw.call_id);
     }
+}
+
+/// The events of an application whose peer sent an INVITE with this body, and the response.
+fn invited_with(lines: &str, text: &str) -> (Option<Bytes>, String) {
+    let mut scene = Scene::build(1, agent(1).with_app(answers), vec![]);
+    let mut peer = Peer::new(&mut scene, 8);
+    peer.send_body(&mut scene, Raw { lines, ..INVITE }, text);
+    let sdp = scene.server().events.iter().find_map(|event| match event {
+        SessionEvent::Invited { invited, .. } => sip::session::sdp_of(&invited.request),
+        _ => None,
+    });
+    (sdp, peer.last(&scene, "SIP/2.0 "))
+}
+
+fn optional_body() {
+    let optional = "Content-Type: application/isup\r\nContent-Disposition: signal;handling=optional\r\n";
+    let (sdp, answer) = invited_with(optional, "\u{1}");
+    assert!(sdp.is_none() && answer.starts_with("SIP/2.0 200 "), "{answer}");
+    let required = "Content-Type: application/isup\r\nContent-Disposition: signal\r\n";
+    let (_, answer) = invited_with(required, "\u{1}");
+    assert!(answer.starts_with("SIP/2.0 415 "), "{answer}");
+    assert_eq!(header(&answer, "Accept"), "application/sdp, multipart/mixed");
+}
+
+fn multipart_body() {
+    let parts = |handling: &str| {
+        format!(
+            "--a b\r\nContent-Type: application/isup;version=itu-t92+\r\nContent-Disposition: signal{handling}\r\n\r\n\
+             \u{1}\r\n--a b \r\ncontent-type: Application/SDP\r\n\r\nv=0 offer\r\n\r\n--a b--\r\n"
+        )
+    };
+    let lines = "MIME-Version: 1.0\r\nContent-Type: multipart/mixed;boundary=\"a b\"\r\n";
+    for handling in ["", ";handling=optional"] {
+        let (sdp, answer) = invited_with(lines, &parts(handling));
+        assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
+        assert_eq!(sdp.as_deref(), Some(&b"v=0 offer\r\n"[..]));
+    }
+    let (_, answer) = invited_with(lines, &parts(";handling=required"));
+    assert!(answer.starts_with("SIP/2.0 415 "), "{answer}");
 }
 
 /// The responses of an application that sends early media and then answers, to an INVITE with these lines.

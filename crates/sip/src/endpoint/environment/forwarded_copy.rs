@@ -10,7 +10,7 @@ use crate::limits;
 use crate::proxy::{Destination, DialogProof};
 use crate::resolve::{Hop, NextHop};
 use crate::transport::{Source, Target, Transport};
-use crate::wire::{Header, Message, Rewrite, Scheme, Uri, write_number, write_via_with_source};
+use crate::wire::{Header, Message, Rewrite, Scheme, Uri, request_uri, write_number, write_via_with_source};
 
 /// The changes that one copy of a request needs.
 pub(crate) struct ForwardedCopy<'a> {
@@ -85,18 +85,20 @@ impl Environment {
         }
         let next = route_after(request, copy.own_routes).filter(|_| copy.destination.path.is_empty());
         let strict = next.filter(|route| route.parsed_uri().is_ok_and(|uri| !uri.is_loose_router()));
+        // §16.6 step 2: a binding may have parts that a Request-URI may not.
+        let target = request_uri(&copy.destination.uri);
         match strict {
             // §16.6 step 6: a strict router wants itself in the Request-URI and the target last in Route.
             Some(route) => {
-                rewrite.set_uri(route.uri);
+                rewrite.set_uri(&request_uri(route.uri));
                 rewrite.remove_first_values(Header::Route, copy.own_routes + 1);
                 rewrite.append("Route", |text| {
                     text.push(b'<');
-                    text.extend_from_slice(&copy.destination.uri);
+                    text.extend_from_slice(&target);
                     text.push(b'>');
                 });
             }
-            None if copy.destination.uri[..] != *request.uri() => rewrite.set_uri(&copy.destination.uri),
+            None if *target != *request.uri() => rewrite.set_uri(&target),
             None => {}
         }
     }

@@ -117,9 +117,9 @@ impl LowerView<'_> {
         self.transactions.start_client(self.now, request, target, user, self.out)
     }
 
-    /// CANCEL for the INVITE of this client transaction.
-    pub(crate) fn send_cancel(&mut self, client: Key) {
-        self.transactions.send_cancel(self.now, client, self.out);
+    /// CANCEL for the INVITE of this client transaction. `reason`: the value of its Reason, or nothing.
+    pub(crate) fn send_cancel(&mut self, client: Key, reason: &[u8]) {
+        self.transactions.send_cancel(self.now, client, reason, self.out);
     }
 
     /// Hands a response to a server transaction.

@@ -106,6 +106,8 @@ impl LowerView<'_> {
         self.finish_with(context, 200, "OK", |reply| {
             reply.header("Allow", crate::wire::ALLOW.as_bytes());
             reply.header("Accept", b"*/*");
+            reply.header("Accept-Encoding", b"identity");
+            reply.header("Accept-Language", b"en");
             reply.header("Supported", b"path, outbound, gruu");
             reply.header("Allow-Events", b"presence, dialog, message-summary, reg");
             reply.header("Server", crate::wire::PRODUCT.as_bytes());

@@ -25,8 +25,9 @@ use crate::registrar::RETRY_AFTER;
 use crate::registrar::gruu::Instance;
 use crate::wire::{Header, Message, Method, Reply, Scheme, lossy};
 
-/// Option tags a proxy needs no code for: they pass through us (§16.3 step 5 asks about Proxy-Require only).
-const PROXY_REQUIRE_KNOWN: &[&str] = &["path", "outbound", "gruu", "sec-agree"];
+/// Option tags a proxy needs no code for: they pass through us (§16.3 step 5 asks about Proxy-Require only). `sec-agree` is none
+/// of them: RFC 3329 §2.3.1 has a proxy that knows it answer 494 with a list of its own.
+const PROXY_REQUIRE_KNOWN: &[&str] = &["path", "outbound", "gruu"];
 
 /// The part of an endpoint that determines the targets of a request.
 pub(crate) struct RequestRouter {

@@ -18,7 +18,7 @@ use crate::transaction::{
     ClientInvite, ClientOther, TransactionEvent, TransactionMachine, TransactionOutput, TransactionTable,
 };
 use crate::transport::{Source, Target, Transmit, TransmitId, Transport, is_reliable};
-use crate::wire::{self, Header, Message, Method, RequestBuilder};
+use crate::wire::{self, Message, Method, RequestBuilder};
 
 /// All transactions of one endpoint, and the sources over UDP that they were proved by.
 pub(crate) struct Transactions {
@@ -83,14 +83,14 @@ impl Transactions {
         Some(key)
     }
 
-    pub(crate) fn send_cancel(&mut self, now: Instant, client: Key, out: &mut EndpointOutbox) {
+    /// CANCEL for the INVITE of this client transaction. `reason`: the value of its Reason, or nothing.
+    pub(crate) fn send_cancel(&mut self, now: Instant, client: Key, reason: &[u8], out: &mut EndpointOutbox) {
         let Some(transaction) = self.table.get(client) else { return };
         let TransactionMachine::ClientInvite(machine) = &transaction.machine else { return };
         let Some(invite) = machine.request().and_then(parse_copy) else { return };
         // RFC 3261 §9.1: its branch is the INVITE's.
         let Some(branch) = wire::top_branch(&invite) else { return };
-        let to = invite.header(Header::To).unwrap_or_default();
-        let bytes = RequestBuilder::from_invite("CANCEL", &invite, to);
+        let bytes = RequestBuilder::cancel(&invite, reason);
         let cancel = self.ready(bytes, branch, Method::Cancel.as_str().as_bytes());
         let target = transaction.target();
         self.start_client(now, cancel, target, TransactionUser::None, out);

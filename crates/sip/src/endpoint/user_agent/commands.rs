@@ -54,7 +54,7 @@ impl SessionCommands<'_> {
         self.with_sessions(|sessions, _, effects| sessions.reject(session, status, reason, headers, effects))
     }
 
-    /// Ends a session in whatever stage: 480, CANCEL or BYE, the last with a Reason (RFC 3326). Again: nothing.
+    /// Ends a session in whatever stage: 480, CANCEL or BYE, the last two with a Reason (RFC 3326). Again: nothing.
     pub fn hang_up(&mut self, session: SessionId, reason: Option<&str>) {
         self.with_sessions(|sessions, now, effects| sessions.hang_up(now, session, reason, effects));
     }

@@ -93,9 +93,9 @@ impl UserAgent {
                 self.send_for_session(lower, id, bytes, &onward);
             }
             SessionEffect::Ack { bytes, onward } => self.send_ack(lower, bytes, &onward),
-            SessionEffect::Cancel { id } => {
+            SessionEffect::Cancel { id, reason } => {
                 if let Some(client) = self.own.get(&id.0).and_then(|own| own.client) {
-                    lower.send_cancel(client);
+                    lower.send_cancel(client, reason.as_bytes());
                 }
             }
             SessionEffect::Forget { id } => {

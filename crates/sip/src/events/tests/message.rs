@@ -47,6 +47,14 @@ fn a_message_that_must_not_wait_is_not_stored() {
     insta::assert_snapshot!(tell(&format!("{TEXT}\nContent-Encoding: gzip"), "x"), @"reply 4: 480 Temporarily Unavailable");
 }
 
+/// RFC 3261 §19.1.1, table 1: a Contact may have headers and a method, a Request-URI may not.
+#[test]
+fn a_kept_message_goes_to_a_request_uri() {
+    let mut world = World::new();
+    let sent = deliver(&mut world, vec![binding("sip:alice@192.0.2.7:5070;method=INVITE;line=1?Subject=x")]);
+    assert!(sent.starts_with("send MESSAGE sip:alice@192.0.2.7:5070;line=1 to "), "{sent}");
+}
+
 /// RFC 3428 §4: Expires counts from Date, and goes with the message.
 #[test]
 fn a_kept_message_has_its_expires() {

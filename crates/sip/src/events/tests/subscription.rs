@@ -64,6 +64,16 @@ fn a_subscription_lives_and_ends() {
     assert!(world.notifier.by_tag.is_empty() && world.notifier.by_watcher.is_empty());
 }
 
+/// RFC 3261 §19.1.1, table 1: a Contact may have a method, a Request-URI may not.
+#[test]
+fn a_notify_goes_to_a_request_uri() {
+    let mut world = World::new();
+    let contact = "Contact: <sip:bob@192.0.2.9;method=SUBSCRIBE?Subject=x>";
+    world.request("SUBSCRIBE", &format!("{PRESENCE}\n{contact}"), "");
+    let sent = world.answer(Answer::State(presence(true)));
+    assert!(sent.starts_with("send NOTIFY sip:bob@192.0.2.9 to "), "{sent}");
+}
+
 /// The whole NOTIFY as it goes out, but for the Via (RFC 3261 §12.2.1.1).
 #[test]
 fn a_notify_is_a_request_in_its_dialog() {
