@@ -250,7 +250,7 @@ pub struct StartCall {
     pub caller_id: String,
     /// `Enable`, `DetectMessageEnd` or empty.
     pub machine_detection: String,
-    /// Put the first one into this conference instead of a document.
+    /// Put the first one into the account's conference of this name instead of a document.
     pub conference: Option<String>,
     /// The settings of its participation: attributes of a document's `Conference`.
     pub participant: Vec<(&'static str, String)>,

@@ -28,7 +28,7 @@ pub fn iso_day(at: Instant) -> String {
 }
 
 /// The first second and the last microsecond of what is named: a day, or a second of it.
-/// `2026-11-21`, `2026-11-21T12:37:01Z`, `2026-11-21 12:37:01`.
+/// `2026-11-21`, `2026-11-21T12:37:01Z`, `2026-11-21 12:37:01`, `2026-11-21T14:37:01+02:00`.
 pub fn parse(text: &str) -> Option<(Instant, Instant)> {
     let (date, time) = match text.split_once(['T', ' ']) {
         Some((date, time)) => (date, Some(time)),
@@ -45,19 +45,37 @@ pub fn parse(text: &str) -> Option<(Instant, Instant)> {
     let (start, length) = match time {
         None => (start, DAY),
         Some(time) => {
-            // Times without a zone are UTC, too; other zones are refused, as their digits do not fit.
-            let time = time.strip_suffix('Z').unwrap_or(time);
+            // Times without a zone are UTC, too.
+            let (time, zone) = zone(time)?;
             // Rows are found by whole seconds: fractions are ignored.
             let time = time.split_once('.').map_or(time, |(whole, _)| whole);
             let [hour, minute, second] = numbers(time, ':')?;
             if hour > 23 || minute > 59 || second > 59 {
                 return None;
             }
-            (start + hour * 3_600 + minute * 60 + second, 1)
+            let local = start + hour * 3_600 + minute * 60 + second;
+            (local.checked_add_signed(-zone)?, 1)
         }
     };
     let end = (start + length) * 1_000_000 - 1;
     Some((Instant::from_unix_seconds(start), Instant::from_micros(end)))
+}
+
+/// The time without its zone, and the seconds by which that is ahead of UTC (RFC 3339 §4.2). A query that is not encoded has a blank
+/// in the place of the plus.
+fn zone(time: &str) -> Option<(&str, i64)> {
+    if let Some(time) = time.strip_suffix('Z') {
+        return Some((time, 0));
+    }
+    let Some(at) = time.find(['+', '-', ' ']) else { return Some((time, 0)) };
+    let (time, zone) = time.split_at(at);
+    let digits: String = zone[1..].chars().filter(|c| *c != ':').collect();
+    if digits.len() != 4 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let (hours, minutes): (i64, i64) = (digits[..2].parse().ok()?, digits[2..].parse().ok()?);
+    let ahead = (hours < 24 && minutes < 60).then_some(hours * 3_600 + minutes * 60)?;
+    Some((time, if zone.starts_with('-') { -ahead } else { ahead }))
 }
 
 /// Three numbers of at most four digits each; anything else is no date.
@@ -115,7 +133,15 @@ mod tests {
         let (start, end) = parse("2026-11-21T12:37:01Z").unwrap();
         assert_eq!((start.unix_seconds(), end.unix_seconds()), (1_795_264_621, 1_795_264_621));
         assert_eq!(parse("2026-11-21 12:37:01.5").unwrap().0, start);
+        // Twilio's library for Go writes the zone of the program's clock.
+        for same in ["2026-11-21T14:37:01+02:00", "2026-11-21T09:07:01.5-03:30", "2026-11-21T12:37:01+0000"] {
+            assert_eq!(parse(same), parse("2026-11-21T12:37:01Z"), "{same}");
+        }
         for wrong in [
+            "1970-01-01T00:00:00+01:00",
+            "2026-11-21T12:37:01+24:00",
+            "2026-11-21T12:37:01+2",
+            "2026-11-21T12:37:01-xx:00",
             "",
             "2026",
             "2026-13-01",

@@ -218,7 +218,8 @@ impl ManagedResources {
             vec!["Accounts".to_owned(), account.common.sid.clone(), collection.segment().into()];
         segments.extend(sid.map(str::to_owned));
         let (base, format) = (Base::Twilio, Format::Json);
-        let request = Request { method, base, path: segments.join("/"), segments, format, parameters };
+        let path = segments.join("/");
+        let request = Request { method, base, path, segments, format, has_suffix: true, parameters };
         let Found::Route(route, variables) = find(&request) else {
             return Err(Fault::not_found(&request.path));
         };

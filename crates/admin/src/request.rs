@@ -70,6 +70,8 @@ pub(crate) struct Request {
     /// Below the base, without suffixes, percent-decoded.
     pub(crate) segments: Vec<String>,
     pub(crate) format: Format,
+    /// A suffix of the path has named the form.
+    pub(crate) has_suffix: bool,
     /// Query first, then body.
     pub(crate) parameters: Vec<(String, String)>,
 }
@@ -82,18 +84,23 @@ impl Request {
         // Twilio answers in XML where no suffix asks for JSON; chat has JSON only.
         let is_json = base == Base::Belfry || accept.contains("application/json");
         let mut format = if is_json { Format::Json } else { Format::Xml };
-        let mut segments = Vec::new();
+        let (mut segments, mut has_suffix) = (Vec::new(), false);
         for segment in rest.split('/').filter(|segment| !segment.is_empty()) {
             if segments.len() == limits::MAX_SEGMENTS {
                 return None;
             }
             // COMPAT(RestComm): the suffix may stand on a collection before the sid, as in `Calls.json/CA…`.
-            let (name, suffix) = strip_suffix(segment);
+            let (mut name, suffix) = strip_suffix(segment);
+            has_suffix |= suffix.is_some();
             format = suffix.unwrap_or(format);
+            // COMPAT(Twilio): its RecordingUrl has no suffix, so that its applications append `.mp3` or `.wav`; here it has one.
+            if matches!(format, Format::Mp3 | Format::Wav) {
+                name = name.strip_suffix(".wav").unwrap_or(name);
+            }
             segments.push(decode(name, false)?);
         }
         let path = path.to_owned();
-        Some(Request { method, base, path, segments, format, parameters: Vec::new() })
+        Some(Request { method, base, path, segments, format, has_suffix, parameters: Vec::new() })
     }
 
     /// Reads `application/x-www-form-urlencoded`, from a query or a body.
@@ -164,6 +171,9 @@ mod tests {
         assert_eq!(parse("/2010-04-01/Accounts", "text/html, application/json").format, Format::Json);
         assert_eq!(parse("/2010-04-01/Accounts.xml", "application/json").format, Format::Xml);
         assert_eq!(parse("/2010-04-01/Accounts/AC1/Recordings/RE1.wav", "").format, Format::Wav);
+        // Applications append `.mp3` to a RecordingUrl, which has a suffix here.
+        let request = parse("/2010-04-01/Accounts/AC1/Recordings/RE1.wav.mp3", "");
+        assert_eq!((request.segments[3].as_str(), request.format), ("RE1", Format::Mp3));
         assert!(Request::parse("GET", "/2010-04-01", "").is_none());
         assert!(Request::parse("GET", "/2010-04-01x/Accounts", "").is_none());
         assert!(Request::parse("GET", "/elsewhere", "").is_none());

@@ -21,7 +21,7 @@ use super::active_recordings::ActiveRecording;
 use super::calls::Calls;
 use super::leg::Leg;
 use super::recognise::Transcribing;
-use super::recording_files::RecordingFiles;
+use super::recording_files::{RecordingFiles, sid_of_sound};
 use super::{Owner, VoiceEffect, World, limits};
 
 pub use super::active_recordings::{Background, Modify, Pause};
@@ -98,8 +98,8 @@ impl Recordings {
     /// The recording of the account that has this URL. An application plays it without the account's token, as it was told
     /// the URL.
     pub(super) fn file_at(&self, account: &str, url: &str) -> Option<PathBuf> {
-        let sid = url.strip_prefix(&self.url(account, "Recordings", ""))?.strip_suffix(".wav")?;
-        self.files.path(sid)
+        let name = url.strip_prefix(&self.url(account, "Recordings", ""))?;
+        self.files.path(sid_of_sound(name))
     }
 
     /// A recording of the account, as its script is told of it.
@@ -538,6 +538,9 @@ impl Recordings {
         add("RecordingStatus", &row.status);
         add("RecordingDuration", &recorded.duration.as_secs().to_string());
         add("RecordingChannels", &row.channels.to_string());
+        if let Some(started) = row.started_at {
+            add("RecordingStartTime", &ivr::script::rfc_2822(started));
+        }
         add("RecordingSource", &row.source);
         let request = Request { method: callback.target.method, url: callback.target.url.clone(), form };
         calls.helper_requests.tell(request.to_wire(&owner.signing_key));

@@ -50,3 +50,21 @@ impl File for Box<dyn RecordingFile> {
         self.as_mut().truncate(len);
     }
 }
+
+/// The sid in the last part of a recording's URL. Applications append `.wav` or `.mp3` to a RecordingUrl, as Twilio's has no suffix.
+pub(super) fn sid_of_sound(name: &str) -> &str {
+    let name = name.strip_suffix(".wav").or_else(|| name.strip_suffix(".mp3")).unwrap_or(name);
+    name.strip_suffix(".wav").unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_is_found_by_its_url_with_any_suffix() {
+        for name in ["RE1", "RE1.wav", "RE1.mp3", "RE1.wav.mp3", "RE1.wav.wav"] {
+            assert_eq!(sid_of_sound(name), "RE1", "{name}");
+        }
+    }
+}

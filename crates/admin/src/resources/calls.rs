@@ -3,7 +3,7 @@
 //! A call has a row that the node keeps up to date; `place` makes it and hands the call to the node. A change of a live call goes to the node, and
 //! the answer is the row afterwards. `participants` places its calls with the same functions.
 
-use store::rest::types::RestCall;
+use store::rest::types::{Conference, RestCall};
 use store::rest::{Kind, RestFilter};
 
 use crate::control::{
@@ -235,7 +235,7 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
 pub(super) fn place(
     context: &Context<'_>,
     document: Document,
-    conference: Option<&str>,
+    conference: Option<&Conference>,
 ) -> Result<RestCall, Fault> {
     super::check_active(context)?;
     let to = context.text("To").ok_or_else(|| Fault::invalid(21201, "No 'To' number is specified"))?;
@@ -257,7 +257,7 @@ pub(super) fn place(
         to: to.to_owned(),
         status: "queued".into(),
         direction: "outbound-api".into(),
-        conference_sid: conference.unwrap_or_default().to_owned(),
+        conference_sid: conference.map(|conference| conference.common.sid.clone()).unwrap_or_default(),
         ..RestCall::default()
     };
     let record = recording_options(context)?;
@@ -275,7 +275,7 @@ pub(super) fn place(
         sip_password: credential("SipAuthPassword", "Password"),
         caller_id: context.text("CallerId").unwrap_or_default().to_owned(),
         machine_detection: context.text("MachineDetection").unwrap_or_default().to_owned(),
-        conference: conference.map(str::to_owned),
+        conference: conference.map(|conference| conference.friendly_name.clone()),
         participant: conference.map(|_| participants::attributes(context)).unwrap_or_default(),
     };
     // The row comes first: the node replaces it while the call goes on, and callbacks name its sid.

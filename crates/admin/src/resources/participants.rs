@@ -4,11 +4,13 @@
 //! placed.
 
 use stdx::Instant;
-use store::rest::types::Conference;
+use store::rest::types::{Common, Conference};
+use store::rest::{Kind as Rows, Resource as _, RestFilter};
 
 use crate::control::{Document, Participant, ParticipantChange};
 use crate::fault::Fault;
 use crate::paging::{self, PAGING};
+use crate::request::encode;
 use crate::table::{Answer, Context, Kind, Parameter, Route, Shape};
 use crate::value::Value;
 
@@ -91,7 +93,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: "POST",
         path: "/Accounts/{AccountSid}/Conferences/{ConferenceSid}/Participants",
-        summary: "Call a participant into a conference",
+        summary: "Call a participant into a conference, by its sid or name",
         parameters: &[calls::CREATE, calls::RECORD, CREATE, calls::UNSUPPORTED, UNSUPPORTED],
         answer: Shape::Item(201, "Participant", example),
         handler: create,
@@ -138,15 +140,39 @@ fn list(context: &Context<'_>) -> Result<Answer, Fault> {
     Ok(paging::slice(context, &all, ("participants", "Participant"), render))
 }
 
+/// The conference of the path by its sid, or the one under way by its name, as Twilio has it. Without one a conference of that name
+/// begins with the call; it has no sid yet.
+fn conference_or_new(context: &Context<'_>) -> Result<Conference, Fault> {
+    let name = context.variables[1];
+    let digits = name.strip_prefix("CF").unwrap_or_default();
+    let is_sid = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_sid || context.state.get::<Conference>(name)?.is_some() {
+        return conference(context);
+    }
+    for status in ["in-progress", "init"] {
+        let filter = RestFilter {
+            status: Some(status.into()),
+            name: Some(name.into()),
+            limit: 1,
+            ..paging::of_account(context, Rows::Conference)
+        };
+        if let Some(row) = context.state.list(filter)?.0.first() {
+            return Ok(Conference::from_row(row)?);
+        }
+    }
+    let common = Common { account: context.account.common.sid.clone(), ..Common::default() };
+    Ok(Conference { common, friendly_name: name.to_owned(), ..Conference::default() })
+}
+
 /// Twilio's `POST Participants`: a call whose first document is the conference.
 fn create(context: &Context<'_>) -> Result<Answer, Fault> {
-    let conference = conference(context)?;
+    let conference = conference_or_new(context)?;
     if conference.status == "completed" {
         return Err(Fault::invalid(20400, "The conference is over"));
     }
     // The conference replaces the document; `StartCall` needs one.
     let document = Document::Inline(String::new());
-    let call = calls::place(context, document, Some(&conference.common.sid))?;
+    let call = calls::place(context, document, Some(&conference))?;
     // The call has not entered yet, so the node does not list it: the answer repeats what was asked, with Twilio's
     // defaults.
     let participant = Participant {
@@ -211,6 +237,11 @@ fn item(context: &Context<'_>, conference: &Conference, name: &str) -> Result<An
 fn render(context: Option<&Context<'_>>, conference: &Conference, one: &Participant) -> Value {
     let common = &conference.common;
     let joined = date_value(Some(one.joined_at));
+    // One that begins with its participant has no sid yet.
+    let mut of = common.sid.clone();
+    if of.is_empty() {
+        encode(&conference.friendly_name, &mut of);
+    }
     Value::Object(vec![
         ("account_sid", Value::text(&common.account)),
         ("call_sid", Value::text(&one.call_sid)),
@@ -227,7 +258,7 @@ fn render(context: Option<&Context<'_>>, conference: &Conference, one: &Particip
         ("hold", Value::Bool(one.hold)),
         ("status", Value::text(&one.status)),
         ("queue_time", Value::Null),
-        uri(context, &format!("/Conferences/{}/Participants/{}", common.sid, one.call_sid)),
+        uri(context, &format!("/Conferences/{of}/Participants/{}", one.call_sid)),
     ])
 }
 

@@ -8,7 +8,7 @@ use store::rest::{Kind, Resource as _, RestFilter};
 use crate::control::{EncodeError, RecordingChange};
 use crate::fault::Fault;
 use crate::paging::{self, PAGING};
-use crate::request::Format;
+use crate::request::{Base, Format};
 use crate::table::{Answer, Context, Parameter, Route, Shape};
 use crate::value::Value;
 
@@ -189,6 +189,8 @@ fn is_under_way(recording: &Recording) -> bool {
 fn get(context: &Context<'_>) -> Result<Answer, Fault> {
     let recording = recording(context)?;
     match context.request.format {
+        // Twilio's Recording resource: without a suffix it is the sound; RestComm's is the row.
+        Format::Xml if context.base() == Base::Twilio && !context.request.has_suffix => {}
         Format::Json | Format::Xml => return Ok(item(context, 200, &recording)),
         // Converting takes seconds: the future is awaited by the runtime, not by this thread of the pool.
         Format::Mp3 => {

@@ -273,13 +273,40 @@ fn conferences_end_and_participants_are_muted_and_put_out() {
     assert_eq!((&called["label"], &called["muted"]), (&"boss".into(), &true.into()));
     assert_eq!(called["conference_sid"], "CF1");
     let started = world.plane.started.lock().unwrap()[0].clone();
-    assert_eq!(started.conference.as_deref(), Some("CF1"));
+    assert_eq!(started.conference.as_deref(), Some("room"));
     let attributes = [("participantLabel", "boss"), ("muted", "true"), ("beep", "onExit")];
     assert_eq!(started.participant, attributes.map(|(name, value)| (name, value.to_owned())));
     assert_eq!(world.post("/Conferences/CF1.json", "Status=completed").status, 200);
     assert_eq!(world.post("/Conferences/CF1.json", "").fault(), (400, 20400));
     assert_eq!(world.post("/Conferences/CF1.json", "Status=init").fault(), (400, 20400));
     assert_eq!(world.get("/Conferences/CF2.json").fault(), (404, 20404));
+}
+
+/// Twilio: a participant is called into a conference by its sid or its name; a conference begins where none of that name is under way.
+#[test]
+fn a_participant_is_called_into_a_conference_by_its_name() {
+    let world = World::new();
+    let mut conference = Conference {
+        common: world.common("CF1", 0),
+        friendly_name: "My room".into(),
+        status: "completed".into(),
+        ..Conference::default()
+    };
+    world.insert(&conference);
+    let path = "/Conferences/My%20room/Participants.json";
+    let called = world.make(path, "To=client:bob&From=1234");
+    assert_eq!(called["conference_sid"], serde_json::Value::Null);
+    (conference.common, conference.status) = (world.common("CF2", 1), "in-progress".into());
+    world.insert(&conference);
+    let called = world.make(path, "To=client:bob&From=1234");
+    assert_eq!(called["conference_sid"], "CF2");
+    let started: Vec<_> =
+        world.plane.started.lock().unwrap().iter().map(|start| start.conference.clone()).collect();
+    assert_eq!(started, [Some("My room".to_owned()), Some("My room".to_owned())]);
+    assert_eq!(world.get(path).fault(), (404, 20404));
+    let sid = "CF00000000000000000000000000000009";
+    let unknown = world.post(&format!("/Conferences/{sid}/Participants.json"), "To=client:bob&From=1234");
+    assert_eq!(unknown.fault(), (404, 20404));
 }
 
 #[test]
@@ -340,6 +367,13 @@ fn recordings_are_started_heard_and_deleted() {
     let sound = world.get(&format!("/Recordings/{sid}.wav"));
     assert_eq!((sound.status, sound.body.len()), (200, 100_000));
     assert_eq!(sound.headers["content-type"], "audio/x-wav");
+    // Twilio's Recording resource: "Without an extension, or with a .wav, a binary WAV audio file is returned".
+    let bare = world.get(&format!("/Recordings/{sid}"));
+    assert_eq!((bare.status, bare.body.len()), (200, 100_000));
+    assert_eq!(world.get(&format!("/Recordings/{sid}.wav.wav")).body, bare.body);
+    assert!(world.get(&format!("/Recordings/{sid}.xml")).text().contains("<Recording>"));
+    let path = format!("/restcomm/2012-04-24/Accounts/{}/Recordings/{sid}", world.me.sid);
+    assert!(world.ask("GET", &path, "").text().contains("<Recording>"));
     assert_eq!(world.delete(&format!("/Recordings/{sid}.json")).fault(), (409, 20009));
     let done =
         Recording { common: world.common("RE9", 0), status: "completed".into(), ..Recording::default() };

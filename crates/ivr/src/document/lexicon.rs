@@ -224,7 +224,7 @@ pub(super) const VERBS: &[ElementEntry] = &[
             ACTION_HERE,
             METHOD,
             a("timeout", whole(1, 3_600), "5", "seconds of silence that end it"),
-            a("finishOnKey", ValueKind::Keys, "#", "keys that end it; empty or -1: none"),
+            a("finishOnKey", ValueKind::Keys, "1234567890*#", "keys that end it; empty or -1: none"),
             a("maxLength", whole(1, 14_400), "3600", "seconds"),
             a("playBeep", ValueKind::Bool, "true", "a tone before it"),
             TRIM,

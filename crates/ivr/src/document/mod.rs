@@ -131,7 +131,16 @@ impl Document {
             return Err(fatal((1, 1), code::TOO_LARGE, text));
         }
         let text = xml::decode(bytes, charset).map_err(|text| fatal((1, 1), code::NOT_A_DOCUMENT, text))?;
-        let tree = xml::read(&text).map_err(|(place, text)| fatal(place, code::NOT_A_DOCUMENT, text))?;
+        let declared;
+        let tree = match xml::read(&text) {
+            // Perhaps for a prefix alone: most documents have none and are parsed once.
+            Err(_) => {
+                declared = xml::with_declared_prefixes(&text);
+                xml::read(&declared)
+            }
+            tree => tree,
+        };
+        let tree = tree.map_err(|(place, text)| fatal(place, code::NOT_A_DOCUMENT, text))?;
         read::document(&tree)
     }
 }

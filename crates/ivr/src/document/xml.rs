@@ -30,6 +30,47 @@ fn declared(bytes: &[u8]) -> Option<String> {
     value[1..].split_once(quote).map(|(name, _)| name.to_owned())
 }
 
+/// The prefixes of namespaces that a document may lack.
+const PREFIXES: usize = 8;
+
+/// The text with declarations of the prefixes that it uses and does not declare, in its root element. Elements and attributes with
+/// them are notes to the reader. COMPAT(Twilio): `<amazon:effect>` stands in a Say, and no document declares `amazon`.
+pub(super) fn with_declared_prefixes(text: &str) -> Cow<'_, str> {
+    let mut text = Cow::Borrowed(text);
+    for _ in 0..PREFIXES {
+        let bare = text.trim_start();
+        let options = ParsingOptions { nodes_limit: DOCUMENT_NODES, ..ParsingOptions::default() };
+        let prefix = match too_deep(bare) {
+            None => match roxmltree::Document::parse_with_options(bare, options) {
+                Err(Error::UnknownNamespace(prefix, _)) => prefix,
+                _ => break,
+            },
+            Some(_) => break,
+        };
+        let Some(name) = root_name_end(&text) else { break };
+        let (before, after) = text.split_at(name);
+        text = Cow::Owned(format!("{before} xmlns:{prefix}=\"undeclared:{prefix}\"{after}"));
+    }
+    text
+}
+
+/// The end of the root element's name: the first tag that is neither a declaration nor a comment.
+fn root_name_end(text: &str) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += text[at..].find('<')?;
+        let rest = &text[at..];
+        let end = if rest.starts_with("<!--") {
+            rest.find("-->")?
+        } else if rest.starts_with("<?") || rest.starts_with("<!") {
+            rest.find('>')?
+        } else {
+            return Some(at + rest.find(|c: char| c.is_whitespace() || matches!(c, '/' | '>'))?);
+        };
+        at += end;
+    }
+}
+
 /// The error is a line with a column, and the fault there.
 pub(super) fn read(text: &str) -> Result<roxmltree::Document<'_>, ((u32, u32), String)> {
     // PHP applications often print a newline before the declaration; RestComm's parser forgave it.

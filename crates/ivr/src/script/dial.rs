@@ -425,6 +425,7 @@ impl Dialing {
         let rang = since.unwrap_or(now).since(self.since);
         form.push(pair("DialCallDuration", talked.as_secs().to_string()));
         form.push(pair("DialRingDuration", rang.as_secs().to_string()));
+        form.push(pair("DialBridged", since.is_some().to_string()));
         if let Some(failure) = self.failure.as_ref().filter(|_| since.is_none()) {
             form.extend(failure.call_id.iter().map(|id| pair("DialSipCallId", &**id)));
             form.extend(failure.code.map(|code| pair("DialSipResponseCode", code.to_string())));

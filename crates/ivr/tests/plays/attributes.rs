@@ -160,7 +160,7 @@ fn requests_use_the_method_of_the_document() {
          recordingStatusCallbackEvent='in-progress absent'>1</Dial>",
         "> dial 1 record ringing false dual false trim false both GET http://app/r in-progress+absent
          leg1: busy
-         > ask GET http://app/d DialCallStatus=busy DialCallDuration=0 DialRingDuration=0 DialSipCallId=c1 DialSipResponseCode=486 DialSipHeader_X-Why=lunch",
+         > ask GET http://app/d DialCallStatus=busy DialCallDuration=0 DialRingDuration=0 DialBridged=false DialSipCallId=c1 DialSipResponseCode=486 DialSipHeader_X-Why=lunch",
     );
     performs(
         "<Dial><Conference recordingStatusCallback='/r' recordingStatusCallbackMethod='GET' \

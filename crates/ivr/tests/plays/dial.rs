@@ -17,7 +17,7 @@ fn a_number_rings_and_talks_and_the_action_gets_the_result() {
          > bridge leg1
          wait: 10000
          leg1: ends 9
-         > ask POST http://app/d DialCallStatus=completed DialCallSid=CA2 DialCallDuration=10 DialRingDuration=3 RecordingUrl=http://belfry/RE1 RecordingSid=RE1 RecordingDuration=9 PublicRecordingUrl=http://belfry/RE1.wav
+         > ask POST http://app/d DialCallStatus=completed DialCallSid=CA2 DialCallDuration=10 DialRingDuration=3 DialBridged=true RecordingUrl=http://belfry/RE1 RecordingSid=RE1 RecordingDuration=9 PublicRecordingUrl=http://belfry/RE1.wav
          caller: hangs up
          > end completed",
     );
@@ -88,26 +88,26 @@ fn the_action_gets_the_reason_of_a_failed_dial() {
             "1",
             "leg1: starts\nleg1: busy",
             format!(
-                "DialCallStatus=busy DialCallSid=CA2 DialCallDuration=0 DialRingDuration=0 {headers}=486 DialSipHeader_X-Why=lunch"
+                "DialCallStatus=busy DialCallSid=CA2 DialCallDuration=0 DialRingDuration=0 DialBridged=false {headers}=486 DialSipHeader_X-Why=lunch"
             ),
         ),
         (
             "1",
             "leg1: fails",
             format!(
-                "DialCallStatus=failed DialCallDuration=0 DialRingDuration=0 {headers}=503 DialSipHeader_X-Why=lunch"
+                "DialCallStatus=failed DialCallDuration=0 DialRingDuration=0 DialBridged=false {headers}=503 DialSipHeader_X-Why=lunch"
             ),
         ),
         (
             "1",
             "wait: 30000\n> hang up leg1",
-            "DialCallStatus=no-answer DialCallDuration=0 DialRingDuration=30".to_owned(),
+            "DialCallStatus=no-answer DialCallDuration=0 DialRingDuration=30 DialBridged=false".to_owned(),
         ),
         (
             "<Number>1</Number><Number>2</Number>",
             "leg1: busy\nleg2: fails",
             format!(
-                "DialCallStatus=busy DialCallDuration=0 DialRingDuration=0 {headers}=486 DialSipHeader_X-Why=lunch"
+                "DialCallStatus=busy DialCallDuration=0 DialRingDuration=0 DialBridged=false {headers}=486 DialSipHeader_X-Why=lunch"
             ),
         ),
     ] {
@@ -159,7 +159,7 @@ fn a_callee_is_screened_before_the_connection() {
          > hang up leg2
          > bridge leg1
          leg1: ends
-         > ask POST http://app/d DialCallStatus=completed DialCallDuration=0 DialRingDuration=60
+         > ask POST http://app/d DialCallStatus=completed DialCallDuration=0 DialRingDuration=60 DialBridged=true
          caller: hangs up
          > end completed",
     );
@@ -171,7 +171,7 @@ fn a_callee_is_screened_before_the_connection() {
          leg1: answers
          leg1: declines
          > hang up leg1
-         > ask POST http://app/d DialCallStatus=no-answer DialCallDuration=0 DialRingDuration=0
+         > ask POST http://app/d DialCallStatus=no-answer DialCallDuration=0 DialRingDuration=0 DialBridged=false
          caller: hangs up
          > end completed",
     );
@@ -189,7 +189,7 @@ fn a_callee_that_cannot_be_screened_is_not_connected() {
          leg1: answers
          > note 11100: mailto:s is no URL of HTTP
          > hang up leg1
-         > ask POST http://app/d DialCallStatus=no-answer DialCallDuration=0 DialRingDuration=0
+         > ask POST http://app/d DialCallStatus=no-answer DialCallDuration=0 DialRingDuration=0 DialBridged=false
          caller: hangs up
          > end completed",
     );
@@ -222,7 +222,7 @@ fn time_limit_and_star_end_the_connection() {
          caller: presses *
          deadline: passes
          > stop listening
-         > ask POST http://app/d DialCallStatus=completed DialCallDuration=5 DialRingDuration=0
+         > ask POST http://app/d DialCallStatus=completed DialCallDuration=5 DialRingDuration=0 DialBridged=true
          caller: hangs up
          > end completed",
     );
@@ -268,7 +268,7 @@ fn the_call_is_answered_when_the_callee_is() {
          > ring
          caller: hangs up
          > hang up leg1
-         > tell POST http://app/d DialCallStatus=canceled DialCallDuration=0 DialRingDuration=0
+         > tell POST http://app/d DialCallStatus=canceled DialCallDuration=0 DialRingDuration=0 DialBridged=false
          > end canceled",
     );
 }

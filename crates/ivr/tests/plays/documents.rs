@@ -1,5 +1,8 @@
 //! Documents that are none, applications that do not answer, and the parameters of a request.
 
+use std::time::Duration;
+
+use ivr::document::{Document, Item, Verb, code};
 use ivr::limits;
 use ivr::script::{Call, Plan, Start};
 
@@ -34,6 +37,24 @@ fn requests_have_the_parameters_of_the_call() {
          caller: hangs up
          > end completed",
     );
+}
+
+/// Twilio speaks Amazon's elements, whose prefix no document declares.
+#[test]
+fn a_prefix_that_no_one_declares_makes_a_document_no_worse() {
+    let text = "<?xml version='1.0'?>\n<!-- a > b -->\n<Response>\n\
+                <Say>a <amazon:effect name='whispered'>b</amazon:effect></Say>\n\
+                <Pause xsi:type='p' length='2'/><Other/>\n</Response>";
+    let document = Document::parse(text.as_bytes(), None).unwrap();
+    let [Verb::Say(said), Verb::Pause(length)] = &document.verbs[..] else { panic!("{document:?}") };
+    let [Item::Speech { text, .. }] = &said.items[..] else { panic!("{said:?}") };
+    assert_eq!((text.as_str(), *length), ("a b", Duration::from_secs(2)));
+    let places: Vec<_> = document.notes.iter().map(|note| (note.line, note.column)).collect();
+    assert_eq!(places, [(4, 8), (5, 33)], "{document:?}");
+    let refused = |text: &str| Document::parse(text.as_bytes(), None).unwrap_err().code;
+    assert_eq!(refused("<a:b xmlns='x'/>"), code::NOT_A_DOCUMENT);
+    let many: String = (0..99).map(|number| format!("<p{number}:a/>")).collect();
+    assert_eq!(refused(&format!("<Response>{many}</Response>")), code::NOT_A_DOCUMENT);
 }
 
 /// An application that fails before the answer costs the caller nothing: 500.

@@ -25,6 +25,27 @@ fn a_finish_key_ends_the_recording_and_is_sent_to_the_action() {
     );
 }
 
+/// Twilio's and RestComm's default is `1234567890*#`.
+#[test]
+fn any_key_ends_a_recording_that_names_none() {
+    for key in ['7', '*', '#'] {
+        performs(
+            "<Record action='/r'/>",
+            &format!(
+                "> listen digits
+                 > record beep silence 5s at most 3600s
+                 caller: presses {key}
+                 > stop recording
+                 media: recorded 7
+                 > stop listening
+                 > ask POST http://app/r {RECORDED} Digits={key}
+                 caller: hangs up
+                 > end completed"
+            ),
+        );
+    }
+}
+
 #[test]
 fn silence_ends_the_recording_and_the_current_document_is_requested() {
     performs(

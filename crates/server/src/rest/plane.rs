@@ -26,7 +26,7 @@ use logging::Identity;
 use logging::sign_in_failures::{self, Service, SignInFailures};
 use stdx::Instant;
 use stdx::attempts::Cause;
-use store::rest::types::{Conference, TextMessage};
+use store::rest::types::TextMessage;
 use voice_io::recordings::Files;
 
 use super::Record;
@@ -149,21 +149,16 @@ impl Plane {
         let sound = tokio::runtime::Handle::current().block_on(files.open_stored(sid, from))?;
         Ok(Audio { media_type: WAV, length: sound.len, read: Box::new(sound) })
     }
+}
 
-    /// The RCML document that puts a call into the conference, with the attributes of `<Conference>` that a request for a participant names.
-    fn conference_document(
-        &self,
-        sid: &str,
-        attributes: &[(&'static str, String)],
-    ) -> Result<Document, ControlError> {
-        // The conference is found by its name, as by callers whose documents name it; a new room begins if it
-        // has ended meanwhile.
-        let name = escape(&self.live.get::<Conference>(sid)?.friendly_name);
-        let attributes: String =
-            attributes.iter().map(|(name, value)| format!(" {name}=\"{}\"", escape(value))).collect();
-        let dial = format!("<Response><Dial><Conference{attributes}>{name}</Conference></Dial></Response>");
-        Ok(Document::Inline(dial))
-    }
+/// The RCML document that puts a call into the conference of that name, as callers whose documents name it, with the attributes of
+/// `<Conference>` that a request for a participant names. A new room begins if there is none.
+fn conference_document(name: &str, attributes: &[(&'static str, String)]) -> Document {
+    let name = escape(name);
+    let attributes: String =
+        attributes.iter().map(|(name, value)| format!(" {name}=\"{}\"", escape(value))).collect();
+    let dial = format!("<Response><Dial><Conference{attributes}>{name}</Conference></Dial></Response>");
+    Document::Inline(dial)
 }
 
 /// The answers of all nodes as one. Where no node has the object but one has not answered, the object may be there: `Busy`, not `NotFound`. With
@@ -249,7 +244,7 @@ impl ControlPlane for Plane {
             return Err(ControlError::Unsupported(Cow::Borrowed("MachineDetection")));
         }
         let document = match &start.conference {
-            Some(conference) => self.conference_document(conference, &start.participant)?,
+            Some(conference) => conference_document(conference, &start.participant),
             None => start.document,
         };
         // Reads the database: before the call exists, so that a mistake in the request is an answer and no
