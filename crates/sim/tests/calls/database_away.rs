@@ -45,7 +45,8 @@ fn a_call_that_waits_for_an_owner_is_not_lost_with_the_node_at_which_it_waits() 
         farm.begin_call(BOB);
         farm.run(20 + seed * 37);
         let invite = last_invite(&farm);
-        farm.world.act(farm.nodes, move |nodes: &mut Nodes, now, _| nodes.kill(now, nodes.worker_of(&invite)));
+        farm.world
+            .act(farm.nodes, move |nodes: &mut Nodes, now, _| nodes.kill(now, nodes.worker_of(&invite)));
         farm.run(4_500 - (20 + seed * 37));
         assert_eq!(farm.world.node::<Phone>(farm.alice).calls[0].status, 0, "seed {seed}: it waits");
         set_away(&mut farm, false);
@@ -104,7 +105,10 @@ fn a_minute_without_the_database_delays_no_call_and_loses_nothing_that_was_ackno
                 _ => assert!(waited + refused_at_once <= 1, "seed {seed}: {millis} ms"),
             }
         }
-        assert!(refused_at_once > 5 && waited >= 1, "seed {seed}: {waited} waited, {refused_at_once} at once");
+        assert!(
+            refused_at_once > 5 && waited >= 1,
+            "seed {seed}: {waited} waited, {refused_at_once} at once"
+        );
         assert!(!farm.world.node::<Nodes>(farm.nodes).has_row(&aor("carol")));
         set_away(&mut farm, false);
         let (answer, millis) = register(&mut farm, CAROL);
