@@ -6,6 +6,7 @@ import tempfile
 import time
 
 from .farm import AtOnce, Farm
+from .messages import Messages
 from .postgres import Postgres
 from .procs import Failure, free_port, memory_bytes, say, tail
 from .ringer import LOST, binary, faults_of_load, prepared, read_report, wait
@@ -20,6 +21,8 @@ PUBLISHED = {
     "of these failed": ("-", "-"), "CPU of nodes a call": ("-", "-"), "CPU of PostgreSQL a call": ("-", "-"), "kills": ("-", "-"),
     "accounts": ("-", "25,000,000"), "registered": ("-", "5,000,000"), "memory of nodes": ("-", "-"),
 }  # fmt: skip
+# Accounts that send each other messages in a storm, beside those that are called.
+MESSAGE_USERS = 50
 # After the last call has ended: an answer that is lost, and a BYE that is repeated until 64*T1, 32 s (RFC 3261 §17.1.2.2).
 GRACE = 2 * LOST / 1000 + 10
 
@@ -32,6 +35,9 @@ def measure(part, options):
         database = Postgres(processes, options.database or folder)
         callee = callee_port(database)
         imported, registered = (max(number, options.accounts) for number in (options.imported, options.bound))
+        # Users of their own send messages in a storm: their contact is no answerer of calls.
+        first_sender, senders = imported, MESSAGE_USERS if part == "storm" and options.messages else 0
+        imported += senders
         began = time.monotonic()
 
         def fill():
@@ -60,7 +66,12 @@ def measure(part, options):
             deaths = kill_both(farm, ringer, registering, options)
         elif part == "storm":
             wait(ringer, registering)
+            messages = Messages(farm.port, first_sender, senders, options.messages) if senders else None
+            if messages:
+                messages.start()
             deaths = Storm(farm, options).run(ringer)
+            counts = messages.finish() if messages else {}
+            say("".join(f"{count:7,} messages {what}\n" for what, count in counts.items()))
             say("".join(f"{count:5} {what}\n" for what, count in deaths.items()))
         wait(ringer, registering + seconds + options.length + 2 * GRACE)
         reports = {report["title"]: report for report in read_report(ringer, path)}
@@ -81,7 +92,10 @@ def measure(part, options):
         if part == "storm":
             # REGISTER is refused while PostgreSQL is away (503); the phone asks again, and what was acknowledged has to be there.
             run["faults"] = [fault for fault in run["faults"] if not fault.startswith("refresh: ")]
-            run["faults"] += missing_bindings(database, options)
+            run["faults"] += missing_bindings(database, options, senders)
+            run["messages"] = counts
+            if counts.get("lost"):
+                run["faults"].append(f"{counts['lost']:,} of {counts['acknowledged']:,} acknowledged messages have not come")
         return run
 
 
@@ -92,10 +106,10 @@ def storm_seconds(options):
     return int(options.kills * (between + 4) + 60 + options.accounts / options.rate)
 
 
-def missing_bindings(database, options):
+def missing_bindings(database, options, senders):
     """Each account was told that it is registered, and its registration lasts longer than the run."""
     found = int(database.query("SELECT count(*) FROM binding")[0])
-    wanted = max(options.bound, options.accounts)
+    wanted = max(options.bound, options.accounts) + senders
     return [f"{wanted - found:,} of {wanted:,} bindings are not in the database"] if found < wanted else []
 
 

@@ -32,7 +32,7 @@ fuzz_target!(|data: &[u8]| {
             resource: jid.resource().map(Box::from),
             tag: None,
             agent: None,
-            is_bind2: false,
+            is_bind2: false, can_move: false,
             inline: Vec::new(),
         };
         world.tell(|host, now, out| host.handle_bind(now, edge(number), &request, out));

@@ -256,6 +256,9 @@ fn print_trouble(status: &Status, out: &mut impl Write) -> io::Result<()> {
     if let Some(why) = &store.unwritable {
         writeln!(out, "not writable   for {} s: {}", store.unwritable_seconds, printable(why))?;
     }
+    if let Some(why) = &store.slow {
+        writeln!(out, "slow database  for {} s: {}", store.slow_seconds, printable(why))?;
+    }
     match &store.last_failure {
         Some(failure) => writeln!(
             out,

@@ -187,6 +187,12 @@ pub struct StoreStatus {
     /// True if the server of the database is the reason, and not this machine.
     #[serde(default)]
     pub is_of_server: bool,
+    /// The times of writes to the database's server, in words, while they are slow. `None`: they are quick, or fail.
+    #[serde(default)]
+    pub slow: Option<Box<str>>,
+    /// Seconds since the first slow one, while they are slow.
+    #[serde(default)]
+    pub slow_seconds: u64,
 }
 
 /// A route's target, as its probes see it.

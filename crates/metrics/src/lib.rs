@@ -443,6 +443,15 @@ const NODE: &[NodeMetric] = &[
             None => 0,
         },
     },
+    NodeMetric {
+        name: "belfry_store_slow_seconds",
+        kind: Kind::Gauge,
+        help: "Seconds since trial writes to the database's server began to take longer than a second; 0 while they do not",
+        read: |status| match status.node.store.slow {
+            Some(_) => status.node.store.slow_seconds.max(1),
+            None => 0,
+        },
+    },
 ];
 
 /// One number of each kind of listener, with the label `service`.

@@ -20,6 +20,14 @@ pub const HELD_PATIENCE: Duration = Duration::from_secs(8);
 /// Retry-After, as soon as its read has failed.
 pub const AWAY_FOR_LONG: Duration = Duration::from_secs(10);
 
+/// The time that a request waits for an account that was read before to be read again: a healthy server answers within some milliseconds.
+/// Beyond: the request goes on with the account as it was read before.
+pub const SLOW_READ: Duration = Duration::from_millis(500);
+
+/// The time of a trial write from which on the server of the database counts as slow: a healthy one commits within some milliseconds, and a
+/// phone repeats its REGISTER for the first time after half a second. Beyond: status and health say so.
+pub const SLOW_WRITE: Duration = Duration::from_secs(1);
+
 /// The first pause between two reads that show whether the database is back; each further one is twice as long, up to `HELD_PAUSE_MOST`.
 pub const HELD_PAUSE: Duration = Duration::from_millis(50);
 

@@ -39,6 +39,8 @@ mod recognise;
 pub mod record;
 mod recording_files;
 pub mod redial;
+#[cfg(test)]
+mod redial_tests;
 mod refer;
 mod resolving;
 mod ringing;

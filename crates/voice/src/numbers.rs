@@ -187,6 +187,12 @@ impl Numbers {
         Ok(numbers)
     }
 
+    /// The numbers of a configuration, without a database.
+    #[cfg(test)]
+    pub(crate) fn of_configuration(settings: &NumberSettings) -> Numbers {
+        Numbers::new(settings, Vec::new(), &Directory::default())
+    }
+
     /// Builds the numbers. The first of two entries of the configuration for one number counts.
     fn new(settings: &NumberSettings, bound: Vec<IncomingNumber>, directory: &Directory) -> Numbers {
         // The account of the configuration is in the record, unless there is no REST interface.

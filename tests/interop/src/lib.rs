@@ -36,6 +36,7 @@ mod shell;
 mod sipp;
 mod slapd;
 mod slixmpp;
+mod slow_postgres;
 mod strophe;
 mod tls;
 pub mod tutorial;
@@ -81,6 +82,7 @@ pub use slixmpp::{
     meet_with_slixmpp, put_with_slixmpp, run_slixmpp_component, share_with_slixmpp, text_with_slixmpp,
     transfer_with_slixmpp,
 };
+pub use slow_postgres::SlowPostgres;
 pub use strophe::chat_with_strophe;
 pub use tls::{options_over_tls, renegotiate_a_stream};
 pub use twilio::{Requests, application, document_at, drive_with_twilio};

@@ -87,13 +87,16 @@ async fn health(State(status): State<StatusSource>) -> (StatusCode, Cow<'static,
         (NodeState::Running, Some(why)) => {
             (StatusCode::SERVICE_UNAVAILABLE, format!("the database cannot be written: {why}\n").into())
         }
-        // The node serves without the council and with any certificate, so that a balancer keeps it.
+        // The node serves without the council, with a slow database and with any certificate, so that a balancer keeps it.
         (NodeState::Running, None) => {
+            let store = &status.node.store;
+            let slow = store.slow.as_ref();
+            let slow = slow.map(|why| format!("the database is slow for {} s: {why}\n", store.slow_seconds));
             let council = status.node.council_away.as_ref();
             let council = council.map(|why| format!("the farm's council is away: {why}\n"));
             let certificate = status.node.certificate.as_ref().and_then(CertificateStatus::trouble);
             let certificate = certificate.map(|trouble| format!("{trouble}\n"));
-            let lines: String = council.into_iter().chain(certificate).collect();
+            let lines: String = slow.into_iter().chain(council).chain(certificate).collect();
             (StatusCode::OK, format!("ok\n{lines}").into())
         }
     }

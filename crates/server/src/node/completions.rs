@@ -23,6 +23,8 @@ use crate::limits;
 use crate::message::{InboxMessage, LocalMessage};
 use crate::outage_log::OutageLog;
 
+use super::trial_writes::{Speed, TrialWrites};
+
 /// The sink of the control socket's questions: no shard has this number.
 const CONTROL: u16 = u16::MAX;
 
@@ -48,6 +50,8 @@ struct Failures {
     unwritable: Option<Unwritable>,
     /// The last time that the server had no space for a write.
     full_at: Option<Instant>,
+    /// The times of trial writes.
+    trials: TrialWrites,
     /// The lines about failed writes.
     log: OutageLog,
 }
@@ -133,20 +137,46 @@ impl StoreCompletions {
     /// The count of failed writes of the database, and the reason of the last.
     pub(crate) fn failures(&self) -> StoreStatus {
         let failures = self.lock_failures();
-        let unwritable = failures.unwritable.as_ref();
+        let (unwritable, now) = (failures.unwritable.as_ref(), self.clock.now());
+        // A file is slow with this machine's disk, which other numbers show.
+        let is_told = self.is_on_server && unwritable.is_none();
+        let slow = failures.trials.slow(now).filter(|_| is_told);
         StoreStatus {
             failures: failures.count,
             last_failure: failures.last.clone(),
             unwritable: unwritable.map(|unwritable| unwritable.reason.clone()),
-            unwritable_seconds: unwritable
-                .map_or(0, |unwritable| self.clock.now().since(unwritable.since).as_secs()),
+            unwritable_seconds: unwritable.map_or(0, |unwritable| now.since(unwritable.since).as_secs()),
             is_of_server: unwritable.is_some_and(|unwritable| unwritable.is_of_server),
+            slow_seconds: slow.as_ref().map_or(0, |slow| slow.seconds),
+            slow: slow.map(|slow| slow.reason),
             ..StoreStatus::default()
         }
     }
 
     fn lock_failures(&self) -> std::sync::MutexGuard<'_, Failures> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A trial write to the database begins.
+    pub(super) fn begin_trial(&self) {
+        let now = self.clock.now();
+        self.lock_failures().trials.begin(now);
+    }
+
+    /// The trial write has ended.
+    pub(super) fn end_trial(&self, succeeded: bool) {
+        let now = self.clock.now();
+        let change = self.lock_failures().trials.end(now, succeeded).filter(|_| self.is_on_server);
+        match change {
+            Some(Speed::Slow(took)) => {
+                tracing::warn!(
+                    seconds = took.as_secs(),
+                    "the database is slow; registrations wait for it, calls go on"
+                );
+            }
+            Some(Speed::Quick) => tracing::info!("the database is quick again"),
+            None => {}
+        }
     }
 
     /// Sets the result of the last trial write to the database: `None` when it succeeded.

@@ -33,6 +33,7 @@ mod registrations;
 mod room;
 mod roster_groups;
 mod shard_counters;
+mod trial_writes;
 mod xmpp;
 
 use std::sync::Arc;

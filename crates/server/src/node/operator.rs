@@ -56,7 +56,7 @@ const QUIET: Duration = Duration::from_millis(1_200);
 const HOUSEKEEPING: Duration = Duration::from_secs(10);
 /// The interval of trial writes to the database.
 const PROBE: Duration = Duration::from_secs(5);
-/// The interval while they fail.
+/// The interval while they fail or are slow.
 const PROBE_FAILED: Duration = Duration::from_secs(1);
 
 /// Runs a node until it is drained or stopped.
@@ -208,8 +208,9 @@ impl Operator {
 
     /// A disk that is full or read-only is told by `/health` before a phone or client has met it, and when it is over.
     fn probe_when_due(self: &Rc<Self>, now: Instant) {
-        let pause =
-            if self.node.borrow().desk.failures().unwritable.is_some() { PROBE_FAILED } else { PROBE };
+        let store = self.node.borrow().desk.failures();
+        let is_well = store.unwritable.is_none() && store.slow.is_none();
+        let pause = if is_well { PROBE } else { PROBE_FAILED };
         if self.probed.get().is_some_and(|last| now.since(last) < pause) {
             return;
         }
@@ -354,9 +355,14 @@ async fn probe(node: &RefCell<Node>, now: Instant) -> Option<Unwritable> {
     let answer = {
         let node = node.borrow();
         // A database that is too busy to be tried is being written.
-        node.desk.begin_write(|ticket| node.store.write(Write::Probe { at: now }, ticket)).ok()?
+        let answer =
+            node.desk.begin_write(|ticket| node.store.write(Write::Probe { at: now }, ticket)).ok()?;
+        node.desk.begin_trial();
+        answer
     };
-    match answer.await {
+    let answer = answer.await;
+    node.borrow().desk.end_trial(matches!(answer, Ok(Ok(_))));
+    match answer {
         Ok(Err(error)) => Some(node.borrow().desk.unwritable(&error)),
         Ok(Ok(_)) | Err(_) => None,
     }

@@ -1,7 +1,7 @@
 //! The accounts a shard has asked the store or an owner for, kept for a while. `store_reads` begins the reads that `wait` asks for.
 //!
 //! An entry is believed for a minute. Where the database is a server (or the owners have it), entries are kept for longer than they are
-//! believed, and are used while reads fail.
+//! believed, and are used while reads fail, or take long: a slow server delays no call of an account that was read before.
 //!
 //! Requests whose account was never read wait while reads fail, for some seconds, and are read as soon as one read succeeds ([`Outage`]).
 //! A database that is away for longer refuses them at once.
@@ -10,7 +10,7 @@
 //! which read to begin and who has waited for it. Invariants: of one address at most one read is under way, and
 //! a read that a change overtook is answered but not cached.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use router::AskId;
@@ -46,6 +46,10 @@ pub(crate) struct Accounts {
     kept: Duration,
     /// The last read has failed: the database is away. Questions wait for it that no entry answers.
     outage: Outage<HeldQuestion>,
+    /// The last read has taken longer than `limits::SLOW_READ`: the database is slow.
+    is_slow: bool,
+    /// Reads of accounts that are in the cache, with the times at which their questions are answered from it. Some have ended meanwhile.
+    watched: VecDeque<(Instant, u64)>,
     /// Entries of an earlier number may be outdated, all of them: changes were missed.
     generation: u64,
     /// Queries that wait for a read under way, by address.
@@ -57,7 +61,7 @@ pub(crate) struct Accounts {
 /// An account in the cache.
 struct Entry {
     known: CachedAccount,
-    /// Later it is used only while the database is away.
+    /// Later it is used only while the database is away or slow.
     believed_until: Instant,
     /// `Accounts::generation` when it was read.
     generation: u64,
@@ -89,6 +93,7 @@ pub(crate) struct EndedRead {
 /// A read under way.
 struct Read {
     address: Box<str>,
+    began: Instant,
     /// The account changed since it was asked: the answer may be from before.
     outdated: bool,
 }
@@ -98,7 +103,8 @@ impl Accounts {
     pub(crate) fn new(capacity: usize, is_on_server: bool) -> Self {
         let kept = if is_on_server { limits::OUTDATED_ACCOUNT } else { LIFETIME };
         let (cache, waiting, reads) = (Cache::new(capacity), HashMap::new(), HashMap::new());
-        Accounts { cache, kept, outage: Outage::new(OUTAGE), generation: 0, waiting, reads }
+        let (outage, watched) = (Outage::new(OUTAGE), VecDeque::new());
+        Accounts { cache, kept, outage, is_slow: false, watched, generation: 0, waiting, reads }
     }
 
     /// The entry of an address, if it is believed. Else the store is to be asked (`wait`).
@@ -109,10 +115,10 @@ impl Accounts {
         is_believed.then_some(&entry.known)
     }
 
-    /// The account as it was read before, while the database is away. An address that had no account may have one by now.
+    /// The account as it was read before, while the database is away or slow. An address that had no account may have one by now.
     /// Only accounts are used so, never the absence of one.
     pub(crate) fn outdated(&self, now: Instant, address: &str) -> CachedAccount {
-        let entry = self.cache.get_at(now, address).filter(|_| self.outage.is_away())?;
+        let entry = self.cache.get_at(now, address).filter(|_| self.outage.is_away() || self.is_slow)?;
         entry.known.clone()
     }
 
@@ -126,22 +132,42 @@ impl Accounts {
         self.kept > LIFETIME
     }
 
-    /// True if no account is read now: one read at a time shows whether the database is back.
-    pub(crate) fn may_try(&self) -> bool {
-        self.reads.is_empty()
+    /// True if an account that was read before is to be read again. While the database is away one read at a time shows whether it is back;
+    /// a slow one reads each account, so that changes which no notice came of count after one read.
+    pub(crate) fn may_try(&self, address: &str) -> bool {
+        if self.is_away() { self.reads.is_empty() } else { !self.waiting.contains_key(address) }
     }
 
     /// Notes a read for which no query waits.
-    pub(crate) fn try_again(&mut self, address: &str, ticket: u64) {
+    pub(crate) fn try_again(&mut self, now: Instant, address: &str, ticket: u64) {
         self.waiting.entry(address.into()).or_default();
-        self.reads.insert(ticket, Read { address: address.into(), outdated: false });
+        self.reads.insert(ticket, Read { address: address.into(), began: now, outdated: false });
     }
 
     /// Lets a question wait for the database without a read of its own, while reads fail: the one under way shows when it is back. False:
     /// the account is to be read.
     pub(crate) fn hold(&mut self, now: Instant, address: &str, question: Question) -> bool {
-        let may_hold = question.may_wait && self.is_on_server() && self.is_away() && !self.may_try();
+        let may_hold = question.may_wait && self.is_on_server() && self.is_away() && !self.reads.is_empty();
         may_hold && self.outage.hold(now, question.arrived, (question.id, address.into())).is_ok()
+    }
+
+    /// Questions whose read takes long, and the account as it was read before, which answers them; the read goes on. To be called until
+    /// there is none, whenever `deadline` has come.
+    pub(crate) fn expire_slow(&mut self, now: Instant) -> Option<(Vec<AskId>, CachedAccount)> {
+        loop {
+            let (_, ticket) = self.watched.pop_front_if(|(due, _)| *due <= now)?;
+            // A read that has ended was in time.
+            let Some(read) = self.reads.get(&ticket) else { continue };
+            self.is_slow = true;
+            let (address, mut slow) = (read.address.clone(), Vec::new());
+            let known = self.outdated(now, &address);
+            // A change of the account has voided its entry meanwhile: its questions wait for the read.
+            if known.is_some() {
+                let waiting = self.waiting.entry(address).or_default();
+                slow.extend(waiting.extract_if(.., |question| question.may_wait).map(|question| question.id));
+                return Some((slow, known));
+            }
+        }
     }
 
     /// A question that has waited long enough for the database. To be called until there is none, whenever `deadline` has come.
@@ -154,9 +180,10 @@ impl Accounts {
         self.outage.take_try(now)
     }
 
-    /// The time at which `expire` or `take_try` has something to do.
+    /// The time at which `expire`, `expire_slow` or `take_try` has something to do.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.outage.deadline()
+        let slow = self.watched.front().map(|(due, _)| *due);
+        [self.outage.deadline(), slow].into_iter().flatten().min()
     }
 
     /// Notes that a question waits. True when the store must be asked, under `ticket`.
@@ -165,8 +192,13 @@ impl Accounts {
             waiting.push(question);
             return false;
         }
+        let began = question.arrived;
+        let is_known = self.cache.get_at(began, address).is_some_and(|entry| entry.known.is_some());
+        if question.may_wait && is_known {
+            self.watched.push_back((began + limits::SLOW_READ, ticket));
+        }
         self.waiting.insert(address.into(), vec![question]);
-        self.reads.insert(ticket, Read { address: address.into(), outdated: false });
+        self.reads.insert(ticket, Read { address: address.into(), began, outdated: false });
         true
     }
 
@@ -179,7 +211,8 @@ impl Accounts {
         known: Option<CachedAccount>,
     ) -> Option<EndedRead> {
         // A ticket of another part's read is not in the table.
-        let Read { address, outdated } = self.reads.remove(&ticket)?;
+        let Read { address, began, outdated } = self.reads.remove(&ticket)?;
+        self.is_slow = known.is_some() && self.is_on_server() && now.since(began) >= limits::SLOW_READ;
         let mut waiting = self.waiting.remove(&address).unwrap_or_default();
         // The last read decides: with the first success all entries have to be believed again.
         let released = if known.is_some() { self.outage.succeed().into() } else { Vec::new() };
@@ -355,9 +388,9 @@ mod tests {
         assert_eq!((failed.waiting, name(&failed.outdated)), (vec![AskId(3)], Some("then")));
         // The next one waits for no read that fails.
         assert_eq!(name(&accounts.outdated(later, "bob@a")), Some("then"));
-        assert!(accounts.may_try());
-        accounts.try_again("bob@a", 4);
-        assert!(!accounts.may_try(), "one read at a time");
+        assert!(accounts.may_try("bob@a"));
+        accounts.try_again(later, "bob@a", 4);
+        assert!(!accounts.may_try("bob@a"), "one read at a time");
         assert!(!accounts.wait("bob@a", at_once(AskId(5)), 5), "it is the read of all");
         // An address without bindings, and one that was never read.
         for (ticket, address) in [(6, "eve@a"), (7, "carol@a")] {
@@ -377,6 +410,40 @@ mod tests {
         accounts.forget(Some("bob@a"));
         accounts.wait("bob@a", at_once(AskId(9)), 9);
         assert!(accounts.loaded(later, 9, None).unwrap().outdated.is_none());
+    }
+
+    #[test]
+    fn an_account_that_was_read_before_is_used_while_its_read_takes_long() {
+        let mut accounts = Accounts::new(8, true);
+        accounts.wait("bob@a", at_once(AskId(1)), 1);
+        accounts.loaded(NOW, 1, Some(account("then")));
+        let slow = u64::try_from(limits::SLOW_READ.as_millis()).unwrap();
+        let begin = u64::try_from(LIFETIME.as_millis()).unwrap() + 1;
+        assert!(accounts.outdated(at(begin), "bob@a").is_none(), "the database answers, as far as is known");
+        assert!(accounts.wait("bob@a", patient(2, begin), 2));
+        assert!(!accounts.wait("bob@a", at_once(AskId(3)), 3), "an edge waits for the read");
+        assert!(accounts.wait("carol@a", patient(4, begin), 4));
+        assert_eq!(accounts.deadline(), Some(at(begin + slow)));
+        assert!(accounts.expire_slow(at(begin + slow - 1)).is_none());
+        let (ids, known) = accounts.expire_slow(at(begin + slow)).unwrap();
+        assert_eq!((ids, name(&known)), (vec![AskId(2)], Some("then")));
+        assert!(accounts.expire_slow(at(begin + slow)).is_none(), "carol was never read");
+        // The next one does not wait at all, and its read is under way.
+        assert_eq!(name(&accounts.outdated(at(begin + slow), "bob@a")), Some("then"));
+        assert!(!accounts.may_try("bob@a"));
+        let late = accounts.loaded(at(begin + 2 * slow), 2, Some(account("now"))).unwrap();
+        assert_eq!((late.waiting, accounts.deadline()), (vec![AskId(3)], None));
+        // It is slow until a read is quick.
+        let later = 2 * begin + 2 * slow;
+        assert_eq!(name(&accounts.outdated(at(later), "bob@a")), Some("now"));
+        assert!(accounts.may_try("bob@a"), "each use reads it anew");
+        accounts.try_again(at(later), "bob@a", 5);
+        accounts.loaded(at(later + 1), 5, Some(account("newest")));
+        assert!(accounts.outdated(at(later + begin + 1), "bob@a").is_none());
+        // A change that is known of voids it, however slow its read is.
+        accounts.wait("bob@a", patient(6, later + begin + 1), 6);
+        accounts.forget(Some("bob@a"));
+        assert!(accounts.expire_slow(at(later + begin + 1 + slow)).is_none());
     }
 
     #[test]

@@ -345,8 +345,15 @@ fn find_account_for(shard: &mut Shard, now: Instant, question: Question, user: B
     }
 }
 
-/// Reads accounts again that requests wait for while the database is away, and ends the waits that have lasted long enough.
+/// Reads accounts again that requests wait for while the database is away, and ends the waits that have lasted long enough: with the
+/// account as it was read before if the read is slow, else without one.
 pub(super) fn expire_held(shard: &mut Shard, now: Instant) {
+    while let Some((ids, known)) = shard.reads.accounts().expire_slow(now) {
+        let account = known.as_deref().map(|found| shard.parts.account(found));
+        for id in ids {
+            shard.account_found(now, id, Ok(account.clone()));
+        }
+    }
     while let Some(id) = shard.reads.accounts().expire(now) {
         shard.account_found(now, id, Err(StoreUnavailable));
     }

@@ -107,20 +107,19 @@ impl StoreReads {
         }
     }
 
-    /// The account as it was read before, while the database is away. One such account at a time is read, which shows when the database
-    /// is back.
+    /// The account as it was read before, while the database is away or slow. It is read again as `Accounts::may_try` says.
     pub(super) fn outdated_account(&mut self, now: Instant, address: &str) -> CachedAccount {
         let account = self.accounts.outdated(now, address)?;
-        if self.accounts.may_try() {
+        if self.accounts.may_try(address) {
             let (to, (user, domain)) = (self.next_ticket(), address.rsplit_once('@')?);
             if self.asks_owners {
-                self.accounts.try_again(address, to.id);
+                self.accounts.try_again(now, address, to.id);
                 self.to_ask.push((to.id, address.into()));
                 return Some(account);
             }
             let read = Read::Account { user: user.into(), domain: domain.into() };
             if self.store.read(read, to).is_ok() {
-                self.accounts.try_again(address, to.id);
+                self.accounts.try_again(now, address, to.id);
             }
         }
         Some(account)

@@ -1,8 +1,9 @@
 //! A node whose database is in a PostgreSQL server: changes by other programs count at once, and the server's bad days.
 
 use std::process::Command;
+use std::time::Duration;
 
-use interop::{PostgresServer, new_postgres_database, run_sql, try_sql};
+use interop::{PostgresServer, SlowPostgres, new_postgres_database, run_sql, try_sql};
 use net::clock::Clock;
 use sip::transport::Transport::Tcp;
 use sip::wire::Header;
@@ -244,6 +245,33 @@ fn a_server_that_refuses_writes_or_connections_hinders_no_calls_and_the_reason_i
     process.kill();
     let process = place.spawn();
     assert!(bob.bindings()[0].contains(&bob.contact()), "what was acknowledged is there");
+    process.kill();
+}
+
+#[test]
+fn a_slow_server_delays_no_calls_and_is_told() {
+    let server = PostgresServer::start(&["fsync=off"]);
+    let url = server.new_database(&[]);
+    let proxy = SlowPostgres::start(&url);
+    let (place, mut alice, mut bob) = place_and_phones(&proxy.url);
+    let (process, admin) = start(&place);
+    drop(admin);
+    alice.register();
+    bob.register();
+    talk(&mut alice, &mut bob, "bob@example.test");
+
+    // Accounts that were read before are to be read again, as they are each minute, while the server gives no answer.
+    proxy.set_delay(Duration::from_secs(60));
+    run_sql(&url, "NOTIFY belfry, 'everything'");
+    let is_slow = |place: &Place| health(place).1.contains("the database is slow for ");
+    until("the node hears of it, and tells that the server is slow", || is_slow(&place).then_some(()));
+    talk(&mut alice, &mut bob, "bob@example.test");
+    assert_eq!(proxy.passed(), 0, "no read was answered");
+    assert!(!process.log().contains("an account could not be read"), "nor has failed: {}", process.log());
+
+    proxy.set_delay(Duration::ZERO);
+    until("registrations are taken again", || (try_to_register(&mut bob).status() == 200).then_some(()));
+    until("health is well", || (health(&place) == (200, "ok\n".into())).then_some(()));
     process.kill();
 }
 

@@ -8,6 +8,7 @@ mod call_records;
 mod cancels;
 mod chaos;
 mod cut_links;
+mod database_away;
 mod dialog_routes;
 mod farm_calls;
 mod forks;

@@ -54,6 +54,8 @@ struct Held {
 struct Database {
     rows: BTreeMap<Box<str>, (i64, Box<[u8]>)>,
     held: BTreeMap<Bucket, Held>,
+    /// It takes no connections: rows are neither read nor written.
+    is_away: bool,
     fenced: BTreeSet<Life>,
 }
 
@@ -186,6 +188,31 @@ impl Nodes {
         nodes
     }
 
+    /// The database's server ends, or is back.
+    pub(crate) fn set_database_away(&mut self, is_away: bool) {
+        self.database.is_away = is_away;
+    }
+
+    /// True if the database has a row of the address.
+    pub(crate) fn has_row(&self, aor: &str) -> bool {
+        self.database.rows.contains_key(aor)
+    }
+
+    /// The node that the map gives the address to.
+    pub(crate) fn owner(&self, aor: &str) -> Life {
+        self.map[&Bucket::of(aor)]
+    }
+
+    /// The node that works on the call.
+    pub(crate) fn worker_of(&self, invite: &Message) -> Life {
+        self.members[self.worker(invite.bytes())].life
+    }
+
+    /// Changes that wait for the database, at all nodes that live.
+    pub(crate) fn waiting_changes(&self) -> usize {
+        self.members.iter().filter(|member| member.is_alive).map(|member| member.router.counts().writes).sum()
+    }
+
     fn place(&self, life: Life) -> Option<usize> {
         self.members.iter().position(|member| member.life == life && member.is_alive)
     }
@@ -219,7 +246,8 @@ impl Nodes {
     }
 
     /// The process ends, and the farm knows it later.
-    fn kill(&mut self, life: Life) {
+    pub(crate) fn kill(&mut self, now: Instant, life: Life) {
+        self.now = now;
         let Some(place) = self.place(life) else { return };
         self.members[place].is_alive = false;
         self.at(self.now + DETECTION, Event::Death { life });
@@ -467,6 +495,7 @@ impl Nodes {
             Event::Page { life, number, buckets, is_kept } => {
                 self.handle_page(life, number, &buckets, is_kept, out);
             }
+            Event::Row { .. } if self.database.is_away => self.later(200, event),
             Event::Row { life, number, aor } => {
                 let Some(place) = self.place(life) else { return };
                 let row = self.database.rows.get(&aor);
@@ -503,6 +532,9 @@ impl Nodes {
         is_kept: bool,
         out: &mut Vec<Datagram>,
     ) {
+        if self.database.is_away {
+            return self.later(200, Event::Page { life, number, buckets: buckets.into(), is_kept });
+        }
         let Some(place) = self.place(life) else { return };
         let (member, mut effects) = (&mut self.members[place], Vec::new());
         let page = Ok(RowPage { next: None });
@@ -515,6 +547,12 @@ impl Nodes {
     }
 
     fn write(&mut self, life: Life, ticket: u64, aor: Box<str>, record: Box<[u8]>, out: &mut Vec<Datagram>) {
+        if self.database.is_away {
+            let (place, mut effects) = (self.place(life), Vec::new());
+            let Some(place) = place else { return };
+            self.members[place].router.handle_unreachable(self.now, ticket, &mut effects);
+            return self.perform_router(place, effects);
+        }
         let is_fenced = self.database.fenced.contains(&life);
         let holder = self.database.held[&Bucket::of(&aor)].holder;
         // A write that a dead process had sent may be performed.
@@ -538,8 +576,8 @@ impl Nodes {
     fn claim(&mut self, life: Life, bucket: Bucket, out: &mut Vec<Datagram>) {
         let Some(place) = self.place(life).filter(|_| self.map.get(&bucket) == Some(&life)) else { return };
         let held = self.database.held.get(&bucket).copied().unwrap_or_default();
-        if held.holder.is_some_and(|holder| self.place(holder).is_some()) {
-            // It has not given the bucket back.
+        if self.database.is_away || held.holder.is_some_and(|holder| self.place(holder).is_some()) {
+            // It has not given the bucket back, or the database cannot say so.
             return self.later(50, Event::Claim { life, bucket });
         }
         self.database.fenced.extend(held.holder);
@@ -621,8 +659,8 @@ impl Node for Nodes {
 pub(crate) struct Farm {
     pub(crate) world: World,
     pub(crate) nodes: NodeId,
-    alice: NodeId,
-    phones: [NodeId; 2],
+    pub(crate) alice: NodeId,
+    pub(crate) phones: [NodeId; 2],
     /// The phones whose REGISTER was acknowledged.
     is_registered: [bool; 2],
     rng: SplitMix64,
@@ -660,7 +698,7 @@ impl Farm {
             self.world.at(at, move |world| {
                 world.act(nodes, |nodes: &mut Nodes, now, out| {
                     nodes.now = now;
-                    if is_death { nodes.kill(life) } else { nodes.drain(life, out) }
+                    if is_death { nodes.kill(now, life) } else { nodes.drain(life, out) }
                 });
             });
         }
@@ -691,10 +729,15 @@ impl Farm {
         }
     }
 
-    /// The status of a call, after so long.
-    pub(crate) fn call(&mut self, phone: usize, millis: u64) -> u16 {
+    /// Begins a call from alice.
+    pub(crate) fn begin_call(&mut self, phone: usize) {
         let uri = format!("sip:{}@{DOMAIN}", USERS[phone]);
         self.world.act(self.alice, move |phone: &mut Phone, now, out| phone.call(now, &uri, out));
+    }
+
+    /// The status of a call, after so long.
+    pub(crate) fn call(&mut self, phone: usize, millis: u64) -> u16 {
+        self.begin_call(phone);
         self.run(millis);
         self.world.node::<Phone>(self.alice).calls.last().unwrap().status
     }

@@ -89,6 +89,13 @@ impl ServerInvite {
         }
     }
 
+    /// The 100 that is due is not sent yet: this asks for it again later.
+    pub(crate) fn withhold_trying(&mut self, now: Instant) {
+        if let ServerInvite::Proceeding { trying, last: None, .. } = self {
+            *trying = Some(now + TRYING_DELAY);
+        }
+    }
+
     /// The INVITE came again.
     pub fn handle_retransmission(&mut self) -> TransactionOutput {
         match self {

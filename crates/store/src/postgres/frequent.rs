@@ -1,5 +1,5 @@
-//! The frequent writes of a group, bindings and records of calls: one statement of a kind, sent together with the bounds of the
-//! transaction, so that the group costs one round trip.
+//! The frequent writes of a group, bindings, records of calls and trial writes: one statement of a kind, sent together with the bounds of
+//! the transaction, so that the group costs one round trip.
 //!
 //! Others (`writer::apply_others`) cost a round trip for each statement. Bindings of a group are one array a column, of which the last row of each
 //! address counts.
@@ -12,9 +12,12 @@ use crate::record::{BindingWrite, Write, WriteDone};
 use crate::types::{CallRecord, check_length};
 
 use super::bindings::{self, Columns, InBucket};
-use super::connection::{Connection, Outcome, Step, values};
+use super::connection::{Connection, Outcome, Step, micros, values};
 use super::failure::Failure;
 use super::routes::{ADD_CALLS, CallColumns};
+
+/// Writes the one row of trial writes.
+const PROBE: &str = "INSERT INTO probe (id, at) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET at = $1";
 
 /// Results by the place of the write in its group.
 pub(super) type Written = BTreeMap<usize, Result<WriteDone, StoreError>>;
@@ -62,6 +65,9 @@ pub(super) struct Frequent<'a> {
     /// With the place of each in the group.
     bindings: Vec<(usize, &'a BindingWrite)>,
     calls: Vec<(usize, &'a CallRecord)>,
+    /// The places of the trial writes, and the latest time of them: one row.
+    probes: Vec<usize>,
+    probed_at: i64,
     /// The writes that need no statement: they are at fault, or change nothing.
     others: Written,
 }
@@ -79,6 +85,10 @@ impl<'a> Frequent<'a> {
                     }
                 }
                 Write::Call(call) => frequent.calls.push((place, call)),
+                Write::Probe { at } => {
+                    frequent.probes.push(place);
+                    frequent.probed_at = frequent.probed_at.max(micros(*at));
+                }
                 // A row is replaced by the next of its address, and removed when nothing can live in it any more.
                 Write::ForgetBindings { .. } => {
                     frequent.others.insert(place, Ok(WriteDone::Changed { rows: 0 }));
@@ -90,7 +100,7 @@ impl<'a> Frequent<'a> {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.bindings.len() + self.calls.len() + self.others.len()
+        self.bindings.len() + self.calls.len() + self.probes.len() + self.others.len()
     }
 
     /// True if all may be written twice with the result of one time.
@@ -111,7 +121,8 @@ impl<'a> Frequent<'a> {
         let deleted_values = values![deleted.buckets, deleted.aors, deleted.epochs];
         let calls = CallColumns::of(&self.calls.iter().map(|(_, call)| *call).collect::<Vec<_>>());
         let call_values = calls.values();
-        let mut steps = Vec::with_capacity(3);
+        let probe_values = values![self.probed_at];
+        let mut steps = Vec::with_capacity(4);
         if set.len() > 0 {
             steps.push(Step::Execute(bindings::SET, set_values));
         }
@@ -120,6 +131,9 @@ impl<'a> Frequent<'a> {
         }
         if !self.calls.is_empty() {
             steps.push(Step::Query(ADD_CALLS, &call_values));
+        }
+        if !self.probes.is_empty() {
+            steps.push(Step::Execute(PROBE, probe_values));
         }
         let outcomes = match around {
             Around::Begin { commits } => connection.begin(&steps, commits)?,
@@ -131,6 +145,7 @@ impl<'a> Frequent<'a> {
         let changed = next(set.len() > 0).map_or(0, Outcome::changed);
         let later = next(deleted.len() > 0).map_or(&[][..], Outcome::rows);
         let ids = next(!self.calls.is_empty()).map_or(&[][..], Outcome::rows);
+        let rows = next(!self.probes.is_empty()).map_or(0, Outcome::changed);
         let mut written = self.others.clone();
         for ((place, _), seq) in self.bindings.iter().zip(seqs) {
             written.insert(*place, Ok(WriteDone::Logged { seq }));
@@ -138,6 +153,7 @@ impl<'a> Frequent<'a> {
         for ((place, _), row) in self.calls.iter().zip(ids) {
             written.insert(*place, Ok(WriteDone::Added { id: row.try_get(0)? }));
         }
+        written.extend(self.probes.iter().map(|place| (*place, Ok(WriteDone::Changed { rows }))));
         let mut later = later.iter().map(bindings::in_bucket).collect::<Result<Vec<_>, _>>()?;
         if changed < set.len() as u64 {
             later.extend(set.with_later_owner(connection)?);

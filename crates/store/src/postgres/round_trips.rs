@@ -47,6 +47,10 @@ fn call() -> Write {
     }))
 }
 
+fn probe() -> Write {
+    Write::Probe { at: at(3) }
+}
+
 fn keep() -> Write {
     Write::Keep(Box::new(WaitingMessage {
         id: 0,
@@ -80,6 +84,12 @@ fn a_group_of_frequent_writes_costs_one_round_trip_with_a_fence_and_without() {
         cost(&mut writer, &[keep()]);
         assert_eq!(cost(&mut writer, &group), 1);
         assert_eq!(cost(&mut writer, &[binding(1)]), 1);
+        cost(&mut writer, &[probe()]);
+        assert_eq!(
+            cost(&mut writer, &[probe(), binding(1), call(), probe()]),
+            1,
+            "a trial write holds up no REGISTER"
+        );
         assert_eq!(
             cost(&mut writer, &[binding(1), keep(), binding(2), call(), keep()]),
             4,

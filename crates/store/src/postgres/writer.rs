@@ -219,7 +219,9 @@ fn apply(connection: &mut Connection, numbers: &mut Numbers, write: &Write) -> R
 /// Each write to its module.
 fn change(connection: &mut Connection, numbers: &mut Numbers, write: &Write) -> Result<WriteDone, Failure> {
     match write {
-        Write::Binding(_) | Write::Call(_) => frequent::write_one(connection, numbers, write),
+        Write::Binding(_) | Write::Call(_) | Write::Probe { .. } => {
+            frequent::write_one(connection, numbers, write)
+        }
         // A row is replaced by the next of its address, and removed when nothing can live in it any more.
         Write::ForgetBindings { .. } => Ok(WriteDone::Changed { rows: 0 }),
         Write::CleanBindings { before } => bindings::clean(connection, micros(*before)),
@@ -244,10 +246,6 @@ fn change(connection: &mut Connection, numbers: &mut Numbers, write: &Write) -> 
         Write::RemoveDomain { name } => accounts::remove_domain(connection, name),
         Write::AddAlias { alias, account } => accounts::add_alias(connection, alias, account),
         Write::RemoveAlias { alias } => accounts::remove_alias(connection, alias),
-        Write::Probe { at } => {
-            let sql = "INSERT INTO probe (id, at) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET at = $1";
-            Ok(WriteDone::Changed { rows: connection.execute(sql, values![micros(*at)])? })
-        }
         Write::AddRoute(route) => routes::add(connection, route),
         Write::ReplaceRoute(route) => routes::replace(connection, route),
         Write::RemoveRoute { name } => routes::remove(connection, name),

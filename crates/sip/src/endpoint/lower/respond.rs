@@ -5,9 +5,10 @@ use stdx::slab::Key;
 use super::LowerView;
 use crate::endpoint::Caller;
 use crate::endpoint::context::{RequestContext, RequestStage, TransactionUser};
+use crate::endpoint::environment::Environment;
 use crate::transaction::{TransactionMachine, TransactionOutput};
-use crate::transport::{Source, Transport};
-use crate::wire::{Header, Message, Reply};
+use crate::transport::{Source, Transport, is_reliable};
+use crate::wire::{Header, Message, Method, Reply};
 
 impl LowerView<'_> {
     /// RFC 3261 §8.2.7: without a transaction; a retransmission is answered anew.
@@ -135,9 +136,40 @@ impl LowerView<'_> {
             return;
         };
         let Some(context) = self.contexts.get(context) else { return };
+        if has_to_be_repeated(self.env, context) {
+            if let Some(transaction) = self.transactions.table.get_mut(server)
+                && let TransactionMachine::ServerInvite(machine) = &mut transaction.machine
+            {
+                machine.withhold_trying(self.now);
+            }
+            self.perform(server, TransactionOutput::default());
+            return;
+        }
         let trying = Reply::new(&context.request, context.source.remote, 100, "Trying", None).finish();
         self.respond(server, 100, trying);
     }
+}
+
+/// True for an INVITE by UDP that waits at a node of a farm and was not forwarded yet: for an account, or for the owner of an address, which
+/// may take seconds after a death or while the database is away. A 100 would stop its repetitions (RFC 3261 §17.1.1.2), and with this
+/// node the only copy of it would be lost. So the 100 of §17.2.1 is sent when the request is forwarded.
+fn has_to_be_repeated(env: &Environment, context: &RequestContext) -> bool {
+    let is_repeated = context.request.method() == Method::Invite && !is_reliable(context.source.transport);
+    let is_alone = env.peer_lives.is_empty();
+    let waits = match context.stage {
+        RequestStage::Authenticating { .. }
+        | RequestStage::Planning { .. }
+        | RequestStage::Admitting { .. }
+        | RequestStage::Finding { .. }
+        | RequestStage::Locating { .. } => true,
+        RequestStage::Offering { .. }
+        | RequestStage::Registering { .. }
+        | RequestStage::Proxying(_)
+        | RequestStage::Agent
+        | RequestStage::Waiting
+        | RequestStage::Session(_) => false,
+    };
+    is_repeated && !is_alone && waits
 }
 
 /// RFC 3261 §8.2.2.3 and §16.3 step 5: option tags that the request demands and we do not have.
