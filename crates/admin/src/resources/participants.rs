@@ -237,7 +237,7 @@ fn item(context: &Context<'_>, conference: &Conference, name: &str) -> Result<An
 fn render(context: Option<&Context<'_>>, conference: &Conference, one: &Participant) -> Value {
     let common = &conference.common;
     let joined = date_value(Some(one.joined_at));
-    // One that begins with its participant has no sid yet.
+    // A conference that begins with its participant has no sid yet.
     let mut of = common.sid.clone();
     if of.is_empty() {
         encode(&conference.friendly_name, &mut of);

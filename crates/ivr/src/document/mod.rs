@@ -133,7 +133,7 @@ impl Document {
         let text = xml::decode(bytes, charset).map_err(|text| fatal((1, 1), code::NOT_A_DOCUMENT, text))?;
         let declared;
         let tree = match xml::read(&text) {
-            // Perhaps for a prefix alone: most documents have none and are parsed once.
+            // The fault may be a prefix alone. Most documents have none, and are parsed once.
             Err(_) => {
                 declared = xml::with_declared_prefixes(&text);
                 xml::read(&declared)
