@@ -21,7 +21,7 @@ pub fn sdp_of(message: &Message) -> Option<Bytes> {
     }
     let (kind, params) = typed(message.header(Header::ContentType).unwrap_or_default());
     let text = if is_multipart(kind) {
-        Parts::new(message.body(), params)?.find(Part::is_description)?.body
+        MultipartReader::new(message.body(), params)?.find(Part::is_description)?.body
     } else if kind.is_empty() || is_sdp(kind) {
         message.body()
     } else {
@@ -41,7 +41,8 @@ pub(super) fn check_body(request: &Message) -> Result<(), BodyRefusal> {
     }
     let (kind, params) = typed(request.header(Header::ContentType).unwrap_or_default());
     let is_understood = if is_multipart(kind) {
-        let mut parts = Parts::new(request.body(), params).ok_or((400, "Missing Boundary", None))?;
+        let mut parts =
+            MultipartReader::new(request.body(), params).ok_or((400, "Missing Boundary", None))?;
         parts.all(|part| part.is_description() || handling_of(part.disposition) != Handling::Required)
     } else {
         is_sdp(kind)
@@ -127,16 +128,16 @@ impl<'a> Part<'a> {
 }
 
 /// The parts of a multipart body, in their order.
-struct Parts<'a> {
+struct MultipartReader<'a> {
     delimiter: Vec<u8>,
     rest: Option<&'a [u8]>,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> MultipartReader<'a> {
     /// `None`: there is no boundary, or no part.
-    fn new(body: &'a [u8], params: Params<'_>) -> Option<Parts<'a>> {
+    fn new(body: &'a [u8], params: Params<'_>) -> Option<MultipartReader<'a>> {
         let boundary = params.unquoted("boundary").filter(|boundary| !boundary.is_empty())?;
-        let mut parts = Parts { delimiter: [b"--", boundary].concat(), rest: Some(body) };
+        let mut parts = MultipartReader { delimiter: [b"--", boundary].concat(), rest: Some(body) };
         // What stands before the first delimiter is no part.
         parts.next_text()?;
         parts.rest.is_some().then_some(parts)
@@ -163,7 +164,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-impl<'a> Iterator for Parts<'a> {
+impl<'a> Iterator for MultipartReader<'a> {
     type Item = Part<'a>;
 
     fn next(&mut self) -> Option<Part<'a>> {
