@@ -32,7 +32,8 @@ fuzz_target!(|data: &[u8]| {
             resource: jid.resource().map(Box::from),
             tag: None,
             agent: None,
-            is_bind2: false, can_move: false,
+            is_bind2: false,
+            can_move: false,
             inline: Vec::new(),
         };
         world.tell(|host, now, out| host.handle_bind(now, edge(number), &request, out));

@@ -1,8 +1,7 @@
 //! `[[accounts.sources]]`: sign-in by a directory, an HTTP service, tokens or a file, for the domains that have such a source.
 //!
 //! Each source is a table of its own with keys by its `type`, so they are read by [`SourceKeys`] and not by `Section`. Texts of these tables are
-//! shown in messages only where they can be no secrets. Rules that protect passwords are checked here: TLS except to this machine, no password in a
-//! URL.
+//! shown in messages only where they can be no secrets. Rules that protect passwords are checked here: TLS except to this machine, none in a URL.
 
 mod file;
 mod http;
@@ -457,8 +456,10 @@ mod tests {
             read(&format!("{LDAP}url = \"ldaps://ldap.example.net\"\n{lookup}groups = {{ {groups} }}\n"))
         };
         let given = "base = \"ou=groups\", admins = [\"ops\"], readers = [\"cn=staff,ou=groups\", \"audit\"]";
-        let sources = source(given, SEARCH).unwrap();
-        let groups = sources[0].groups().unwrap();
+        let of = |source: &SourceSettings| {
+            if let SourceKind::Ldap(ldap) = &source.kind { ldap.groups.clone().unwrap() } else { panic!() }
+        };
+        let groups = of(&source(given, SEARCH).unwrap()[0]);
         assert_eq!((&*groups.base, &*groups.member, &*groups.name), ("ou=groups", "member", "cn"));
         assert_eq!(
             (groups.member_form, groups.refresh, groups.keep),
@@ -468,7 +469,7 @@ mod tests {
         let reader = DirectoryRole::ReadOnly;
         assert_eq!(roles, [(DirectoryRole::Admin, "ops"), (reader, "cn=staff,ou=groups"), (reader, "audit")]);
         let nested = source(&format!("{given}, member_form = \"nested\", keep = \"0s\""), SEARCH).unwrap();
-        assert_eq!(nested[0].groups().unwrap().member_form, MemberForm::NestedName);
+        assert_eq!(of(&nested[0]).member_form, MemberForm::NestedName);
         for (groups, lookup, mistake) in [
             ("admins = [\"ops\"]", SEARCH, "`groups`: no `base`"),
             ("base = \"b\", admins = [\" \"]", SEARCH, "`admins` has an empty name"),

@@ -139,7 +139,7 @@ impl WatchedFile {
             Err(mistake) => {
                 tracing::warn!(
                     domain = &*self.domain,
-                    mistake,
+                    reason = mistake,
                     "a file of accounts was not read again: what it had before counts"
                 );
                 false

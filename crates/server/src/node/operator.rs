@@ -30,12 +30,11 @@ use tokio::time::sleep;
 
 use super::certificates::Certificates;
 use super::changes::{NoticeStream, tell_shards};
-use super::completions::Unwritable;
 use super::farm_traces::FarmTraces;
 use super::registrations::Registrations;
 use super::{
     DRAIN_PATIENCE, Node, build, config_report, farm_requests, farm_status, listening, lost_calls,
-    object_storage, operator_status, record_sinks, room, roster_groups, shard_counters,
+    object_storage, operator_status, record_sinks, roster_groups, shard_counters, trial_writes,
 };
 use crate::console::NodeConsole;
 use crate::farm::FarmMembership;
@@ -217,7 +216,7 @@ impl Operator {
         self.probed.set(Some(Instant::FAR_FUTURE));
         let operator = Rc::clone(self);
         spawn_local(async move {
-            let found = probe(&operator.node, now).await;
+            let found = trial_writes::probe(&operator.node, now).await;
             operator.node.borrow().desk.set_unwritable(found);
             operator.probed.set(Some(operator.now()));
         });
@@ -342,29 +341,6 @@ async fn next_event(
             Err(RecvError::Lagged(missed)) => sink.miss(missed),
             Err(RecvError::Closed) => return None,
         }
-    }
-}
-
-/// The reason why the database, or the folder beside it, cannot be written.
-async fn probe(node: &RefCell<Node>, now: Instant) -> Option<Unwritable> {
-    let folder = node.borrow().shared.config.server.data.clone();
-    let room = tokio::task::spawn_blocking(move || room::check(&folder)).await;
-    if let Err(reason) = room.unwrap_or_else(|error| Err(error.to_string())) {
-        return Some(node.borrow().desk.unwritable_here(reason));
-    }
-    let answer = {
-        let node = node.borrow();
-        // A database that is too busy to be tried is being written.
-        let answer =
-            node.desk.begin_write(|ticket| node.store.write(Write::Probe { at: now }, ticket)).ok()?;
-        node.desk.begin_trial();
-        answer
-    };
-    let answer = answer.await;
-    node.borrow().desk.end_trial(matches!(answer, Ok(Ok(_))));
-    match answer {
-        Ok(Err(error)) => Some(node.borrow().desk.unwritable(&error)),
-        Ok(Ok(_)) | Err(_) => None,
     }
 }
 

@@ -1,12 +1,39 @@
 //! The times of trial writes to the database's server, which show that it is slow before it fails.
 //!
-//! [`operator`](super::operator) begins a trial write every few seconds and reports its end; `StoreCompletions::failures` asks for the state.
+//! [`operator`](super::operator) has one begun every few seconds ([`probe`]); `StoreCompletions::failures` asks for the state.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use stdx::Instant;
+use store::Write;
 
+use super::completions::Unwritable;
+use super::{Node, room};
 use crate::limits;
+
+/// The reason why the database, or the folder beside it, cannot be written.
+pub(super) async fn probe(node: &RefCell<Node>, now: Instant) -> Option<Unwritable> {
+    let folder = node.borrow().shared.config.server.data.clone();
+    let room = tokio::task::spawn_blocking(move || room::check(&folder)).await;
+    if let Err(reason) = room.unwrap_or_else(|error| Err(error.to_string())) {
+        return Some(node.borrow().desk.unwritable_here(reason));
+    }
+    let answer = {
+        let node = node.borrow();
+        // A database that is too busy to be tried is being written.
+        let answer =
+            node.desk.begin_write(|ticket| node.store.write(Write::Probe { at: now }, ticket)).ok()?;
+        node.desk.begin_trial();
+        answer
+    };
+    let answer = answer.await;
+    node.borrow().desk.end_trial(matches!(answer, Ok(Ok(_))));
+    match answer {
+        Ok(Err(error)) => Some(node.borrow().desk.unwritable(&error)),
+        Ok(Ok(_)) | Err(_) => None,
+    }
+}
 
 /// The trial write that is under way, and the time that the last one took.
 #[derive(Debug, Default)]

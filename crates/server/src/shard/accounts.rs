@@ -523,7 +523,7 @@ mod tests {
         accounts.wait("bob@a", patient(3, 60_000), 3);
         let refused = accounts.refused(later, 3).unwrap();
         assert_eq!((refused.waiting, name(&refused.outdated)), (vec![AskId(3)], Some("then")));
-        assert!(!accounts.is_away() && accounts.may_try());
+        assert!(!accounts.is_away() && accounts.may_try("bob@a"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! user agent, registrar and event notifier stand on them and do not know each other.
 
 mod call_events;
+mod latency;
 mod merged;
 mod resolution;
 mod respond;
@@ -124,35 +125,12 @@ impl LowerView<'_> {
 
     /// Hands a response to a server transaction.
     pub(crate) fn respond(&mut self, server: Key, status: u16, response: Bytes) {
-        self.note_latency(server, status);
+        latency::note_response(self, server, status);
         if self.is_sent_elsewhere {
             self.transactions.note_sent(self.now, server, status, response, self.out);
         } else {
             self.transactions.respond(self.now, server, status, response, self.out);
         }
-    }
-
-    /// Counts the time until the first response that tells the sender more than that the request has come: neither a 100 nor a challenge,
-    /// which goes out at once and would hide the others.
-    fn note_latency(&mut self, server: Key, status: u16) {
-        if matches!(status, 100 | 401 | 407) {
-            return;
-        }
-        let Some(TransactionUser::Context(context)) = self.transactions.table.get(server).map(|tx| tx.user)
-        else {
-            return;
-        };
-        self.note_first_response(context);
-    }
-
-    fn note_first_response(&mut self, context: Key) {
-        let Some(context) = self.contexts.get_mut(context) else { return };
-        let Some(since) = context.unanswered_since.take() else { return };
-        let histogram = match context.request.method() {
-            Method::Register => &mut self.counters.register_responses,
-            _ => &mut self.counters.invite_responses,
-        };
-        histogram.record(self.now.since(since));
     }
 
     /// Carries out a transaction's output, but for the event of its user.

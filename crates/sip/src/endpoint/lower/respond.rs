@@ -2,7 +2,7 @@
 
 use stdx::slab::Key;
 
-use super::LowerView;
+use super::{LowerView, latency};
 use crate::endpoint::Caller;
 use crate::endpoint::context::{RequestContext, RequestStage, TransactionUser};
 use crate::endpoint::environment::Environment;
@@ -59,7 +59,7 @@ impl LowerView<'_> {
             return self.close(key);
         }
         if !matches!(status, 401 | 407) {
-            self.note_first_response(key);
+            latency::note_first_response(self, key);
         }
         self.perform(server, TransactionOutput { send: Some(response), tell: None });
         self.transactions.table.remove(server);
