@@ -301,7 +301,9 @@ impl Io {
     /// Leaves the groups of UDP sockets at the same addresses: datagrams that come from now on go to the others of a group, and
     /// those that have come can still be read. Returns whether an earlier call has done it, so that nothing more comes.
     pub fn leave_udp_groups(&mut self) -> bool {
-        self.udp.iter_mut().map(UdpListener::leave_group).fold(true, |all, had_left| all && had_left)
+        // Each socket leaves, whatever the others did.
+        let stayed = self.udp.iter_mut().filter_map(|socket| (!socket.leave_group()).then_some(())).count();
+        stayed == 0
     }
 
     /// Closes the UDP sockets. Datagrams that are not read or could not be sent are lost.

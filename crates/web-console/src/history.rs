@@ -205,13 +205,13 @@ mod tests {
     #[test]
     fn latencies_are_in_milliseconds_and_unknown_where_nothing_was_measured() {
         let mut history = History::default();
-        let mut status = Status::default();
-        status.latencies = vec![LatencySummary {
+        let register = LatencySummary {
             latency: Latency::Register,
             count: 3,
             p50_micros: Some(1_750),
             p99_micros: Some(30_000_000),
-        }];
+        };
+        let status = Status { latencies: vec![register], ..Status::default() };
         for second in 0..2 {
             let at = Instant::from_unix_seconds(1_800_000_000 + second);
             history.push(&Sample { at, status: &status, cpu: Duration::ZERO, read_time: None });

@@ -113,12 +113,13 @@ impl FileAccounts {
 
     /// For each group that is asked for, those of the users that are in it.
     pub(crate) fn members(&self, query: &MemberQuery) -> Vec<Vec<Box<str>>> {
-        let is_in = |user: &str, group: &Box<str>| {
-            self.accounts.get(user).is_some_and(|account| account.groups.contains(group))
+        let is_in = |user: &str, group: &str| {
+            let groups = self.accounts.get(user).map_or(&[][..], |account| &account.groups);
+            groups.iter().any(|one| **one == *group)
         };
         let members =
             |group| query.users.iter().filter(|user| is_in(user, group)).cloned().collect::<Vec<_>>();
-        query.groups.iter().map(members).collect()
+        query.groups.iter().map(|group| members(group)).collect()
     }
 }
 

@@ -94,25 +94,25 @@ impl Node {
     /// # Errors
     /// In words for the operator: which file or address, and what to do.
     pub fn start(config: Config) -> Result<Node> {
-        Node::start_with(config, store::sqlite::Options::default())
+        Node::start_with(config, &store::sqlite::Options::default())
     }
 
     /// As [`start`](Self::start), with a SQLite database opened with these options.
     ///
     /// # Errors
     /// As `start`.
-    pub fn start_with(config: Config, options: store::sqlite::Options) -> Result<Node> {
+    pub fn start_with(config: Config, options: &store::sqlite::Options) -> Result<Node> {
         Node::start_with_listeners(config, options, StartListeners::default())
     }
 
     /// As `start_with`; while the start waits for other machines, it answers at these listeners with the reason.
     pub(crate) fn start_with_listeners(
         config: Config,
-        options: store::sqlite::Options,
+        options: &store::sqlite::Options,
         listeners: StartListeners,
     ) -> Result<Node> {
         let clock = Clock::new();
-        let database = database::open(&config, &options, &listeners)?;
+        let database = database::open(&config, options, &listeners)?;
         chat_store::database::tell_of_later_schema(&database);
         let shared = Shared::read(config, &database, clock, listeners)?;
         let database = shared.fenced(database); // By the life that `Shared::read` has drawn.

@@ -72,7 +72,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     // First, so that a second node finds out before it opens the database.
     let doors = AdminListeners::open(&config).await?;
     let http_address = doors.http_address()?;
-    let node = Node::start_with_listeners(config, store::sqlite::Options::default(), doors.for_start()?)?;
+    let node = Node::start_with_listeners(config, &store::sqlite::Options::default(), doors.for_start()?)?;
     let notices = NoticeStream::open(&node)?;
     let (web, rest) = (http::web(&node.shared), node.rest.as_ref().map(|rest| rest.router()));
     let (console, queries) = NodeConsole::new(&node);

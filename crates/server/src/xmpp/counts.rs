@@ -129,10 +129,8 @@ pub(super) struct Counted {
 impl Counted {
     /// A client has its session, new or resumed.
     pub(super) fn end_sign_in(&mut self, now: Instant, stream: Option<Rc<Stream>>) {
-        let Some(stream) = stream else { return };
-        let since = stream.sign_in_since.take();
-        if since != Instant::default() {
-            self.sign_ins.record(now.since(since));
+        if let Some(length) = stream.and_then(|stream| stream.end_sign_in(now)) {
+            self.sign_ins.record(length);
         }
     }
 

@@ -138,7 +138,7 @@ fn a_database_at_its_size_limit_reports_full_and_recovers_with_space() {
         conn.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap()
     };
     let options = store::sqlite::Options { max_pages: Some(pages + 4), ..Default::default() };
-    let mut node = place.start_with(options);
+    let mut node = place.start_with(&options);
     let (mut alice, mut bob) = (place.udp("alice"), place.udp("bob"));
     bob.register();
     let answer = until("it is full", || {

@@ -198,10 +198,10 @@ impl Place {
     }
 
     pub(crate) fn start(&self) -> Node {
-        self.start_with(store::sqlite::Options::default())
+        self.start_with(&store::sqlite::Options::default())
     }
 
-    pub(crate) fn start_with(&self, record: store::sqlite::Options) -> Node {
+    pub(crate) fn start_with(&self, record: &store::sqlite::Options) -> Node {
         Node::start_with(self.config(), record).unwrap()
     }
 

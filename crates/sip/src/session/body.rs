@@ -198,7 +198,7 @@ mod tests {
             // No delimiter ends it: the body's end does.
             (mixed, format!("--x\r\n{sdp}"), Some("v=0\r\n")),
             // The delimiter of another boundary, and one within a line.
-            (mixed, format!("--x\r\n{}x --x\r\n--xy\r\n\r\n--x--", sdp), Some("v=0\r\nx --x\r\n--xy\r\n")),
+            (mixed, format!("--x\r\n{sdp}x --x\r\n--xy\r\n\r\n--x--"), Some("v=0\r\nx --x\r\n--xy\r\n")),
             (mixed, format!("--x\r\nContent-Transfer-Encoding: base64\r\n{sdp}--x--"), None),
             (mixed, format!("--x--\r\n{sdp}"), None),
             (mixed, sdp.to_owned(), None),

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use cluster::Bucket;
 use net::admission::{Admission, Admitted, Handle};
@@ -70,8 +71,9 @@ pub struct Stream {
     pub(super) probed: Cell<bool>,
     /// Its host, once it has asked for a session.
     pub bucket: AccountBucket,
-    /// When its client named the account that it signs in to; the beginning of time before that, and once it has its session.
-    pub sign_in_since: Cell<Instant>,
+    /// When its client named the account that it signs in to: milliseconds, of which 49 days fit and which wrap. 0 before that, and once it
+    /// has its session. A whole instant would take the stream to the allocator's next size.
+    sign_in_since: Cell<u32>,
     /// Stream management is on: stanzas are counted, and our own must not be among them.
     pub is_managed: Cell<bool>,
     /// Its host waits for it to drain.
@@ -88,7 +90,25 @@ pub struct Stream {
     pub(super) paused: Cell<bool>,
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "differences of the low bits are asked for")]
+fn milliseconds(now: Instant) -> u32 {
+    now.since(Instant::default()).as_millis() as u32
+}
+
 impl Stream {
+    /// Its client names the account that it signs in to.
+    pub fn begin_sign_in(&self, now: Instant) {
+        // An odd number is never 0.
+        self.sign_in_since.set(milliseconds(now) | 1);
+    }
+
+    /// Its client has its session: the time since it named the account, the first time that this is asked.
+    pub fn end_sign_in(&self, now: Instant) -> Option<Duration> {
+        let since = self.sign_in_since.take();
+        let passed = (milliseconds(now) | 1).wrapping_sub(since);
+        (since != 0).then(|| Duration::from_millis(passed.into()))
+    }
+
     /// Its address and transport, for limits and logs.
     pub fn peer(&self) -> (IpAddr, &'static str) {
         (self.remote, name_of(self.transport.get()))
@@ -120,7 +140,7 @@ impl Stream {
             stanza_since: Cell::new(0),
             probed: Cell::new(false),
             bucket: AccountBucket::default(),
-            sign_in_since: Cell::default(),
+            sign_in_since: Cell::new(0),
             is_managed: Cell::new(false),
             flushing: Cell::new(false),
             wrote: Cell::new(false),

@@ -53,7 +53,7 @@ impl AccountsArguments {
                 |what: &str| words.next().cloned().ok_or_else(|| format!("{word}: expected {what}"));
             match word.as_str() {
                 "--format" => {
-                    format = Some(ImportFormat::parse(&value("belfry, ejabberd, prosody or csv")?)?)
+                    format = Some(ImportFormat::parse(&value("belfry, ejabberd, prosody or csv")?)?);
                 }
                 "--out" => place = Some(PathBuf::from(value("a file, or a folder for prosody")?)),
                 _ => {

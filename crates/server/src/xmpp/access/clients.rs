@@ -113,7 +113,7 @@ impl ClientAccess {
     ) {
         let Some(known) = cx.streams.get(stream) else { return };
         // The latency of the last attempt counts.
-        known.sign_in_since.set(cx.now);
+        known.begin_sign_in(cx.now);
         // Credentials of a client that guesses are not looked at, right or wrong.
         if self.access.wait(cx.now, &Claim::new(known.peer(), find.user(), &domain)).is_some() {
             return cx.tell(stream, |c2s, out| c2s.handle_found(CredentialAnswer::Unavailable, out));
