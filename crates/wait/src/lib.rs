@@ -3,6 +3,7 @@
 
 #![warn(missing_docs)]
 
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
@@ -77,6 +78,26 @@ pub fn settled<T: PartialEq>(what: &str, quiet: Duration, limit: Duration, mut r
     };
     until(what, limit, ask, String::new);
     last.expect("the value was read")
+}
+
+/// Waits until no thread of a process runs that has got the signal STOP: on a busy machine some run on for a while. A process that has ended
+/// does not run.
+///
+/// # Panics
+/// Some run after a minute.
+#[track_caller]
+pub fn until_stopped(process: &str) {
+    let stands = || {
+        let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else { return Some(()) };
+        let stands = |task: fs::DirEntry| {
+            let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            // The state stands behind the name, which may have blanks and brackets in it (proc_pid_stat(5)).
+            let state = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+            state.is_empty() || state.starts_with(['T', 't', 'Z', 'X'])
+        };
+        tasks.flatten().all(stands).then_some(())
+    };
+    until("a process to stand still", Duration::from_secs(60), stands, || process.to_owned());
 }
 
 /// A call of the kernel, made again when a signal has interrupted it: sockets with a timeout are not begun again by the kernel itself

@@ -55,9 +55,13 @@ impl Peer {
         self.child.try_wait().expect("our own child").is_none()
     }
 
-    /// The signal by its name, `TERM`, to this process alone.
+    /// The signal by its name, `TERM`, to this process alone. After `STOP` it stands still.
     pub fn signal(&self, name: &str) {
-        send(name, &self.child.id().to_string());
+        let process = self.child.id().to_string();
+        send(name, &process);
+        if name == "STOP" {
+            ::wait::until_stopped(&process);
+        }
     }
 
     /// `kill -9`.

@@ -255,6 +255,9 @@ impl PostgresServer {
         for process in std::iter::once(server).chain(children.split_whitespace()) {
             // Some have ended meanwhile.
             let _ = Command::new("kill").args([signal, process]).stderr(Stdio::null()).status();
+            if signal == "-STOP" {
+                wait::until_stopped(process);
+            }
         }
     }
 

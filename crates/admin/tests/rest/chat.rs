@@ -19,7 +19,7 @@ fn sessions_rooms_and_accounts_are_read_from_the_node() {
     assert_eq!(get("/v1/xmpp/users/alice@a.org/contacts")["contacts"][0]["groups"], "a, b");
     assert_eq!(get("/v1/xmpp/motd")["body"], "Hello");
     let asked = world.plane.asked.lock().unwrap().join("\n");
-    assert!(asked.contains(r#"Sessions { who: Some("alice@a.org") }"#), "{asked}");
+    assert!(asked.contains(r#"Sessions { who: Some("alice@a.org"), most: None }"#), "{asked}");
 }
 
 #[test]

@@ -17,11 +17,11 @@ fn lists_are_printed_as_tables_or_as_lines_of_json() {
     let table = place.belfry(&["xmpp", "sessions"]).good();
     assert!(table.starts_with("SESSION  "), "{table}");
     assert!(table.contains("alice@example.test/desk  ") && table.contains("192.0.2.1  tls"), "{table}");
-    assert_eq!(asked(&node), "Sessions { who: None }");
+    assert_eq!(asked(&node), "Sessions { who: None, most: None }");
     let line = place.belfry(&["xmpp", "sessions", "--user", "alice", "--json"]).good();
     let session: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert_eq!((&session["priority"], &session["resumable"]), (&5.into(), &true.into()));
-    assert_eq!(asked(&node), r#"Sessions { who: Some("alice@example.test") }"#);
+    assert_eq!(asked(&node), r#"Sessions { who: Some("alice@example.test"), most: None }"#);
     let rooms = place.belfry(&["xmpp", "rooms"]).good();
     assert_eq!(
         rooms,
