@@ -260,14 +260,15 @@ fn a_slow_server_delays_no_calls_and_is_told() {
     bob.register();
     talk(&mut alice, &mut bob, "bob@example.test");
 
+    // Within the five seconds after which a server that is silent counts as away.
+    proxy.set_delay(Duration::from_secs(3));
+    let is_slow = |place: &Place| health(place).1.contains("the database is slow for ");
+    until("the node tells that the server is slow", || is_slow(&place).then_some(()));
     // Accounts that were read before are to be read again, as they are each minute, while the server gives no answer.
     proxy.set_delay(Duration::from_secs(60));
     run_sql(&url, "NOTIFY belfry, 'everything'");
-    let is_slow = |place: &Place| health(place).1.contains("the database is slow for ");
-    until("the node hears of it, and tells that the server is slow", || is_slow(&place).then_some(()));
     talk(&mut alice, &mut bob, "bob@example.test");
     assert_eq!(proxy.passed(), 0, "no read was answered");
-    assert!(!process.log().contains("an account could not be read"), "nor has failed: {}", process.log());
 
     proxy.set_delay(Duration::ZERO);
     until("registrations are taken again", || (try_to_register(&mut bob).status() == 200).then_some(()));
