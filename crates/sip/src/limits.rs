@@ -44,7 +44,7 @@ pub const TRANSACTIONS: usize = 2_000_000;
 const OWNER_PATIENCE: u64 = router::limits::QUESTION_PATIENCE.as_secs();
 
 /// The time that store, plan and router may take to route a request: that of the owner after a slow read of an account; or that of a
-/// read (6 s) and a write (11 s) which a server of the database leaves without an answer. Then 500; the answer, when it comes at last, is
+/// read (6 s) and a write (11 s) which a server of the database leaves without an answer. Then 503 with Retry-After; the answer, when it comes at last, is
 /// ignored. Well under the 32 s after which the client stops waiting.
 pub const CONTEXT_PATIENCE: Duration = Duration::from_secs(OWNER_PATIENCE + 10);
 

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use router::{Answer, AskId, Life, Query, ShardAddress};
 use sip::digest::Ha1s;
 use sip::endpoint::{Account, Endpoint, EndpointEffect, EndpointSettings};
+use sip::limits;
 use sip::transport::{Packet, Source, Transport};
 use sip::wire::{Header, Message};
 use stdx::Instant;
@@ -260,4 +261,27 @@ fn a_register_that_waits_for_its_account_is_answered_once_however_often_it_is_re
     let answers: Vec<u16> = world.answer_held().iter().map(Message::status).collect();
     assert_eq!(answers, [200]);
     assert_eq!(world.receive(VICTIM, request).status(), 200, "the same response again");
+}
+
+/// RFC 3261 §21.5.4: whoever asks a database that gives no answer at all is told to try again.
+#[test]
+fn a_register_whose_account_is_never_read_is_refused_for_a_time() {
+    let mut world = World::new();
+    let nonce = world.nonce(VICTIM);
+    world.held = Some(Vec::new());
+    world.number += 1;
+    let request = format!(
+        "REGISTER sip:example.com SIP/2.0\r\nVia: SIP/2.0/UDP {VICTIM};branch=z9hG4bKn\r\nMax-Forwards: 70\r\n\
+         From: <sip:bob@example.com>;tag=1\r\nTo: <sip:bob@example.com>\r\nCall-ID: of-bob\r\nCSeq: 9 REGISTER\r\n\
+         {}Content-Length: 0\r\n\r\n",
+        credentials(&nonce, "secret", 1)
+    );
+    assert_eq!(world.receive_packet(VICTIM, request.into()).len(), 0);
+    world.now = world.now + limits::CONTEXT_PATIENCE;
+    let mut out = Vec::new();
+    world.endpoint.expire(world.now, &mut out);
+    let answers = world.settle(out);
+    let refused = answers.last().unwrap();
+    assert_eq!((refused.status(), refused.header(Header::RetryAfter).is_some()), (503, true));
+    assert_eq!(world.answer_held().len(), 0, "the answer comes too late");
 }

@@ -22,13 +22,13 @@ fn slow() -> Scene {
 }
 
 #[test]
-fn an_answer_that_never_comes_is_500() {
+fn an_answer_that_never_comes_is_503() {
     let mut scene = slow();
     scene.call(&format!("sip:bob@{DOMAIN}"));
     scene.run(5_000);
     assert_eq!(scene.status(), 0);
     scene.run(16_000);
-    assert_eq!(scene.status(), 500);
+    assert_eq!(scene.status(), 503);
     scene.world.act(scene.server, Server::catch_up);
     scene.run(1_000);
     assert!(scene.callee(0).requests.is_empty(), "too late");

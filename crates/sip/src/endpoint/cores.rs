@@ -11,7 +11,7 @@ use super::event_front::EventFront;
 use super::lower::{LowerLayers, LowerView};
 use super::proxy_core::{BranchResponse, ProxyCore};
 use super::receive::FailedTransaction;
-use super::request_router::{Handover, RequestRouter};
+use super::request_router::{Handover, RequestRouter, unavailable};
 use super::user_agent::UserAgent;
 use crate::transaction::{Transaction, TransactionMachine};
 use crate::wire::Message;
@@ -100,7 +100,7 @@ impl Cores {
                 self.user_agent.refuse_open_call(lower, key);
             }
             RequestStage::Proxying(_) => ProxyCore::new(lower).handle_timer(key),
-            _ => lower.finish(key, 500, "Server Internal Error"),
+            _ => unavailable(lower, key),
         }
     }
 

@@ -449,8 +449,8 @@ impl RequestRouter {
     }
 }
 
-/// No node of the farm has answered for the address in time, or told of the plan (RFC 3261 §21.5.4).
-fn unavailable(lower: &mut LowerView<'_>, key: Key) {
+/// No node of the farm, or no database, has answered for the address in time, or told of the plan (RFC 3261 §21.5.4).
+pub(super) fn unavailable(lower: &mut LowerView<'_>, key: Key) {
     if lower.contexts.get(key).is_some_and(|context| context.request.method() == Method::Ack) {
         return ProxyCore::new(lower).finish_ack(key, None);
     }
