@@ -28,7 +28,7 @@ pub(super) struct Reader<'a> {
     sections: Vec<&'static str>,
     /// The number of syntax mistakes, which come first. Any other mistake may follow from them.
     unreadable: usize,
-    /// Section, key and place of each value that was read, for mistakes of several sections.
+    /// Section, key and place of each value that was read, for mistakes that are found later.
     places: Vec<(&'static str, &'static str, Range<usize>)>,
     /// In any order; sorted by their places at the end.
     pub(super) mistakes: Vec<Mistake>,
@@ -94,17 +94,19 @@ impl<'a> Reader<'a> {
                 DeTable::default()
             }
         };
-        Section { reader: self, name, span, table, keys: Vec::new(), spans: Vec::new() }
+        Section { reader: self, name, span, table, keys: Vec::new() }
     }
 
     /// A mistake of several sections, at the first of these keys (section and name) that the file has, else at its beginning.
     pub(super) fn mistake(&mut self, keys: &[(&str, &str)], what: String, expected: &str) {
-        let place = |(section, name): &(&str, &str)| {
-            let is_it = |place: &&(&str, &str, Range<usize>)| (place.0, place.1) == (*section, *name);
-            self.places.iter().find(is_it).map(|(_, _, span)| span.clone())
-        };
-        let span = keys.iter().find_map(place).unwrap_or_default();
-        self.mistakes.push(Mistake::at(self.text, &span, what, expected.into()));
+        let span = keys.iter().find_map(|(section, name)| self.place(section, name)).cloned();
+        self.mistakes.push(Mistake::at(self.text, &span.unwrap_or_default(), what, expected.into()));
+    }
+
+    /// The place of a value that was read. `None`: the file does not have the key.
+    fn place(&self, section: &str, name: &str) -> Option<&Range<usize>> {
+        let place = self.places.iter().find(|place| (place.0, place.1) == (section, name));
+        place.map(|(_, _, span)| span)
     }
 
     /// Reports entries that are left at the top as unknown.
@@ -138,8 +140,6 @@ pub(super) struct Section<'r, 'a> {
     table: DeTable<'a>,
     /// The keys that were asked for, for the names of unknown ones.
     keys: Vec<&'static str>,
-    /// The positions of the values that were taken out.
-    spans: Vec<(&'static str, Range<usize>)>,
 }
 
 impl<'a> Section<'_, 'a> {
@@ -264,8 +264,9 @@ impl<'a> Section<'_, 'a> {
 
     /// A mistake at the value of a key, or at the section when the key is not there.
     pub(super) fn mistake(&mut self, name: &str, what: impl Into<String>, expected: impl Into<String>) {
-        let span = self.spans.iter().find(|(key, _)| *key == name).map_or(&self.span, |(_, span)| span);
-        self.reader.mistakes.push(Mistake::at(self.reader.text, span, what.into(), expected.into()));
+        let span = self.reader.place(self.name, name).unwrap_or(&self.span);
+        let mistake = Mistake::at(self.reader.text, span, what.into(), expected.into());
+        self.reader.mistakes.push(mistake);
     }
 
     /// Reports keys that are left in the table as unknown.
@@ -288,7 +289,6 @@ impl<'a> Section<'_, 'a> {
     /// Takes the value out and keeps its place, for mistakes that are found later.
     fn remove(&mut self, name: &'static str) -> Option<Spanned<DeValue<'a>>> {
         let value = self.table.remove(name)?;
-        self.spans.push((name, value.span()));
         self.reader.places.push((self.name, name, value.span()));
         Some(value)
     }

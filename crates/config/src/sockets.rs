@@ -101,8 +101,8 @@ pub(super) fn check(config: &Config, reader: &mut Reader<'_>) {
     let all: Vec<_> = config.sockets().into_iter().filter(|socket| socket.section != "acme").collect();
     for (index, socket) in all.iter().enumerate() {
         let Some(first) = all[..index].iter().find(|first| first.clashes(socket)) else { continue };
-        // Within one list it is reported as standing twice.
-        if (first.section, first.key, first.address) == (socket.section, socket.key, socket.address) {
+        // The reader of `[sip]` has reported it.
+        if socket.section == "sip" && first.text == socket.text {
             continue;
         }
         let what = format!(
@@ -150,6 +150,14 @@ mod tests {
             (
                 "[xmpp]\nlisten = [\"tcp:0.0.0.0:5222\", \"ws:127.0.0.1:5222\"]\n".to_owned(),
                 "2:10: [xmpp] listen has tcp:0.0.0.0:5222, and [xmpp] listen has ws:127.0.0.1:5222",
+            ),
+            (
+                "[xmpp]\nlisten = [\"tcp:127.0.0.1:5222\", \"ws:127.0.0.1:5222\"]\n".to_owned(),
+                "[xmpp] listen has tcp:127.0.0.1:5222, and [xmpp] listen has ws:127.0.0.1:5222",
+            ),
+            (
+                "[sip]\nlisten = [\"tcp:127.0.0.1:5060\", \"ws:127.0.0.1:5060\"]\n".to_owned(),
+                "[sip] listen has tcp:127.0.0.1:5060, and [sip] listen has ws:127.0.0.1:5060",
             ),
         ] {
             let found = mistake(&text).unwrap_or_default();

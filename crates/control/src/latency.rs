@@ -71,7 +71,7 @@ impl LatencyCounts {
     }
 }
 
-/// What a latency was within the last ten seconds, over all shards.
+/// A latency of the last ten seconds, over all shards.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencySummary {
     /// The latency.

@@ -13,15 +13,15 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 use tokio::time;
 
-use crate::answers::{Answer, MemberAnswer, RoleAnswer};
+use crate::answers::{Answer, MemberAnswer, PageAnswer, RoleAnswer, TokenAnswer};
 use crate::file::{FileAccounts, FileSettings, WatchedFile};
 use crate::http::HttpSource;
 use crate::jwt::{TokenSource, claimed_issuer};
 use crate::ldap::{DirectoryRole, LdapSource, MemberQuery};
-use crate::provider::{AuthorizationQuery, CodeQuery, PageAnswer, Provider};
+use crate::provider::{AuthorizationQuery, CodeQuery, Provider};
 use crate::remembered::RememberedPasswords;
 use crate::settings::{Hidden, ProviderSettings, SourceKind, SourceSettings};
-use crate::token::{TokenAnswer, TokenUse, TokenUser, TokenVerdict};
+use crate::token::{TokenUse, TokenUser, TokenVerdict};
 use crate::{SourceFailure, limits};
 
 /// The name and the proof that a client sends.
@@ -50,22 +50,24 @@ pub struct Query {
 }
 
 /// The answer to a [`Query`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Verdict {
     /// The client is this user of the domain. The name is not prepared if a token has named it.
     Accepted(Box<str>),
     /// It is not, or the user is unknown: the two are not told apart.
     Refused,
     /// The source gave no verdict.
+    #[default]
     Unavailable,
 }
 
 /// The role that the groups of a source give to a user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RoleVerdict {
     /// The source has answered. `None`: no role, or no such user.
     Known(Option<DirectoryRole>),
     /// The source gave no answer: nothing is known.
+    #[default]
     Unavailable,
 }
 

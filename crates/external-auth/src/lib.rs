@@ -24,18 +24,18 @@ mod settings;
 mod tls;
 mod token;
 
-pub use answers::{Answer, MemberAnswer, RoleAnswer};
+pub use answers::{Answer, AnswerReceiver, MemberAnswer, PageAnswer, RoleAnswer, TokenAnswer};
 pub use authenticator::{Authenticator, Credential, Query, RoleVerdict, Verdict};
 pub use file::{FileAccounts, FileSettings, LineFault, ScramSha256Keys, is_open_to_others, read_accounts};
 pub use http::client as http_client;
 pub use issuer_check::{IssuerConfiguration, IssuerReport};
 pub use ldap::{DirectoryRole, FilterTemplate, GroupFilter, GroupSettings, MemberForm, NameTemplate};
-pub use provider::{AuthorizationQuery, CodeQuery, PageAnswer};
+pub use provider::{AuthorizationQuery, CodeQuery};
 pub use settings::{
     BodyForm, GroupTimes, Hidden, HttpSettings, JwtSettings, KeySource, LdapLookup, LdapSecurity,
     LdapSettings, ProviderSettings, SourceKind, SourceSettings, is_loopback,
 };
-pub use token::{TokenAnswer, TokenRoles, TokenUse, TokenUser, TokenVerdict};
+pub use token::{TokenRoles, TokenUse, TokenUser, TokenVerdict};
 
 /// No source could give a verdict: the reason, for the operator. It holds no password and no token.
 #[derive(Debug)]

@@ -50,32 +50,6 @@ pub struct CodeQuery {
     pub issuer: Option<Box<str>>,
 }
 
-type Receiver = Box<dyn FnOnce(Option<Box<str>>) + Send>;
-
-/// Receives the address that a browser is sent to; none: the provider is not known now. As [`crate::Answer`], it is called once.
-pub struct PageAnswer(Option<Receiver>);
-
-impl PageAnswer {
-    /// `give` receives the answer.
-    pub fn new(give: impl FnOnce(Option<Box<str>>) + Send + 'static) -> PageAnswer {
-        PageAnswer(Some(Box::new(give)))
-    }
-
-    pub(crate) fn give(mut self, page: Option<Box<str>>) {
-        if let Some(give) = self.0.take() {
-            give(page);
-        }
-    }
-}
-
-impl Drop for PageAnswer {
-    fn drop(&mut self) {
-        if let Some(give) = self.0.take() {
-            give(None);
-        }
-    }
-}
-
 /// An OpenID provider.
 pub(crate) struct Provider {
     settings: ProviderSettings,

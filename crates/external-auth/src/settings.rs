@@ -99,7 +99,7 @@ impl SourceSettings {
         }
     }
 
-    /// How often the groups that give roles or are in rosters are asked for. `None`: the source has no groups.
+    /// The intervals at which the groups that give roles or are in rosters are asked for. `None`: the source has no groups.
     pub fn group_times(&self) -> Option<GroupTimes> {
         match &self.kind {
             SourceKind::Ldap(ldap) => {

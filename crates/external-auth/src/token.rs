@@ -37,39 +37,15 @@ pub enum TokenUse {
 }
 
 /// The answer to the question whose token it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TokenVerdict {
     /// The token of this user.
     Accepted(TokenUser),
     /// It is not accepted.
     Refused,
     /// Nothing is known: there are no keys to check it with.
+    #[default]
     Unavailable,
-}
-
-/// Receives the answer about one token, as [`crate::Answer`] does the verdict of a query.
-pub struct TokenAnswer(Option<Box<dyn FnOnce(TokenVerdict) + Send>>);
-
-impl TokenAnswer {
-    /// `give` receives the answer.
-    pub fn new(give: impl FnOnce(TokenVerdict) + Send + 'static) -> TokenAnswer {
-        TokenAnswer(Some(Box::new(give)))
-    }
-
-    pub(crate) fn give(mut self, verdict: TokenVerdict) {
-        if let Some(give) = self.0.take() {
-            give(verdict);
-        }
-    }
-}
-
-/// A question that has found no place is answered, too.
-impl Drop for TokenAnswer {
-    fn drop(&mut self) {
-        if let Some(give) = self.0.take() {
-            give(TokenVerdict::Unavailable);
-        }
-    }
 }
 
 impl TokenRoles {

@@ -301,9 +301,11 @@ impl Io {
     /// Leaves the groups of UDP sockets at the same addresses: datagrams that come from now on go to the others of a group, and
     /// those that have come can still be read. Returns whether an earlier call has done it, so that nothing more comes.
     pub fn leave_udp_groups(&mut self) -> bool {
-        // Each socket leaves, whatever the others did.
-        let stayed = self.udp.iter_mut().filter_map(|socket| (!socket.leave_group()).then_some(())).count();
-        stayed == 0
+        let mut had_left = true;
+        for socket in &mut self.udp {
+            had_left &= socket.leave_group();
+        }
+        had_left
     }
 
     /// Closes the UDP sockets. Datagrams that are not read or could not be sent are lost.

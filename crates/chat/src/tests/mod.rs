@@ -114,7 +114,7 @@ pub(super) struct HostWorld {
     pub(super) unflushed: Vec<u64>,
     /// Events for applications.
     pub(super) events: Vec<crate::webhooks::WebhookEvent>,
-    /// How long messages of clients with stream management took until they were handled.
+    /// The time that each message of a client with stream management took until it was handled.
     handled: Vec<Duration>,
     next: u64,
 }

@@ -87,9 +87,9 @@ struct WatchedState {
     accounts: Arc<FileAccounts>,
     /// The number of contents so far: a password that was right by an earlier one is compared again.
     generation: u64,
-    /// Of the content that was read last, good or not.
+    /// The stamp of the content that was read last, good or not.
     read: Option<FileStamp>,
-    /// At the last look. A file is read once two looks have found it the same: one that is being written is left alone.
+    /// The stamp at the last look. A file is read once two looks have found it the same: one that is being written is left alone.
     seen: Option<FileStamp>,
 }
 

@@ -51,7 +51,7 @@ pub(super) struct TrialWrites {
 pub(super) struct SlowServer {
     /// Since the first slow trial write.
     pub(super) seconds: u64,
-    /// What was found, in words.
+    /// The finding, in words.
     pub(super) reason: Box<str>,
 }
 

@@ -71,8 +71,8 @@ pub struct Stream {
     pub(super) probed: Cell<bool>,
     /// Its host, once it has asked for a session.
     pub bucket: AccountBucket,
-    /// When its client named the account that it signs in to: milliseconds, of which 49 days fit and which wrap. 0 before that, and once it
-    /// has its session. A whole instant would take the stream to the allocator's next size.
+    /// The time at which its client named the account that it signs in to: milliseconds, of which 49 days fit and which wrap. 0 before that,
+    /// and once it has its session. A whole instant would take the stream to the allocator's next size.
     sign_in_since: Cell<u32>,
     /// Stream management is on: stanzas are counted, and our own must not be among them.
     pub is_managed: Cell<bool>,

@@ -43,7 +43,7 @@ pub(super) struct AccountsArguments {
 
 impl AccountsArguments {
     /// # Errors
-    /// What is wrong, and what was expected.
+    /// The mistake, and what was expected.
     pub(super) fn parse(words: &[String]) -> Result<AccountsArguments, String> {
         let mut users = XmppFlags::new()?;
         let (mut format, mut place) = (None, None);
