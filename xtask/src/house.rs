@@ -62,6 +62,8 @@ pub(crate) struct Figures {
     /// Lines of files of tests, which `lines` includes.
     test_lines: usize,
     comment_lines: usize,
+    /// Those in files of tests, which `comment_lines` includes.
+    test_comment_lines: usize,
     doc_comments: usize,
     headless: Vec<Place>,
     persons: Vec<Place>,
@@ -139,7 +141,7 @@ impl Figures {
             self.test_lines += lines;
         }
         for comment in comments(source) {
-            self.add_comment(&comment, &source.path);
+            self.add_comment(&comment, &source.path, source.is_test());
         }
         if source.module_path().is_some() && !source.is_test() {
             for item in syntax::parse(source)?.public {
@@ -156,11 +158,12 @@ impl Figures {
         Ok(())
     }
 
-    fn add_comment(&mut self, comment: &Comment, path: &str) {
+    fn add_comment(&mut self, comment: &Comment, path: &str, is_test: bool) {
         let place =
             |line: usize, text: &str| Place { path: path.to_owned(), line, text: text.trim().to_owned() };
         if !comment.is_trailing {
             self.comment_lines += comment.text.len();
+            self.test_comment_lines += if is_test { comment.text.len() } else { 0 };
         }
         if comment.is_doc() {
             self.doc_comments += 1;
@@ -186,6 +189,7 @@ impl Figures {
         self.lines += other.lines;
         self.test_lines += other.test_lines;
         self.comment_lines += other.comment_lines;
+        self.test_comment_lines += other.test_comment_lines;
         self.doc_comments += other.doc_comments;
         self.headless.extend_from_slice(&other.headless);
         self.persons.extend_from_slice(&other.persons);
@@ -236,6 +240,7 @@ impl House {
             "lines",
             "of tests",
             "comments",
+            "in code",
             "docs",
             "headless",
             "nobody …",
@@ -253,6 +258,7 @@ impl House {
                 &it.lines.to_string(),
                 &it.test_lines.to_string(),
                 &percent(it.comment_lines, it.lines),
+                &percent(it.comment_lines - it.test_comment_lines, it.lines - it.test_lines),
                 &it.doc_comments.to_string(),
                 &it.headless.len().to_string(),
                 &it.persons.len().to_string(),
@@ -275,8 +281,8 @@ impl House {
             format!("{:>5}  {}: {}", modules.len(), it.name, modules.join(", "))
         }));
         lines.push(
-            "\nheadless: doc comments that begin with What, Who, Of …; nobody …, he …: lines of comments with these \
-             words.\n`--list headless|persons|he|undocumented` shows the places, `--json` everything."
+            "\ncomments: their share of all lines, in code without files of tests; headless: doc comments that begin \
+             with What, Who, Of …;\nnobody …, he …: lines of comments with these words.\n`--list headless|persons|he|undocumented` shows the places, `--json` everything."
                 .to_owned(),
         );
         lines.join("\n") + "\n"
@@ -304,7 +310,7 @@ mod tests {
         measure(&[
             Source::new("crates/sip/src/a.rs", TEXT),
             Source::new("crates/sip/src/b.rs", "pub(crate) struct A;\nimpl A { fn a() {} }\n"),
-            Source::new("crates/sip/tests/c.rs", "struct A;\n"),
+            Source::new("crates/sip/tests/c.rs", "// A type.\nstruct A;\n"),
         ])
         .unwrap()
     }
@@ -326,8 +332,8 @@ mod tests {
     fn figures_of_a_crate() {
         let house = house();
         let figures = &house.crates["sip"];
-        assert_eq!((figures.files, figures.lines, figures.test_lines), (3, 11, 1));
-        assert_eq!((figures.comment_lines, figures.doc_comments), (5, 3));
+        assert_eq!((figures.files, figures.lines, figures.test_lines), (3, 12, 2));
+        assert_eq!((figures.comment_lines, figures.test_comment_lines, figures.doc_comments), (6, 1, 3));
         assert_eq!((figures.public_items, figures.undocumented.len()), (3, 1));
         assert_eq!((figures.headless.len(), figures.persons.len(), figures.he.len()), (1, 1, 1));
         assert_eq!(house.list("headless").unwrap(), "crates/sip/src/a.rs:3: What does not fit.\n");
