@@ -193,6 +193,15 @@ impl Sipp {
     }
 }
 
+/// Where a test fails at one end of a call, the other end's messages say why.
+impl Drop for Sipp {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("SIPp at {}:\n{}", self.port, self.report());
+        }
+    }
+}
+
 /// The folder of a SIPp, and its host in a test's network.
 struct Place<'a> {
     folder: TempDir,

@@ -5,6 +5,8 @@
 //! on here, whatever the map says, so two nodes that see different maps cannot send it to and fro. A node without a link to the worker
 //! gives the packet to a third node, by the passage that comes with it ([`cluster::relay`], `docs/decisions/0088`).
 
+mod moved_slots;
+
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -18,7 +20,7 @@ use farm::links::{LinkCounters, LinkEvent, LinkSettings, Links};
 use farm::view::FarmView;
 use net::clock::Clock;
 use router::Answer;
-use sip::endpoint::{SharedResponse, handle_packet_off_slot, has_ended, share_moved_calls};
+use sip::endpoint::{SharedResponse, handle_packet_off_slot, has_ended};
 use sip::transport::{Packet, Transmit};
 use sip::wire::raw_call_id;
 use stdx::Instant;
@@ -241,7 +243,9 @@ pub(super) fn set_view(shard: &mut Shard, now: Instant, view: &Arc<FarmView>) {
         farm.edges.keep(|edge| view.has(edge));
         let before = farm.set_view(Arc::clone(view));
         has_this_map = before.as_ref().is_some_and(|before| before.map.version() == view.map.version());
-        handle_moved_slots(shard, now, before.as_deref());
+        if !has_this_map {
+            moved_slots::handle_map(shard, now, before.as_deref(), view);
+        }
         buckets::handle_view(shard, now, before.as_deref());
         chat_farm::handle_view(shard, now, view);
     }
@@ -282,29 +286,6 @@ fn set_lives(shard: &mut Shard, view: &FarmView) {
     let endpoint = &mut shard.parts.endpoint;
     endpoint.set_dead_lives(view.map.dead());
     endpoint.set_peer_lives(view.peers.keys().copied().filter(|life| *life != view.own));
-}
-
-/// A new map may have moved call slots to or from this shard, while the other worker lives: both share the responses to the requests of such
-/// slots, as the two may get the same request (`docs/decisions/0088`).
-fn handle_moved_slots(shard: &mut Shard, now: Instant, before: Option<&FarmView>) {
-    let (own, Some(adapter)) = (shard.parts.edge, &mut shard.farm) else { return };
-    let Some(view) = &adapter.view else { return };
-    let is_same = before.is_none_or(|before| before.map.version() == view.map.version());
-    let mut workers = view.map.workers();
-    if is_same || !workers.any(|(slot, _)| has_moved(view, before, own, slot)) {
-        return;
-    }
-    adapter.slots_move_until = now + limits::SLOTS_MOVE;
-    share_moved_calls(&mut shard.parts.endpoint, |call_id| {
-        has_moved(view, before, own, CallSlot::of(call_id).number())
-    });
-}
-
-/// True if the call slot has moved to or from this shard since the view before, and both workers live.
-fn has_moved(view: &FarmView, before: Option<&FarmView>, own: ShardAddress, slot: u16) -> bool {
-    let (worker, previous) = (view.worker(slot), before.and_then(|before| before.worker(slot)));
-    let lives = |worker: Option<ShardAddress>| worker.is_some_and(|worker| view.has(worker));
-    worker != previous && [worker, previous].contains(&Some(own)) && lives(worker) && lives(previous)
 }
 
 /// Works on a packet of this shard by its endpoint. A panic there is our bug; it costs that message, not the shard. If its call slot has moved to or from this shard a moment ago, the other worker may have it, too.

@@ -1,5 +1,6 @@
 //! A farm whose database is away: for a minute, and while the owner of an address and the node that works on a call die.
 
+use router::Life;
 use sim::NodeId;
 use sip::wire::Message;
 
@@ -57,6 +58,35 @@ fn a_call_that_waits_for_an_owner_is_not_lost_with_the_node_at_which_it_waits() 
         let rung: Vec<_> = callee.calls.iter().map(|call| call.acknowledged).collect();
         assert_eq!(rung, [true], "seed {seed}\n{ladder}");
     }
+}
+
+/// The node of the call's slot has died, and nobody knows it yet: the call waits where its INVITE arrived. The repetitions go to the slot's
+/// next node once there is one. One node forwards the call: another's copy could be refused as a merged request (RFC 3261 §8.2.2.2).
+#[test]
+fn a_call_that_waits_away_from_its_slot_is_forwarded_by_one_node() {
+    let mut moved = 0;
+    for seed in 0..120 {
+        let mut farm = farm(seed);
+        let owner = farm.world.node::<Nodes>(farm.nodes).owner(&aor("bob"));
+        set_away(&mut farm, true);
+        farm.begin_call(BOB);
+        let invite = last_invite(&farm);
+        let worker = farm.world.node::<Nodes>(farm.nodes).worker_of(&invite);
+        let arrival = (1..=5).map(Life).find(|life| ![owner, worker].contains(life)).unwrap();
+        farm.world.act(farm.nodes, move |nodes: &mut Nodes, now, _| {
+            nodes.arrival = Some(arrival);
+            [owner, worker].into_iter().for_each(|life| nodes.kill(now, life));
+        });
+        farm.run(3_300 + seed * 20);
+        set_away(&mut farm, false);
+        farm.run(60_000);
+        let ladder = farm.world.ladder();
+        assert_eq!(farm.world.node::<Phone>(farm.alice).calls[0].status, 200, "seed {seed}\n{ladder}");
+        let callers = &farm.world.node::<Nodes>(farm.nodes).callers;
+        assert_eq!(callers.len(), 1, "seed {seed}: {callers:?}\n{ladder}");
+        moved += usize::from(!callers.contains(&arrival));
+    }
+    assert!(moved > 20, "{moved}");
 }
 
 /// Sends a REGISTER with these lines, and returns the answer once it has come, with the milliseconds until then.

@@ -21,6 +21,7 @@ use sip::digest::Ha1s;
 use sip::dns::DnsFault;
 use sip::endpoint::{
     Account, AccountCalls, Endpoint, EndpointEffect, EndpointOutbox, EndpointSettings, StoreUnavailable,
+    handle_packet_off_slot, take_waiting,
 };
 use sip::transport::{Packet, Source, Transport};
 use sip::wire::Message;
@@ -105,6 +106,10 @@ pub(crate) struct Nodes {
     pub(crate) reports: u32,
     /// The dialogs that watchers were told, the newest last.
     pub(crate) dialogs: Vec<Vec<CallInfo>>,
+    /// The node at which packets arrive; it works on those of a node whose death is not known yet.
+    pub(crate) arrival: Option<Life>,
+    /// The nodes that have sent an INVITE.
+    pub(crate) callers: BTreeSet<Life>,
 }
 
 fn edge(life: Life) -> ShardAddress {
@@ -164,6 +169,13 @@ impl Member {
     }
 }
 
+/// The places of the workers of a call slot, each after the death of those before it.
+fn workers_of(call_id: &[u8]) -> impl Iterator<Item = usize> + use<> {
+    let first = call_id.iter().map(|byte| usize::from(*byte)).sum::<usize>();
+    let count = NODES as usize;
+    (0..count).map(move |step| (first + step) % count)
+}
+
 fn owner_in(owners: &BTreeMap<Bucket, Life>) -> impl Fn(Bucket) -> Option<ShardAddress> + '_ {
     |bucket| owners.get(&bucket).map(|life| edge(*life))
 }
@@ -183,6 +195,8 @@ impl Nodes {
             now,
             reports: 0,
             dialogs: Vec::new(),
+            arrival: None,
+            callers: BTreeSet::new(),
         };
         buckets().for_each(|bucket| nodes.assign(bucket));
         nodes
@@ -275,10 +289,50 @@ impl Nodes {
         if let Some(place) = named.and_then(|life| self.place(Life(life))) {
             return place;
         }
-        let call_id = message.header(sip::wire::Header::CallId).unwrap_or_default();
-        let first = call_id.iter().map(|byte| usize::from(*byte)).sum::<usize>();
-        let count = self.members.len();
-        (0..count).map(|step| (first + step) % count).find(|place| self.members[*place].is_alive).unwrap()
+        let is_alive = |place: &usize| self.members[*place].is_alive;
+        workers_of(message.call_id().unwrap_or_default()).find(is_alive).unwrap()
+    }
+
+    /// The node that works on a packet without its worker, whose death is not known yet.
+    fn off_slot(&self, bytes: &[u8]) -> Option<usize> {
+        let arrival = self.place(self.arrival?)?;
+        let message = Message::parse(Bytes::copy_from_slice(bytes)).ok().filter(Message::is_request)?;
+        let is_known = |place: &usize| !self.dead.contains(&self.members[*place].life);
+        let worker = workers_of(message.call_id()?).find(is_known)?;
+        (!self.members[worker].is_alive).then_some(arrival)
+    }
+
+    /// The nodes know of a death: requests that wait elsewhere go to their workers.
+    fn give_waiting_to_workers(&mut self, out: &mut Vec<Datagram>) {
+        for place in (0..self.members.len()).filter(|place| self.members[*place].is_alive).collect::<Vec<_>>()
+        {
+            let living: Vec<bool> = self.members.iter().map(|member| member.is_alive).collect();
+            let mut effects = Vec::new();
+            let has_other_worker =
+                |call_id: &[u8]| workers_of(call_id).find(|place| living[*place]) != Some(place);
+            let endpoint = &mut self.members[place].endpoint;
+            let packets = take_waiting(endpoint, self.now, has_other_worker, &mut effects);
+            self.perform_endpoint(place, effects, out);
+            for packet in packets {
+                self.work(packet, out);
+            }
+        }
+    }
+
+    fn work(&mut self, packet: Packet, out: &mut Vec<Datagram>) {
+        let mut effects = Vec::new();
+        let place = match self.off_slot(&packet.bytes) {
+            Some(place) => {
+                handle_packet_off_slot(&mut self.members[place].endpoint, self.now, packet, &mut effects);
+                place
+            }
+            None => {
+                let place = self.worker(&packet.bytes);
+                self.members[place].endpoint.handle_packet(self.now, packet, &mut effects);
+                place
+            }
+        };
+        self.perform_endpoint(place, effects, out);
     }
 
     fn perform_endpoint(&mut self, place: usize, effects: EndpointOutbox, out: &mut Vec<Datagram>) {
@@ -287,6 +341,9 @@ impl Nodes {
             let member = &mut self.members[place];
             match effect {
                 EndpointEffect::Transmit(transmit) => {
+                    if transmit.bytes.starts_with(b"INVITE ") {
+                        self.callers.insert(member.life);
+                    }
                     out.push((transmit.target.local.unwrap(), transmit.target.remote, transmit.bytes));
                 }
                 EndpointEffect::Account { id, user, domain } => {
@@ -520,6 +577,7 @@ impl Nodes {
                 }
                 let its: Vec<_> = buckets().filter(|bucket| self.map.get(bucket) == Some(&life)).collect();
                 its.into_iter().for_each(|bucket| self.assign(bucket));
+                self.give_waiting_to_workers(out);
             }
         }
     }
@@ -629,12 +687,8 @@ impl Node for Nodes {
         out: &mut Vec<Datagram>,
     ) {
         self.now = now;
-        let place = self.worker(bytes);
         let source = Source { transport: Transport::Udp, local: to, remote: from, flow: None };
-        let packet = Packet { bytes: Bytes::copy_from_slice(bytes), source };
-        let mut effects = Vec::new();
-        self.members[place].endpoint.handle_packet(now, packet, &mut effects);
-        self.perform_endpoint(place, effects, out);
+        self.work(Packet { bytes: Bytes::copy_from_slice(bytes), source }, out);
     }
 
     fn wake(&mut self, now: Instant, out: &mut Vec<Datagram>) {

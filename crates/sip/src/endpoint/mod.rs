@@ -36,6 +36,7 @@ mod takeover;
 mod tests;
 mod transactions;
 mod user_agent;
+mod waiting_requests;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -76,6 +77,7 @@ pub(crate) use self::transactions::SourceCredit;
 use self::transactions::{SourceProofs, Transactions};
 use self::user_agent::UserAgent;
 pub use self::user_agent::commands::SessionCommands;
+pub use self::waiting_requests::take_waiting;
 use crate::digest::Authenticator;
 use crate::dns::{DnsFault, DnsRecord};
 use crate::events::Notifier;
