@@ -65,9 +65,14 @@ pub(super) struct RoomConfig {
     /// Occupants with voice may invite, not only moderators and administrators.
     pub(super) may_invite: bool,
     pub(super) allow_pm: AllowPm,
-    /// The owner wants the messages archived; it counts once the room is persistent ([`RoomConfig::is_archived`]).
+    /// The owner wants the messages archived. Where nothing was said, this counts once the room is persistent ([`RoomConfig::is_archived`]).
     pub(super) is_logged: bool,
+    /// The owner has said so of the room while it is temporary.
+    pub(super) is_logged_temporary: bool,
 }
+
+/// The field of `is_logged_temporary` in the store's form. No client sets it.
+const LOGGED_TEMPORARY: &str = "belfry#roomconfig_logged_temporary";
 
 // The configuration of an instant room (§10.1.2): what most users expect of a new room, and nothing that outlasts it.
 impl Default for RoomConfig {
@@ -89,6 +94,7 @@ impl Default for RoomConfig {
             may_invite: false,
             allow_pm: AllowPm::Anyone,
             is_logged: true,
+            is_logged_temporary: false,
         }
     }
 }
@@ -109,10 +115,10 @@ impl RoomConfig {
         }
     }
 
-    /// True if messages are archived. A temporary room has no archive: its address may belong to another room tomorrow, whose
-    /// owner would inherit the messages.
+    /// True if messages are archived. A temporary room's are where its owner has asked for it; the archive ends with the room, as its address
+    /// may belong to another room tomorrow.
     pub(super) fn is_archived(&self) -> bool {
-        self.is_persistent && self.is_logged
+        self.is_logged && (self.is_persistent || self.is_logged_temporary)
     }
 
     /// `kind`: `form` for the owner, `submit` for the store.
@@ -123,7 +129,8 @@ impl RoomConfig {
         // The owner sees whether messages are archived; the store has the owner's choice, which counts again once the
         // room is persistent.
         let is_logged = if kind == "form" { self.is_archived() } else { self.is_logged };
-        form(kind, FORM).children([
+        let own = (kind != "form" && self.is_logged_temporary).then(|| on(LOGGED_TEMPORARY, "", true));
+        form(kind, FORM).children(own).children([
             text("muc#roomconfig_roomname", "Name", &self.name),
             text("muc#roomconfig_roomdesc", "Description", &self.description),
             text("muc#roomconfig_lang", "Language", &self.lang),
@@ -176,7 +183,7 @@ impl RoomConfig {
     /// # Errors
     /// `not-acceptable` with the field that is not.
     pub(super) fn apply(&self, form: &Element) -> Result<RoomConfig, StanzaError> {
-        let config = self.clone().changed(form, |text, most| text.len() <= most)?;
+        let mut config = self.clone().changed(form, |text, most| text.len() <= most)?;
         if let Some(contacts) = values(form, "muc#roomconfig_contactjid") {
             let is_address = |jid: &Cow<'_, str>| Jid::parse(jid).is_ok() && jid.len() <= ROOM_TEXT;
             let mut given = contacts.iter().filter(|jid| !jid.is_empty());
@@ -184,19 +191,19 @@ impl RoomConfig {
                 return Err(refused("muc#roomconfig_contactjid has too many addresses, or one that is none"));
             }
         }
-        // No message of a temporary room is stored.
-        if !config.is_persistent && flag(form, "muc#roomconfig_enablelogging") == Some(true) {
-            return Err(refused(
-                "a temporary room is not logged: set muc#roomconfig_persistentroom to 1, or \
-                 muc#roomconfig_enablelogging to 0",
-            ));
-        }
+        // What a form says of a persistent room is no word on the time after it.
+        config.is_logged_temporary = match flag(form, "muc#roomconfig_enablelogging") {
+            Some(is_logged) => is_logged && !config.is_persistent,
+            None => config.is_logged_temporary && !config.is_persistent,
+        };
         Ok(config)
     }
 
     /// The configuration as it was stored, whatever the limits are now. `None`: it has fields that this server does not write.
     pub(super) fn stored(form: &Element) -> Option<RoomConfig> {
-        RoomConfig::default().changed(form, |_, _| true).ok()
+        let mut config = RoomConfig::default().changed(form, |_, _| true).ok()?;
+        config.is_logged_temporary = flag(form, LOGGED_TEMPORARY) == Some(true);
+        Some(config)
     }
 
     /// The configuration with the fields of the form. It returns a new one, so that a form with one bad field changes nothing.
@@ -295,8 +302,12 @@ impl RoomConfig {
             codes.push(if self.is_whois_anyone { 172 } else { 173 });
         }
         // §10.2.1: changes that concern privacy have codes of their own; 104 stands for all others.
-        let rest =
-            RoomConfig { is_logged: old.is_logged, is_whois_anyone: old.is_whois_anyone, ..self.clone() };
+        let rest = RoomConfig {
+            is_logged: old.is_logged,
+            is_logged_temporary: old.is_logged_temporary,
+            is_whois_anyone: old.is_whois_anyone,
+            ..self.clone()
+        };
         if rest != *old {
             codes.push(104);
         }

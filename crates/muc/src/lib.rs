@@ -119,7 +119,7 @@ impl Room {
         self.users.occupants.len()
     }
 
-    /// True if the room is to be stored: it is persistent, or the next host of its address needs it if this one dies
+    /// True if the room is to be stored: it is persistent, it has an archive, or the next host of its address needs it if this one dies
     /// ([`seen::share`]). A room that its owner has not configured yet is not: it would be open at the next host.
     pub fn is_stored(&self) -> bool {
         self.users.is_stored()
@@ -130,7 +130,8 @@ impl Room {
         self.users.config.is_persistent
     }
 
-    /// True if the messages of the room are archived: it is persistent, and its owner has not turned logging off.
+    /// True if the messages of the room are archived: it is persistent, and its owner has not turned logging off, or it is temporary, and its
+    /// owner has turned logging on.
     pub fn is_archived(&self) -> bool {
         self.users.config.is_archived()
     }

@@ -51,9 +51,10 @@ impl Room {
             Ok(config) => config,
             Err(error) => return refuse(iq, error, out),
         };
+        let was_stored = self.users.is_stored();
         let old = std::mem::replace(&mut self.users.config, config);
         let was_locked = std::mem::take(&mut self.users.is_locked);
-        if self.users.is_stored() || old.is_persistent {
+        if self.users.is_stored() || was_stored {
             out.push(RoomEffect::Save);
         }
         // §10.2.1. While a room is locked its owner is alone in it, and has made the change.

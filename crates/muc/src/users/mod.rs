@@ -66,9 +66,9 @@ impl RoomUsers {
         }
     }
 
-    /// True if changes of the room are stored.
+    /// True if changes of the room are stored. A room with an archive is, so that the archive ends with it, also after a crash.
     pub(super) fn is_stored(&self) -> bool {
-        self.config.is_persistent || (self.is_shared && !self.is_locked)
+        self.config.is_persistent || self.config.is_archived() || (self.is_shared && !self.is_locked)
     }
 
     /// The affiliation that counts: the user's own, or the ban of its domain.

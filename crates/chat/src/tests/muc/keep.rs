@@ -26,6 +26,42 @@ fn a_temporary_room_goes_with_its_last_occupant_and_is_never_written() {
     assert!(heard.iter().all(|stanza| body(stanza).is_empty()));
 }
 
+/// XEP-0045 §10.2.1: any room may be logged. The next room of the address belongs to others.
+#[test]
+fn the_archive_of_a_temporary_room_ends_with_it() {
+    let archives =
+        |hall: &Hall| hall.changes.iter().filter(|it| matches!(it, Change::Archive { .. })).count();
+    let removals = |hall: &Hall| {
+        let is_removal = |change: &&Change| matches!(change, Change::Room { config: None, .. });
+        hall.changes.iter().filter(is_removal).count()
+    };
+    let mut hall = Hall::coven(&[("enablelogging", "1")]);
+    assert_eq!(hall.rooms.len(), 1);
+    hall.groupchat(CRONE, "secret of the old room");
+    assert_eq!((archives(&hall), removals(&hall)), (1, 0));
+    leave(&mut hall, CRONE, "firstwitch");
+    assert_eq!((removals(&hall), hall.rooms.len()), (1, 0));
+    hall.forget();
+    hall.enter(WICCA, "wicca");
+    let heard = hall.hear(WICCA);
+    assert_eq!(all_seen(&heard), ["wicca here moderator/owner 110 201"]);
+    assert!(heard.iter().all(|stanza| body(stanza).is_empty()));
+    // Logging is turned off: what was archived goes.
+    let mut hall = Hall::coven(&[("enablelogging", "1")]);
+    hall.groupchat(CRONE, "said while it was logged");
+    hall.configure(&[("enablelogging", "0")]);
+    assert_eq!((removals(&hall), hall.rooms.len()), (1, 0));
+    hall.groupchat(CRONE, "said afterwards");
+    assert_eq!(archives(&hall), 1);
+    // After a crash the room is no more, whatever asks for its archive.
+    let mut hall = Hall::coven(&[("enablelogging", "1")]);
+    hall.groupchat(CRONE, "said before the crash");
+    let mut hall = restart(hall);
+    let query = "<query xmlns='urn:xmpp:mam:2'/>";
+    assert_eq!(outcome(&hall.iq(CRONE, "set", query)), "item-not-found");
+    assert_eq!((removals(&hall), hall.rooms.len()), (1, 0));
+}
+
 #[test]
 fn a_persistent_room_survives_with_all_that_was_decided() {
     let mut hall = Hall::coven(PERSISTENT);

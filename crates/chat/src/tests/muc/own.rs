@@ -76,7 +76,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         ("muc#roomconfig_maxusers", "many"),
         ("muc#roomconfig_maxusers", "0"),
         ("muc#roomconfig_contactjid", "@"),
-        ("muc#roomconfig_enablelogging", "1"),
+        ("muc#roomconfig_enablelogging", "often"),
         ("muc#roomconfig_whois", "me"),
         ("muc#roomconfig_allowpm", "me"),
         ("muc#roomconfig_passwordprotectedroom", "1"),

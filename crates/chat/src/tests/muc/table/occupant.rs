@@ -142,6 +142,16 @@ fn entering_a_full_or_a_new_room() {
                 "hag: hag here participant/none 110 170 =hag",
                 "hag: room subject ()",
             ]),
+        row("7.2.12", "of a temporary one, too")
+            .room(&[("enablelogging", "1")])
+            .after("wicca", leave("wicca", ""))
+            .when("hag", enter("hag"))
+            .told(&[
+                "crone: hag here participant/none =hag",
+                "hag: firstwitch here moderator/owner",
+                "hag: hag here participant/none 110 170 =hag",
+                "hag: room subject ()",
+            ]),
         row("7.1", "a nickname that the service modified: 210")
             .after("wicca", leave("wicca", ""))
             .when("hag", enter("ﬁre"))

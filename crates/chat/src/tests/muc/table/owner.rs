@@ -78,9 +78,13 @@ fn configuring() {
             .room(&[("persistentroom", "1")])
             .when("crone", configure(&[("muc#roomconfig_enablelogging", "0")]))
             .told(&["crone: room status 171", "crone: result", "wicca: room status 171"]),
-        row("10.2.1", "a temporary room has no log: not-acceptable, and nothing is told")
+        row("10.2.1", "a temporary room is logged from now on: 170")
             .when("crone", configure(&[("muc#roomconfig_enablelogging", "1")]))
-            .told(&["crone: iq error not-acceptable"]),
+            .told(&["crone: room status 170", "crone: result", "wicca: room status 170"]),
+        row("10.2.1", "not any more: 171")
+            .room(&[("enablelogging", "1")])
+            .when("crone", configure(&[("muc#roomconfig_enablelogging", "0")]))
+            .told(&["crone: room status 171", "crone: result", "wicca: room status 171"]),
         row("10.2.1", "a logged room that becomes temporary is not logged any more: 171")
             .room(&[("persistentroom", "1")])
             .when("crone", configure(&[("muc#roomconfig_persistentroom", "0")]))
@@ -89,6 +93,13 @@ fn configuring() {
                 "crone: result",
                 "wicca: room status 171 status 104",
             ]),
+        row("10.2.1", "a logged room that becomes temporary and is to be logged stays so: 104")
+            .room(&[("persistentroom", "1")])
+            .when(
+                "crone",
+                configure(&[("muc#roomconfig_persistentroom", "0"), ("muc#roomconfig_enablelogging", "1")]),
+            )
+            .told(&["crone: room status 104", "crone: result", "wicca: room status 104"]),
         row("10.2.1", "non-anonymous from now on: 172")
             .when("crone", configure(&[("muc#roomconfig_whois", "anyone")]))
             .told(&["crone: room status 172", "crone: result", "wicca: room status 172"]),
