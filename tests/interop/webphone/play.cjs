@@ -264,6 +264,35 @@ async function refuseCalls(alice, bob) {
     await alice.shows("#notice", "There is no such address or number");
 }
 
+/** Another device has had none of these calls, and shows those that the server has records of. */
+async function findCalls(browser, bob, alice) {
+    const other = await User.open(browser, "bob");
+    await other.signIn();
+    await other.online();
+    const shown = (expected) => {
+        const rows = [...document.querySelectorAll("#calls button")].map((one) => one.innerText.replaceAll("\n", " "));
+        const isLike = (row, words) => words.every((word) => new RegExp(word).test(row));
+        return rows.length === expected.length && expected.every((words, index) => isLike(rows[index], words));
+    };
+    const calls = [
+        ["alice", "Incoming", "Missed"],
+        ["alice", "Outgoing", "Declined"],
+        ["alice", "Incoming", "0:\\d\\d"],
+    ];
+    await other.until("the calls of another device", shown, calls);
+    // The device that had them shows each once.
+    await bob.until("calls that are there once", shown, calls);
+    await other.click("#calls button");
+    await alice.call("ringing");
+    await alice.click("#decline");
+    await other.hides("#call");
+    await other.until("one more call", shown, [["alice", "Outgoing", "Declined"], ...calls]);
+    // Nothing tells of it: the page looks when it comes to the front.
+    const shownAtFront = `(expected) => (dispatchEvent(new Event("focus")), (${shown})(expected))`;
+    await bob.until("a call of another device", shownAtFront, [["alice", "Outgoing", "Declined"], ...calls]);
+    await leave([other]);
+}
+
 async function callWithPicture(alice, bob) {
     await alice.click("#chat-video");
     await bob.call("ringing");
@@ -302,6 +331,7 @@ async function computes(user) {
     const wrong = await user.tab.evaluate(`(async () => {
         const { Scram } = await import(new URL("scram.js", document.baseURI));
         const { address } = await import(new URL("chat.js", document.baseURI));
+        const { addressOf } = await import(new URL("history.js", document.baseURI));
         const { withoutUnknownChallenges } = await import(new URL("phone.js", document.baseURI));
         const found = [];
         const expect = (what, is, expected) => JSON.stringify(is) === JSON.stringify(expected) || found.push(what + ": " + JSON.stringify(is));
@@ -324,6 +354,8 @@ async function computes(user) {
         const answer = (...algorithms) => ["SIP/2.0 401 Unauthorized", ...algorithms.map(line), "", ""].join("\\r\\n");
         expect("challenges", withoutUnknownChallenges(answer("SHA-256", "MD5", "SHA-512-256")), answer("MD5"));
         expect("no challenge that is known", withoutUnknownChallenges(answer("SHA-256")), answer("SHA-256"));
+        const uris = ["sip:bob@a.test", "sips:b%20c@a.test;user=phone", "tel:+49301;ext=1", "sip:bob@a.test:5060?x=1", "sip:%@a"];
+        expect("other ends", uris.map(addressOf), ["bob@a.test", "b c@a.test", "+49301", "bob@a.test", "%@a"]);
         return found;
     })()`);
     if (wrong.length > 0) fail(wrong.join("\n"));
@@ -358,7 +390,7 @@ async function leaveForm(user) {
     if (user.faults.length > 0) fail(`${user.name}: faults: ${user.faults.join("\n")}`);
 }
 
-async function all(alice, bob) {
+async function all(alice, bob, browser) {
     await computes(alice);
     await alice.signIn("wrong");
     await alice.shows("#sign-in-error", "The address or the password is wrong.");
@@ -370,6 +402,7 @@ async function all(alice, bob) {
     await findHistory(alice, bob);
     await callBothWays(alice, bob);
     await refuseCalls(alice, bob);
+    await findCalls(browser, bob, alice);
     await callWithPicture(alice, bob);
     await writeSpite(alice, bob);
     await leave([alice, bob]);
@@ -535,7 +568,7 @@ async function main() {
     }, ALL);
     try {
         const users = await Promise.all(["alice", "bob"].map((name) => User.open(browser, name)));
-        await { all, first, language, restart, directory, provider }[play](...users);
+        await { all, first, language, restart, directory, provider }[play](...users, browser);
     } finally {
         clearTimeout(patience);
         await browser.close();

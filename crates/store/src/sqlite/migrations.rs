@@ -29,6 +29,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { sql: include_str!("../../migrations/0008_callees.sql"), oldest: 8 },
     Migration { sql: include_str!("../../migrations/0009_expires.sql"), oldest: 8 },
     Migration { sql: include_str!("../../migrations/0010_call_times.sql"), oldest: 8 },
+    Migration { sql: include_str!("../../migrations/0011_calls_of_accounts.sql"), oldest: 8 },
 ];
 
 /// The two numbers of a file's schema.
