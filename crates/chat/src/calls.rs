@@ -60,12 +60,7 @@ fn read_page(payload: &Element) -> Result<CallHistoryQuery, StanzaError> {
 }
 
 /// Reads a page of the sender's calls, and answers.
-pub(super) fn read(
-    store: &mut StoreRequests,
-    iq: &IqRequest<'_>,
-    query: CallHistoryQuery,
-    out: &mut Outbox,
-) {
+pub(super) fn read(store: &mut StoreRequests, iq: &IqRequest<'_>, query: CallHistoryQuery, out: &mut Outbox) {
     // The handler is found for the sender's own account only.
     let user = iq.to.bare();
     let iq = iq.iq.clone();

@@ -223,9 +223,10 @@ impl Load {
     /// The account whose sessions may wait for the reply.
     pub(super) fn account(&self) -> Option<&Bare> {
         match self {
-            Load::User { user } | Load::Offline { user, .. } | Load::Slot { user, .. } | Load::Calls { user, .. } => {
-                Some(user)
-            }
+            Load::User { user }
+            | Load::Offline { user, .. }
+            | Load::Slot { user, .. }
+            | Load::Calls { user, .. } => Some(user),
             Load::Items { owner, .. } | Load::Nodes { owner, .. } | Load::Archive { owner, .. } => {
                 Some(owner)
             }

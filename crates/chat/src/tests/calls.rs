@@ -64,7 +64,10 @@ fn an_account_reads_its_calls_with_their_outcomes() {
                  seconds='60' outcome='answered' code='200'/>";
     let second = "<call id='2' direction='incoming' with='sip:bob@example.org' start='2027-01-15T08:00:00.000Z' \
                   outcome='missed' code='487'/>";
-    assert!(answer.contains(&format!("<calls xmlns='urn:belfry:calls:0'>{first}{second}</calls>")), "{answer}");
+    assert!(
+        answer.contains(&format!("<calls xmlns='urn:belfry:calls:0'>{first}{second}</calls>")),
+        "{answer}"
+    );
     // Without an address it is the account of the session, too.
     let request = format!("<iq type='get' id='q'>{}</iq>", calls(""));
     world.say(alice, &request);
@@ -111,7 +114,8 @@ fn pages_follow_one_another_and_are_bounded() {
 
 #[test]
 fn a_page_of_long_addresses_ends_before_it_is_too_large_for_its_client() {
-    let long = |at: u64| PastCall { with: "&".repeat(512).into(), id: "'".repeat(512).into(), ..call("", at) };
+    let long =
+        |at: u64| PastCall { with: "&".repeat(512).into(), id: "'".repeat(512).into(), ..call("", at) };
     let (mut world, alice) = world((0..100).rev().map(long).collect());
     let (mut seen, mut after) = (0, String::new());
     for _ in 0..100 {

@@ -223,7 +223,10 @@ impl FarmRequester {
     ///
     /// # Errors
     /// Too many requests wait for other nodes.
-    pub(crate) async fn ask_for_user(&self, request: &Request) -> Result<Option<OtherNodes>, TooManyRequests> {
+    pub(crate) async fn ask_for_user(
+        &self,
+        request: &Request,
+    ) -> Result<Option<OtherNodes>, TooManyRequests> {
         if self.board.requests.lock().open.len() >= limits::FARM_REQUESTS_OF_USERS {
             return Err(TooManyRequests);
         }

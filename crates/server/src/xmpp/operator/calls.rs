@@ -50,7 +50,8 @@ impl Operator {
 
 fn history_of(page: CallPage, account: &str, is_partial: bool) -> CallHistoryPage {
     // The search is for this account only; a record of another one must not leave this function in any case.
-    let is_own = |call: &CallRecord| [&call.account, &call.callee].iter().any(|one| one.as_deref() == Some(account));
+    let is_own =
+        |call: &CallRecord| [&call.account, &call.callee].iter().any(|one| one.as_deref() == Some(account));
     let calls = page.calls.into_iter().filter(is_own).map(|call| past_call(call, account)).collect();
     CallHistoryPage { calls, next: page.next, is_partial }
 }
