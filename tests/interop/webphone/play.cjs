@@ -280,6 +280,7 @@ async function findCalls(browser, bob, alice) {
         ["alice", "Incoming", "0:\\d\\d"],
     ];
     await other.until("the calls of another device", shown, calls);
+    await other.picture("history");
     // The device that had them shows each once.
     await bob.until("calls that are there once", shown, calls);
     await other.click("#calls button");
@@ -331,7 +332,8 @@ async function computes(user) {
     const wrong = await user.tab.evaluate(`(async () => {
         const { Scram } = await import(new URL("scram.js", document.baseURI));
         const { address } = await import(new URL("chat.js", document.baseURI));
-        const { addressOf } = await import(new URL("history.js", document.baseURI));
+        const { CallHistory, addressOf } = await import(new URL("history.js", document.baseURI));
+        const { parse } = await import(new URL("xml.js", document.baseURI));
         const { withoutUnknownChallenges } = await import(new URL("phone.js", document.baseURI));
         const found = [];
         const expect = (what, is, expected) => JSON.stringify(is) === JSON.stringify(expected) || found.push(what + ": " + JSON.stringify(is));
@@ -356,6 +358,26 @@ async function computes(user) {
         expect("no challenge that is known", withoutUnknownChallenges(answer("SHA-256")), answer("SHA-256"));
         const uris = ["sip:bob@a.test", "sips:b%20c@a.test;user=phone", "tel:+49301;ext=1", "sip:bob@a.test:5060?x=1", "sip:%@a"];
         expect("other ends", uris.map(addressOf), ["bob@a.test", "b c@a.test", "+49301", "bob@a.test", "%@a"]);
+        // Two pages of the server, whose border one call is on, and calls of this browser: one is on the first page, one is older than it.
+        const began = (day) => Date.parse("2026-01-0" + day);
+        const call = (day) => '<call id="' + day + '" direction="incoming" with="sip:bob@a.test" start="2026-01-0' + day + '" outcome="missed" code="487"/>';
+        const page = (days, next) => parse('<iq><calls xmlns="urn:belfry:calls:0">' + days.map(call).join("") + (next ? '<set xmlns="http://jabber.org/protocol/rsm"><last>' + next + "</last></set>" : "") + "</calls></iq>");
+        const first = [page([5, 4], "p2"), page([6, 5], "p2"), page([9, 8], "p3")];
+        const iq = async (type, to, query) => (/<after>p2</.test(query.toString()) ? page([4, 3]) : (first.shift() ?? Promise.reject(new Error("away"))));
+        const own = ["7", "5", undefined, "2"].map((id) => ({ id, peer: "bob@a.test", isIncoming: false, began: began(id ?? 1), seconds: null, reason: "" }));
+        const list = new CallHistory({ iq }, () => own);
+        const ids = () => list.calls.map(({ id }) => id ?? "none").join(" ");
+        expect("no answer yet", ids(), "7 5 none 2");
+        await list.refresh();
+        expect("a first page", ids() + " " + list.next, "7 5 4 p2");
+        await list.more();
+        expect("a second page", ids() + " " + list.next, "7 5 4 3 2 null");
+        await list.refresh();
+        expect("a newer call", ids() + " " + list.next, "7 6 5 4 3 2 null");
+        await list.refresh();
+        expect("many newer calls, which do not reach those that are known", ids() + " " + list.next, "9 8 p3");
+        await list.refresh();
+        expect("no answer any more", ids() + " " + list.next, "9 8 p3");
         return found;
     })()`);
     if (wrong.length > 0) fail(wrong.join("\n"));
