@@ -51,7 +51,12 @@ pub fn read_of(load: Load) -> Option<XmppRead> {
         Load::Room { room } => XmppRead::Room { room: name(&room) },
         Load::Rooms { domain, after } => XmppRead::Rooms { domain, after },
         Load::Waiting => XmppRead::Waiting,
-        Load::Slot { .. } | Load::Activate(_) | Load::Act(_) | Load::Accounts(_) | Load::TooMany => {
+        Load::Slot { .. }
+        | Load::Activate(_)
+        | Load::Act(_)
+        | Load::Accounts(_)
+        | Load::Calls { .. }
+        | Load::TooMany => {
             return None;
         }
     })

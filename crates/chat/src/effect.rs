@@ -3,6 +3,8 @@
 //! The driver performs effects in their order, and calls the host with the answers. A ticket joins an answer to its
 //! request (`store_requests`).
 
+mod archive;
+mod history;
 mod operate;
 mod services;
 mod stream_fault;
@@ -16,6 +18,8 @@ use xmpp::{Bare, ConnectionId, Element, Jid};
 use super::page::{ItemPage, ItemQuery, RowPage, StanzaPage};
 use super::phones::PhoneMessageOutcome;
 
+pub use archive::{MamPage, MamQuery};
+pub use history::{CallHistoryPage, CallHistoryQuery, PastCall};
 pub use operate::{
     AccountList, AccountRefusal, Accounts, HostAction, HostActionResult, OnlineFilter, RoomState,
     SessionState,
@@ -172,6 +176,13 @@ pub enum Load {
         /// The query.
         query: Box<MamQuery>,
     },
+    /// Calls of an account that have ended, from the records of the whole farm: `StoreReply::Calls`.
+    Calls {
+        /// The account.
+        user: Bare,
+        /// The page.
+        query: CallHistoryQuery,
+    },
     /// `StoreReply::Room`; `None` where there is none.
     Room {
         /// The address of the room.
@@ -212,7 +223,10 @@ impl Load {
     /// The account whose sessions may wait for the reply.
     pub(super) fn account(&self) -> Option<&Bare> {
         match self {
-            Load::User { user } | Load::Offline { user, .. } | Load::Slot { user, .. } => Some(user),
+            Load::User { user }
+            | Load::Offline { user, .. }
+            | Load::Slot { user, .. }
+            | Load::Calls { user, .. } => Some(user),
             Load::Items { owner, .. } | Load::Nodes { owner, .. } | Load::Archive { owner, .. } => {
                 Some(owner)
             }
@@ -230,7 +244,7 @@ impl Load {
     /// clients; it must not wait for other reads of one of them.
     pub(super) fn is_large(&self) -> bool {
         match self {
-            Load::Items { .. } | Load::Offline { .. } | Load::Archive { .. } => true,
+            Load::Items { .. } | Load::Offline { .. } | Load::Archive { .. } | Load::Calls { .. } => true,
             Load::User { .. }
             | Load::Nodes { .. }
             | Load::Room { .. }
@@ -269,38 +283,6 @@ impl Access {
             Access::Password { user, .. } | Access::Remove { user } => Some(user),
             Access::Invite { .. } | Access::Invitation { .. } | Access::UseInvitation { .. } => None,
         }
-    }
-}
-
-/// A query of an archive (XEP-0313).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MamQuery {
-    /// Only messages exchanged with this address.
-    pub with: Option<Jid>,
-    /// Only messages since this time.
-    pub since: Option<Instant>,
-    /// Only messages until this time.
-    pub until: Option<Instant>,
-    /// Ids of a page's neighbours.
-    pub after: Option<Box<str>>,
-    /// The id before which the page ends.
-    pub before: Option<Box<str>>,
-    /// The last page when nothing else is said.
-    pub from_end: bool,
-    /// Only messages of these ids.
-    pub ids: Vec<Box<str>>,
-    /// Only messages whose body has each of these words (XEP-0431).
-    pub text: Option<Box<str>>,
-    /// The most messages of the page.
-    pub max: u32,
-    /// Bytes of stanzas, unless one alone has more. None: as many as the store reads at once.
-    pub bytes: usize,
-}
-
-impl MamQuery {
-    /// No message since `since` has a lower id than this: ids begin with their time (`archive::Archive::new_entry`).
-    pub fn lowest_id(&self) -> Option<Box<str>> {
-        Some(format!("{:014x}", self.since?.as_micros()).into())
     }
 }
 
@@ -556,6 +538,8 @@ pub enum StoreReply {
     Stanzas(StanzaPage),
     /// Messages of an archive.
     Page(MamPage),
+    /// Calls of an account.
+    Calls(CallHistoryPage),
     /// The configuration of a room; `None`: there is no such room.
     Room(Option<Box<Element>>),
     /// A place for a file.
@@ -570,21 +554,6 @@ pub enum StoreReply {
     Accounts(Result<AccountList, AccountRefusal>),
     /// `None`: there is none, or it is used.
     Invitation(Option<Box<Invitation>>),
-}
-
-/// A page of an archive (XEP-0313).
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct MamPage {
-    /// The id, the time and the stanza of each message.
-    pub stanzas: Vec<(Box<str>, Instant, Element)>,
-    /// Nothing is beyond it.
-    pub is_complete: bool,
-    /// The number of messages that match the query, if it was counted.
-    pub total: Option<u64>,
-    /// An id in the query is not in the archive: `item-not-found`.
-    pub is_unknown: bool,
-    /// The last message that a search for words looked at, when it ended before the archive did.
-    pub searched_to: Option<Box<str>>,
 }
 
 /// The store could not be read or written, or the change is not possible.

@@ -85,6 +85,7 @@ pub(super) const FEATURES: &[&Feature] = &[
     &super::archive::FEATURE,
     &super::blocking::FEATURE,
     &super::bytestreams::FEATURE,
+    &super::calls::FEATURE,
     &super::caps::FEATURE,
     &super::carbons::FEATURE,
     &super::commands::FEATURE,

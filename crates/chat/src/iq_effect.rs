@@ -7,6 +7,7 @@ use xmpp::stanza::StanzaError;
 use xmpp::{Bare, Element};
 
 use super::blocking::{self, BlockingCommand};
+use super::effect::CallHistoryQuery;
 use super::feature::{IqRequest, IqView};
 use super::offline::OfflineEffect;
 use super::private::PrivateEffect;
@@ -16,7 +17,7 @@ use super::register::AccountRequest;
 use super::roster::RosterAction;
 use super::upload::UploadRequest;
 use super::vcard::AvatarEffect;
-use super::{Host, Outbox, archive, offline, private, register, roster, route, upload, vcard};
+use super::{Host, Outbox, archive, calls, offline, private, register, roster, route, upload, vcard};
 use crate::outgoing;
 
 /// The effect of a request that is not answered at once.
@@ -31,6 +32,8 @@ pub(super) enum IqEffect {
     ArchivePreferences,
     /// Change the sender's blocking list.
     Block(BlockingCommand),
+    /// Read a page of the sender's own calls.
+    ReadCalls(CallHistoryQuery),
     /// Run a command of the domain that is asked, or go on with it.
     Command,
     /// View the nodes of the account that is asked; the continuation answers.
@@ -79,6 +82,7 @@ pub(super) fn perform(host: &mut Host, now: Instant, iq: &IqRequest<'_>, effect:
             archive::handle_preferences(archives, (&host.accounts, &mut host.store), now, iq, out)
         }
         IqEffect::Block(command) => blocking::change_blocked(host, now, iq, command, out).map(|()| None),
+        IqEffect::ReadCalls(query) => return calls::read(&mut host.store, iq, query, out),
         IqEffect::Command => {
             let Host { settings, accounts, privileged, commands, store, rng, .. } = host;
             let view = IqView { now, settings, accounts, nested: privileged.nested() };

@@ -59,6 +59,7 @@ pub mod archive;
 mod bind2;
 pub mod blocking;
 pub mod bytestreams;
+mod calls;
 pub mod caps;
 mod carbons;
 mod change_queue;

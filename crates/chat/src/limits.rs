@@ -237,6 +237,16 @@ pub const PUSH_OPTIONS: usize = 4 << 10;
 /// Notifications whose answer is awaited. Beyond: the oldest is forgotten, and its error would change nothing.
 pub const PUSH_ASKED: usize = 4_096;
 
+/// Calls of one page of an account's history, unless its client asks for another number.
+pub const CALLS_PAGE: u32 = 50;
+
+/// Calls of one page at most, whatever is asked for: some 25 KB. The rest is on the next page.
+pub const CALLS_PAGE_MAX: u32 = 100;
+
+/// Bytes of such a page at most, reckoned for the longest addresses: below what a client has to take as one stanza. Beyond: the page is
+/// shorter than was asked for.
+pub const CALLS_PAGE_BYTES: usize = 128 << 10;
+
 /// Reads of the store that one address has under way, each of as many bytes as a page may have. Further ones wait.
 pub const READS_UNDER_WAY: usize = 8;
 

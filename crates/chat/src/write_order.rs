@@ -52,6 +52,7 @@ impl WriteTarget {
             | Load::Nodes { .. }
             | Load::Room { .. }
             | Load::Slot { .. }
+            | Load::Calls { .. }
             | Load::Activate(_)
             | Load::Accounts(_)
             | Load::Act(_)

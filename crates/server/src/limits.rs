@@ -104,6 +104,9 @@ pub(crate) const FARM_PLAN_FAILURES: usize = 4;
 
 /// Requests of this node's operators that wait for other nodes at once. More are answered by this node alone.
 pub(crate) const FARM_REQUESTS_WAITING: usize = 64;
+/// Of these those of users that ask for their calls, where nodes have databases of their own: few, so that operators find a place, also at the
+/// nodes that are asked. Beyond: the user's client is told to try again.
+pub(crate) const FARM_REQUESTS_OF_USERS: usize = 8;
 
 /// Pieces of files that are on their way to a node: 1 MiB, less than the class has room for (`Class::Bulk`), so that none is lost. More
 /// wait for their turn.

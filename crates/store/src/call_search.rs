@@ -61,6 +61,12 @@ impl CallSearch {
         i64::from(self.look_at.unwrap_or(limits::CALLS_LOOKED_AT).clamp(1, limits::CALLS_LOOKED_AT))
     }
 
+    /// The account, if it alone is asked for: an index has its calls, and no other record is looked at.
+    pub(crate) fn of_account_alone(&self) -> Option<&str> {
+        let has_more = self.call_id.is_some() || self.text.is_some() || self.code.is_some();
+        self.account.as_deref().filter(|_| !has_more)
+    }
+
     /// The first and the last time of an end.
     pub(crate) fn times(&self) -> (i64, i64) {
         let micros = |at: Instant| i64::try_from(at.as_micros()).unwrap_or(i64::MAX);

@@ -8,6 +8,8 @@ import { LANGUAGES, choose, chosen, load, t, timeFormat } from "./text.js";
 
 /** Milliseconds that a word about what went wrong stays. */
 const NOTICE_FOR = 10_000;
+/** Milliseconds between two looks at the calls of other devices, while the page is in front. */
+const LOOK_EVERY = 60_000;
 const KEYS = "123456789*0#";
 
 let settings = null;
@@ -131,6 +133,7 @@ function connect({ user, domain, password, tokens }) {
         showPeople();
         showHeader();
     });
+    chat.addEventListener("calls", showCalls);
     chat.addEventListener("conversation", ({ detail }) => detail === open && showLog());
     chat.addEventListener("arrived", ({ detail }) => arrived(detail));
 }
@@ -154,6 +157,7 @@ function enter(password) {
             const [name, { reason, seconds }] = [chat.nameOf(detail.peer), detail];
             notice(seconds === null ? `${name}: ${reason}` : t("call.over_after", { name, reason, time: lengthWords(seconds) }));
             showCalls();
+            chat.history.handleEnd();
         });
     }
     showPeople();
@@ -244,10 +248,14 @@ function makeRequest(jid) {
 }
 
 function showCalls() {
-    const calls = chat?.device.calls ?? [];
+    if (!chat?.device) return;
+    const { calls, records, next, isPartial } = chat.history;
     $("no-calls").hidden = calls.length > 0;
-    $("clear-calls").hidden = calls.length === 0;
-    show($("calls"), calls, (call) => `${call.began} ${call.peer}`, makeCall, () => {});
+    $("more-calls").hidden = !next;
+    // The records of the server are the operator's: only the list of this browser can be emptied.
+    $("clear-calls").hidden = calls.length === 0 || records?.length > 0;
+    say($("missing-calls"), isPartial ? t("calls.partial") : "");
+    show($("calls"), calls, (call) => `${call.id ?? call.began} ${call.isIncoming} ${call.peer}`, makeCall, () => {});
     showState();
 }
 
@@ -324,6 +332,11 @@ function updateMessage(item, message) {
     say(item.querySelector(".about"), timeWords(message.time) + state);
     item.classList.toggle("failed", message.state === "failed");
     item.dataset.state = message.state ?? "";
+}
+
+/** Nothing tells of calls that another device has had. */
+function lookForCalls() {
+    if (chat?.isOnline && document.visibilityState === "visible") chat.history.look();
 }
 
 const isLooking = () => document.visibilityState === "visible" && document.hasFocus();
@@ -452,6 +465,7 @@ $("find-add").onclick = careful(async () => {
     $("find").value = "";
     notice(t("contact.asked", { who: jid }));
 });
+$("more-calls").onclick = careful(() => chat.history.more());
 $("clear-calls").onclick = () => {
     chat.device.clearCalls();
     showCalls();
@@ -503,7 +517,9 @@ $("keypad").onclick = () => {
 $("keys").append(...[...KEYS].map((key) => make("button", { textContent: key, "data-digit": key, onclick: () => phone.press(key) })));
 for (const name of ["focus", "visibilitychange"]) {
     addEventListener(name, () => chat && open && isLooking() && chat.markRead(open));
+    addEventListener(name, lookForCalls);
 }
+setInterval(lookForCalls, LOOK_EVERY);
 addEventListener("pagehide", () => {
     phone?.stop();
     chat?.stop();

@@ -1,6 +1,7 @@
 // Contacts with their presence, and conversations with their history.
 
 import { Device } from "./device.js";
+import { CallHistory } from "./history.js";
 import { Stream, newId } from "./stream.js";
 import { t } from "./text.js";
 import { child, children, textOf, xml } from "./xml.js";
@@ -87,7 +88,7 @@ class Conversation {
     }
 }
 
-/** Events: `state`, `contacts`, `conversation` (detail: address), `arrived` (detail: message), `refused` (detail: error). */
+/** Events: `state`, `contacts`, `calls`, `conversation` (detail: address), `arrived` (detail: message), `refused` (detail: error). */
 export class Chat extends EventTarget {
     /** `tokens` in place of user and password: the server says whose they are, and there is no account until then. */
     constructor({ url, user, domain, password, tokens }) {
@@ -102,6 +103,8 @@ export class Chat extends EventTarget {
         this.archiveQueries = new Map();
         this.iceServers = [];
         this.stream = new Stream({ url, user, domain, password, tokens, onRequest: (stanza) => this.answer(stanza) });
+        this.history = new CallHistory(this.stream, () => this.device?.calls ?? []);
+        this.history.addEventListener("calls", () => this.tell("calls"));
         this.stream.addEventListener("online", ({ detail }) => this.begin(detail.isResumed));
         this.stream.addEventListener("offline", () => this.tell("state"));
         for (const name of ["refused", "waiting"]) {
@@ -138,6 +141,7 @@ export class Chat extends EventTarget {
             this.tell("contacts");
             for (const jid of this.conversations.keys()) this.tell("conversation", jid);
             await this.fetchRelays();
+            await this.history.refresh();
         } catch (error) {
             // The connection was lost meanwhile: the next one begins again.
             console.debug(error.message);

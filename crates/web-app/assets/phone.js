@@ -75,7 +75,10 @@ export class Phone extends EventTarget {
             const isRefused = response && [401, 403, 404, 407].includes(response.status_code);
             this.become(isRefused ? "refused" : "connecting");
         });
+        /** The Call-IDs of calls, by which the server's records name them, too. */
+        this.ids = new WeakMap();
         this.ua.on("newRTCSession", ({ originator, session, request }) => {
+            this.ids.set(session, request.call_id);
             if (originator === "remote") this.ring(session, request);
         });
         this.ua.start();
@@ -214,7 +217,7 @@ export class Phone extends EventTarget {
         if (this.call === call) this.call = null;
         const seconds = call.since ? Math.round((Date.now() - call.since) / 1000) : null;
         const { peer, name, isIncoming, began } = call;
-        this.dispatchEvent(new CustomEvent("over", { detail: { peer, name, isIncoming, began, seconds, reason } }));
+        this.dispatchEvent(new CustomEvent("over", { detail: { id: this.ids.get(call.session), peer, name, isIncoming, began, seconds, reason } }));
         this.changed();
     }
 }

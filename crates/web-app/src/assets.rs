@@ -29,6 +29,7 @@ static FILES: &[(&str, &str, &[u8])] = files![
     "chat.js" = "chat.js",
     "device.js" = "device.js",
     "dom.js" = "dom.js",
+    "history.js" = "history.js",
     "icon.svg" = "icon.svg",
     "jssip.js" = "jssip.js",
     "lang/de.json" = "lang/de.json",

@@ -87,6 +87,12 @@ class Client(ClientXMPP):
             async for result in self.plugin["xep_0313"].iterate(total=5000):
                 found.append(result["mam_result"]["forwarded"]["stanza"]["body"])
             tell("archive", bodies=[body for body in found if body])
+        elif order == "calls":
+            question = self.make_iq_get()
+            question.xml.append(ET.Element("{urn:belfry:calls:0}calls"))
+            answer = await question.send(timeout=30)
+            calls = answer.xml.iter("{urn:belfry:calls:0}call")
+            tell("calls", calls=[[call.get("direction"), call.get("with")] for call in calls])
         elif order == "acknowledged":
             tell("acknowledged", messages=self.acknowledged)
         elif order == "ping":

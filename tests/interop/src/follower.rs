@@ -167,6 +167,15 @@ impl Follower {
         bodies.iter().filter_map(Value::as_str).map(str::to_owned).collect()
     }
 
+    /// The directions and the other ends of the user's calls, as the server has records of them.
+    pub fn calls(&mut self) -> Vec<(String, String)> {
+        self.order("calls");
+        let event = self.expect("the calls", |event| event["event"] == "calls");
+        let calls = event["calls"].as_array().cloned().unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        calls.iter().map(|call| (text(&call[0]), text(&call[1]))).collect()
+    }
+
     /// The receivers and texts of the messages that the server has acknowledged (XEP-0198 §4).
     pub fn acknowledged(&mut self) -> Vec<(String, String)> {
         self.order("acknowledged");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use interop::{
     Farm, Follower, Moto, Nats, NatsRelease, Ports, PostgresServer, new_postgres_database, put_with_slixmpp,
-    ringer, wait_until,
+    ringer, run_sql, wait_until,
 };
 use lab_report::Report;
 use lab_report::model::XmppReport;
@@ -118,6 +118,35 @@ fn users_at_different_nodes_chat() {
     }
     clients[3].order(&format!("say-in {ROOM} to-all"));
     clients.iter_mut().for_each(|client| client.hears("to-all"));
+}
+
+/// The owner of the account answers, wherever the client is connected.
+#[test]
+fn a_user_reads_the_calls_of_the_account_at_every_node() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Debian);
+    let url = new_postgres_database();
+    let (farm, ports) = Farm::with_chat(&nats, 3, &url, USERS);
+    let (one, two) = ("user0@example.test", "user1@example.test");
+    let now = "(extract(epoch FROM now()) * 1000000)::bigint";
+    run_sql(
+        &url,
+        &format!(
+            "INSERT INTO call_record (call_id, from_uri, to_uri, started_at, ended_at, code, reason, account, callee) \
+             VALUES ('1', 'sip:{one}', 'sip:{two}', {now}, {now}, 487, 'Request Terminated', '{one}', '{two}')"
+        ),
+    );
+    let certificate = farm.nodes[0].certificate();
+    let row = |direction: &str, other: &str| (direction.to_owned(), format!("sip:{other}"));
+    for port in ports {
+        for (user, calls) in
+            [("user0", vec![row("outgoing", two)]), ("user1", vec![row("incoming", one)]), ("user2", vec![])]
+        {
+            let mut client = Follower::new(user, "secret", &certificate);
+            client.sign_in(port);
+            assert_eq!(client.calls(), calls, "{user} at {port}");
+        }
+    }
 }
 
 /// Sessions are at the owners of their accounts, connections at the nodes that accepted them.

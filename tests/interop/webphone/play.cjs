@@ -264,6 +264,36 @@ async function refuseCalls(alice, bob) {
     await alice.shows("#notice", "There is no such address or number");
 }
 
+/** Another device has had none of these calls, and shows those that the server has records of. */
+async function findCalls(browser, bob, alice) {
+    const other = await User.open(browser, "bob");
+    await other.signIn();
+    await other.online();
+    const shown = (expected) => {
+        const rows = [...document.querySelectorAll("#calls button")].map((one) => one.innerText.replaceAll("\n", " "));
+        const isLike = (row, words) => words.every((word) => new RegExp(word).test(row));
+        return rows.length === expected.length && expected.every((words, index) => isLike(rows[index], words));
+    };
+    const calls = [
+        ["alice", "Incoming", "Missed"],
+        ["alice", "Outgoing", "Declined"],
+        ["alice", "Incoming", "0:\\d\\d"],
+    ];
+    await other.until("the calls of another device", shown, calls);
+    await other.picture("history");
+    // The device that had them shows each once.
+    await bob.until("calls that are there once", shown, calls);
+    await other.click("#calls button");
+    await alice.call("ringing");
+    await alice.click("#decline");
+    await other.hides("#call");
+    await other.until("one more call", shown, [["alice", "Outgoing", "Declined"], ...calls]);
+    // Nothing tells of it: the page looks when it comes to the front.
+    const shownAtFront = `(expected) => (dispatchEvent(new Event("focus")), (${shown})(expected))`;
+    await bob.until("a call of another device", shownAtFront, [["alice", "Outgoing", "Declined"], ...calls]);
+    await leave([other]);
+}
+
 async function callWithPicture(alice, bob) {
     await alice.click("#chat-video");
     await bob.call("ringing");
@@ -302,6 +332,8 @@ async function computes(user) {
     const wrong = await user.tab.evaluate(`(async () => {
         const { Scram } = await import(new URL("scram.js", document.baseURI));
         const { address } = await import(new URL("chat.js", document.baseURI));
+        const { CallHistory, addressOf } = await import(new URL("history.js", document.baseURI));
+        const { parse } = await import(new URL("xml.js", document.baseURI));
         const { withoutUnknownChallenges } = await import(new URL("phone.js", document.baseURI));
         const found = [];
         const expect = (what, is, expected) => JSON.stringify(is) === JSON.stringify(expected) || found.push(what + ": " + JSON.stringify(is));
@@ -324,6 +356,28 @@ async function computes(user) {
         const answer = (...algorithms) => ["SIP/2.0 401 Unauthorized", ...algorithms.map(line), "", ""].join("\\r\\n");
         expect("challenges", withoutUnknownChallenges(answer("SHA-256", "MD5", "SHA-512-256")), answer("MD5"));
         expect("no challenge that is known", withoutUnknownChallenges(answer("SHA-256")), answer("SHA-256"));
+        const uris = ["sip:bob@a.test", "sips:b%20c@a.test;user=phone", "tel:+49301;ext=1", "sip:bob@a.test:5060?x=1", "sip:%@a"];
+        expect("other ends", uris.map(addressOf), ["bob@a.test", "b c@a.test", "+49301", "bob@a.test", "%@a"]);
+        // Two pages of the server, whose border one call is on, and calls of this browser: one is on the first page, one is older than it.
+        const began = (day) => Date.parse("2026-01-0" + day);
+        const call = (day) => '<call id="' + day + '" direction="incoming" with="sip:bob@a.test" start="2026-01-0' + day + '" outcome="missed" code="487"/>';
+        const page = (days, next) => parse('<iq><calls xmlns="urn:belfry:calls:0">' + days.map(call).join("") + (next ? '<set xmlns="http://jabber.org/protocol/rsm"><last>' + next + "</last></set>" : "") + "</calls></iq>");
+        const first = [page([5, 4], "p2"), page([6, 5], "p2"), page([9, 8], "p3")];
+        const iq = async (type, to, query) => (/<after>p2</.test(query.toString()) ? page([4, 3]) : (first.shift() ?? Promise.reject(new Error("away"))));
+        const own = ["7", "5", undefined, "2"].map((id) => ({ id, peer: "bob@a.test", isIncoming: false, began: began(id ?? 1), seconds: null, reason: "" }));
+        const list = new CallHistory({ iq }, () => own);
+        const ids = () => list.calls.map(({ id }) => id ?? "none").join(" ");
+        expect("no answer yet", ids(), "7 5 none 2");
+        await list.refresh();
+        expect("a first page", ids() + " " + list.next, "7 5 4 p2");
+        await list.more();
+        expect("a second page", ids() + " " + list.next, "7 5 4 3 2 null");
+        await list.refresh();
+        expect("a newer call", ids() + " " + list.next, "7 6 5 4 3 2 null");
+        await list.refresh();
+        expect("many newer calls, which do not reach those that are known", ids() + " " + list.next, "9 8 p3");
+        await list.refresh();
+        expect("no answer any more", ids() + " " + list.next, "9 8 p3");
         return found;
     })()`);
     if (wrong.length > 0) fail(wrong.join("\n"));
@@ -358,7 +412,7 @@ async function leaveForm(user) {
     if (user.faults.length > 0) fail(`${user.name}: faults: ${user.faults.join("\n")}`);
 }
 
-async function all(alice, bob) {
+async function all(alice, bob, browser) {
     await computes(alice);
     await alice.signIn("wrong");
     await alice.shows("#sign-in-error", "The address or the password is wrong.");
@@ -370,6 +424,7 @@ async function all(alice, bob) {
     await findHistory(alice, bob);
     await callBothWays(alice, bob);
     await refuseCalls(alice, bob);
+    await findCalls(browser, bob, alice);
     await callWithPicture(alice, bob);
     await writeSpite(alice, bob);
     await leave([alice, bob]);
@@ -535,7 +590,7 @@ async function main() {
     }, ALL);
     try {
         const users = await Promise.all(["alice", "bob"].map((name) => User.open(browser, name)));
-        await { all, first, language, restart, directory, provider }[play](...users);
+        await { all, first, language, restart, directory, provider }[play](...users, browser);
     } finally {
         clearTimeout(patience);
         await browser.close();

@@ -6,6 +6,7 @@ mod bad_input;
 mod bind2;
 mod blocking;
 mod bytestreams;
+mod calls;
 mod caps;
 mod carbons;
 mod commands;
@@ -137,6 +138,7 @@ pub(super) struct FakeStore {
     /// The reason why transfers do not begin.
     pub(super) activation: Option<::bytestreams::ActivationFault>,
     pub(super) administered: Vec<Accounts>,
+    calls: calls::Calls,
     accounts: register::Known,
 }
 
@@ -186,6 +188,7 @@ impl FakeStore {
                 get: format!("https://up.example.org/get/{name}").into(),
                 headers: vec![("Authorization".into(), "t".into())],
             })),
+            Load::Calls { user, query } => StoreReply::Calls(self.calls.page(user, *query)),
             // The world has no connections.
             Load::Activate(_) => StoreReply::Activated(self.activation.map_or(Ok(()), Err)),
             Load::Waiting => {

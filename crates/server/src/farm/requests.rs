@@ -178,6 +178,10 @@ pub(crate) struct FarmRequester {
     shares_database: bool,
 }
 
+/// More requests of users wait for other nodes than may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooManyRequests;
+
 /// An open request, which ends with the future that waits for it.
 struct Waiting<'a> {
     requests: &'a FarmRequests,
@@ -213,6 +217,20 @@ impl FarmRequester {
             _ => nodes.into_values().map(|node| NodeResponse { node, response: None }).collect(),
         };
         Some(OtherNodes { this_node, responses })
+    }
+
+    /// The same for a user, of whom there are many: operators keep most of the places.
+    ///
+    /// # Errors
+    /// Too many requests wait for other nodes.
+    pub(crate) async fn ask_for_user(
+        &self,
+        request: &Request,
+    ) -> Result<Option<OtherNodes>, TooManyRequests> {
+        if self.board.requests.lock().open.len() >= limits::FARM_REQUESTS_OF_USERS {
+            return Err(TooManyRequests);
+        }
+        Ok(self.ask(request).await)
     }
 
     /// Asks one node.

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ::xmpp::sasl::Secret;
+use chat::{StoreFailure, StoreReply};
 use chat_store::keys;
 use router::AskId;
 use stdx::Instant;
@@ -17,7 +18,7 @@ use super::key_writer::{KeyWriter, KeysBusy, all_verifiers, learned};
 use super::request_origin::of_xmpp;
 use crate::message::{Command, InboxMessage, LocalMessage, LocalXmppMessage, ShardMessage};
 use crate::xmpp::access::NewAccount;
-use crate::xmpp::operator::{Operator, nodes};
+use crate::xmpp::operator::nodes;
 use crate::xmpp::shedding;
 use crate::xmpp::{Xmpp, XmppEffect};
 
@@ -150,11 +151,18 @@ impl Shard {
             XmppEffect::Phone(effect) => self.grant_phone(now, effect),
             XmppEffect::Accounts { id, ask } => {
                 let own = self.parts.outlets[usize::from(self.parts.edge.shard)].clone();
-                administer(now, id, *ask, self.parts.chat.clone(), own);
+                let operator = self.parts.chat.clone();
+                answer_beside(id, own, async move { operator.administer(now, *ask).await });
             }
             XmppEffect::Act { id, action } => {
                 let own = self.parts.outlets[usize::from(self.parts.edge.shard)].clone();
-                act(id, *action, self.parts.chat.clone(), own);
+                let operator = self.parts.chat.clone();
+                answer_beside(id, own, async move { nodes::act(&operator, *action).await });
+            }
+            XmppEffect::Calls { id, user, query } => {
+                let own = self.parts.outlets[usize::from(self.parts.edge.shard)].clone();
+                let operator = self.parts.chat.clone();
+                answer_beside(id, own, async move { operator.calls_of(&user, query).await });
             }
             XmppEffect::Authenticate { id, query } => {
                 let own = self.parts.outlets[usize::from(self.parts.edge.shard)].clone();
@@ -194,26 +202,14 @@ fn answer_to(shard: cluster::Outlet<InboxMessage>, id: u64) -> external_auth::An
     })
 }
 
-/// Performs an action of all hosts of the farm beside the shard.
-fn act(id: u64, action: chat::effect::HostAction, operator: Operator, shard: cluster::Outlet<InboxMessage>) {
-    tokio::task::spawn_local(async move {
-        let result = Box::new(nodes::act(&operator, action).await);
-        let administered = LocalXmppMessage::Administered { id, result };
-        shard.answer_all(&mut vec![LocalMessage::Xmpp(administered).into()]);
-    });
-}
-
-/// Performs an administrator's request about accounts beside the shard. The answer comes back as a message to the shard.
-fn administer(
-    now: Instant,
+/// Performs a request of the host beside the shard. The answer comes back as a message to the shard.
+fn answer_beside(
     id: u64,
-    ask: chat::effect::Accounts,
-    operator: Operator,
     shard: cluster::Outlet<InboxMessage>,
+    answer: impl Future<Output = Result<StoreReply, StoreFailure>> + 'static,
 ) {
     tokio::task::spawn_local(async move {
-        let result = Box::new(operator.administer(now, ask).await);
-        let administered = LocalXmppMessage::Administered { id, result };
+        let administered = LocalXmppMessage::Administered { id, result: Box::new(answer.await) };
         shard.answer_all(&mut vec![LocalMessage::Xmpp(administered).into()]);
     });
 }

@@ -76,6 +76,9 @@ impl HostRequests {
                 outbox.push(XmppEffect::Account { id, user: name, domain });
             }
             Load::Act(action) => outbox.push(XmppEffect::Act { id: self.record(ticket), action }),
+            Load::Calls { user, query } => {
+                outbox.push(XmppEffect::Calls { id: self.record(ticket), user, query });
+            }
             Load::Accounts(ask) => outbox.push(XmppEffect::Accounts { id: self.record(ticket), ask }),
             load => {
                 let Some(read) = rows::read_of(load) else { return Some(HostReply::unavailable(ticket)) };
@@ -256,7 +259,7 @@ impl HostRequests {
         }
     }
 
-    /// Handles the result of an administrator's command about accounts.
+    /// Handles the result of a request that was performed beside the shard.
     pub(super) fn handle_administered(
         &mut self,
         id: u64,

@@ -48,7 +48,7 @@ mod work;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use chat::effect::{Accounts, HostAction};
+use chat::effect::{Accounts, CallHistoryQuery, HostAction};
 use chat::{Host, SeenOccupants};
 use chat_owners::{
     FollowedSessions, MovedStreams, RemoteQueues, RemoteRuns, ShardQueues, SharedOwners, UnhandledMessages,
@@ -131,6 +131,8 @@ pub(crate) enum XmppEffect {
     Accounts { id: u64, ask: Box<Accounts> },
     /// An action of all hosts of the farm. Answered by `LocalXmppMessage::Administered`.
     Act { id: u64, action: Box<HostAction> },
+    /// A page of a user's calls. Answered by `LocalXmppMessage::Administered`.
+    Calls { id: u64, user: Bare, query: CallHistoryQuery },
     /// A question to the source of sign-ins of a domain. Answered by `LocalXmppMessage::Authenticated`.
     Authenticate { id: u64, query: Box<external_auth::Query> },
     /// Caches of this account are void.

@@ -201,6 +201,9 @@ fn call_of(row: &Row) -> Result<CallRecord, Failure> {
 /// Finds calls among so many records, in the order of their ends.
 pub(super) fn search_calls(connection: &mut Connection, search: &CallSearch) -> Result<CallPage, Failure> {
     let (from, until) = search.times();
+    if let Some(account) = search.of_account_alone() {
+        return calls_of_account(connection, search, account);
+    }
     // The index alone says where the last record is that may be looked at.
     let sql = "SELECT ended_at FROM call_record WHERE ended_at >= $1 AND ended_at <= $2 \
                ORDER BY ended_at DESC LIMIT 1 OFFSET $3";
@@ -219,6 +222,24 @@ pub(super) fn search_calls(connection: &mut Connection, search: &CallSearch) -> 
     let values = values![first, until, search.account, search.call_id, code, text, rows];
     let calls = connection.query(sql, values)?.iter().map(call_of).collect::<Result<_, _>>()?;
     Ok(CallPage::new(search, calls, last.map(from_micros)))
+}
+
+/// The calls of one account, which an index each has for those that it placed and for those that it was called by.
+fn calls_of_account(
+    connection: &mut Connection,
+    search: &CallSearch,
+    account: &str,
+) -> Result<CallPage, Failure> {
+    let (from, until) = search.times();
+    let sql = "SELECT call_id, from_uri, to_uri, started_at, answered_at, ended_at, code, reason, account, callee \
+               FROM call_record WHERE id IN (\
+               (SELECT id FROM call_record WHERE account = $1 AND ended_at >= $2 AND ended_at <= $3 \
+               ORDER BY ended_at DESC, id DESC LIMIT $4) UNION \
+               (SELECT id FROM call_record WHERE callee = $1 AND ended_at >= $2 AND ended_at <= $3 \
+               ORDER BY ended_at DESC, id DESC LIMIT $4)) ORDER BY ended_at DESC, id DESC LIMIT $4";
+    let values = values![account, from, until, search.rows_to_read()];
+    let calls = connection.query(sql, values)?.iter().map(call_of).collect::<Result<_, _>>()?;
+    Ok(CallPage::new(search, calls, None))
 }
 
 /// The bucket is stored with the message, so that a node of a farm can count those of its own buckets.

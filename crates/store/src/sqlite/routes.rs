@@ -158,6 +158,9 @@ fn call_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<CallRecord> {
 /// Finds calls among so many records, in the order of their ends. Of letters only those of ASCII are one whether capital or small.
 pub(super) fn search_calls(conn: &Connection, search: &CallSearch) -> Result<CallPage, Failure> {
     let (from, until) = search.times();
+    if let Some(account) = search.of_account_alone() {
+        return calls_of_account(conn, search, account);
+    }
     // The index alone says where the last record is that may be looked at.
     let sql = "SELECT ended_at FROM call_record WHERE ended_at >= ?1 AND ended_at <= ?2 \
                ORDER BY ended_at DESC LIMIT 1 OFFSET ?3";
@@ -175,6 +178,21 @@ pub(super) fn search_calls(conn: &Connection, search: &CallSearch) -> Result<Cal
     let values = params![first, until, search.account, search.call_id, search.code, text, rows];
     let calls = statement.query_map(values, call_of)?.collect::<rusqlite::Result<_>>()?;
     Ok(CallPage::new(search, calls, last.map(from_micros)))
+}
+
+/// The calls of one account, which an index each has for those that it placed and for those that it was called by.
+fn calls_of_account(conn: &Connection, search: &CallSearch, account: &str) -> Result<CallPage, Failure> {
+    let (from, until) = search.times();
+    let sql = "SELECT call_id, from_uri, to_uri, started_at, answered_at, ended_at, code, reason, account, callee \
+               FROM call_record WHERE id IN (\
+               SELECT id FROM (SELECT id FROM call_record WHERE account = ?1 AND ended_at >= ?2 AND ended_at <= ?3 \
+               ORDER BY ended_at DESC, id DESC LIMIT ?4) UNION \
+               SELECT id FROM (SELECT id FROM call_record WHERE callee = ?1 AND ended_at >= ?2 AND ended_at <= ?3 \
+               ORDER BY ended_at DESC, id DESC LIMIT ?4)) ORDER BY ended_at DESC, id DESC LIMIT ?4";
+    let mut statement = conn.prepare_cached(sql)?;
+    let values = params![account, from, until, search.rows_to_read()];
+    let calls = statement.query_map(values, call_of)?.collect::<rusqlite::Result<_>>()?;
+    Ok(CallPage::new(search, calls, None))
 }
 
 pub(super) fn keep(conn: &Connection, message: &WaitingMessage) -> Result<WriteDone, Failure> {

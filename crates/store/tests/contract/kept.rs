@@ -15,8 +15,8 @@ use crate::copy::{Files, copied, dump};
 use crate::server;
 
 /// The versions of this program's schemas.
-const SQLITE: u32 = 10;
-const POSTGRES: u32 = 4;
+const SQLITE: u32 = 11;
+const POSTGRES: u32 = 5;
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/contract/kept")

@@ -331,6 +331,42 @@ fn calls_are_found_by_text_status_and_time_page_by_page() {
     assert_eq!(found, ["3"], "on one page or on two that meet there");
 }
 
+/// Every second call is of another account; one is between phones of the account, and two ended at one moment.
+#[test]
+fn a_search_for_an_account_alone_has_its_calls_page_by_page() {
+    let (_database, mut admin) = admin();
+    let (alice, bob) = ("a@example.org", "bob@example.org");
+    let of = |account: &str, callee: Option<&str>, id: &str, seconds: u64| CallRecord {
+        account: Some(account.into()),
+        callee: callee.map(Into::into),
+        ..call(id, seconds)
+    };
+    for record in [
+        of(alice, None, "1", 10),
+        of(bob, Some("carol@example.org"), "2", 10),
+        of(bob, Some(alice), "3", 20),
+        of(alice, Some(bob), "4", 20),
+        of(bob, None, "5", 30),
+        of(alice, Some(alice), "6", 40),
+    ] {
+        admin.write(&Write::Call(Box::new(record))).unwrap();
+    }
+    let all = CallSearch { account: Some(alice.into()), limit: 9, ..CallSearch::default() };
+    let mut ids = |search: &CallSearch| {
+        let page = admin.search_calls(search.clone()).unwrap();
+        let ids = page.calls.iter().map(|call| call.call_id.to_string()).collect::<Vec<_>>();
+        (ids.join(" "), page.next)
+    };
+    let whole = |ids: &str| (ids.to_owned(), None);
+    assert_eq!(ids(&all), whole("6 3 4 1"), "each once");
+    let first = CallSearch { limit: 2, ..all.clone() };
+    assert_eq!(ids(&first), ("6 3".to_owned(), Some(at(20))));
+    let second = CallSearch { ended_until: Some(at(20)), ..all.clone() };
+    assert_eq!(ids(&second), whole("3 4 1"), "what ended at the border of two pages is on both");
+    assert_eq!(ids(&CallSearch { ended_from: Some(at(20)), ..all.clone() }), whole("6 3 4"));
+    assert_eq!(ids(&CallSearch { account: Some("nobody@example.org".into()), ..all }), whole(""));
+}
+
 #[test]
 fn calls_of_an_account_are_those_it_placed_and_those_it_was_called_by() {
     let (_database, mut admin) = admin();

@@ -9,6 +9,7 @@
 
 mod accounts;
 mod administration;
+mod calls;
 pub(crate) mod nodes;
 mod rooms;
 

@@ -4,6 +4,7 @@ mod app;
 mod bosh;
 mod bounds;
 mod bytestreams;
+mod calls;
 mod chat;
 pub(crate) mod client;
 mod components;
