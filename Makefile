@@ -1,4 +1,7 @@
 # `make` alone lists what can be made. Each target sets up what it needs.
+#
+# Release builds name programs and examples, never `--package`: with a package, Cargo leaves out features of libraries that only
+# the other packages ask for, and builds the libraries and all that depends on them again for each choice of packages.
 
 CARGO ?= cargo
 CONFIG ?= belfry.toml
@@ -15,7 +18,7 @@ setup: ## install the system packages the build and the tests use, if any is mis
 
 run: ## build and start one node on loopback with the example configuration
 	@tools/setup run
-	$(CARGO) run --release --package server --bin belfry -- serve --config $(CONFIG)
+	$(CARGO) run --release --bin belfry -- serve --config $(CONFIG)
 
 demo: ## two good minutes, and the build before it: Ringer drives the seeds' runs R1 and R4, their users of chat and the tutorial's calls through a node, tables and reports; what is built already starts at once
 	@tools/setup demo
@@ -49,28 +52,27 @@ deny: ## advisories, licences and bans through cargo-deny, where it is installed
 
 bench-sip: ## Belfry, Kamailio and a bare relay in turn under SIPp; ARGS="--help" lists the options
 	@tools/setup
-	$(CARGO) build --release --package server --bin belfry --package mmsg --example relay --locked
+	$(CARGO) build --release --bin belfry --example relay --locked
 	@bench/sip/run $(ARGS)
 
 bench-memory: ## resident bytes of a binding and of a lingering transaction
 	@tools/setup
-	$(CARGO) build --release --package server --bin belfry --locked
+	$(CARGO) build --release --bin belfry --locked
 	@bench/memory/run $(ARGS)
 
 bench-phones: ## resident bytes of a registered, silent phone by transport, and of Ringer, which plays it
 	@tools/setup
-	$(CARGO) build --release --package server --bin belfry --locked
-	$(CARGO) build --release --bin ringer --locked
+	$(CARGO) build --release --bin belfry --bin ringer --locked
 	@bench/sip/phones $(ARGS)
 
 bench-store: ## size of the database under REGISTERs and calls; ARGS="--minutes 6" for a short one
 	@tools/setup
-	$(CARGO) build --release --package server --bin belfry --locked
+	$(CARGO) build --release --bin belfry --locked
 	@bench/store/run $(ARGS)
 
 bench-import: ## accounts imported into the file and into PostgreSQL; ARGS="--accounts 25000000 --folder /srv" for a long one
 	@tools/setup
-	$(CARGO) build --release --package server --bin belfry --locked
+	$(CARGO) build --release --bin belfry --locked
 	@bench/import/run $(ARGS)
 
 bench-ringer: ## Ringer and SIPp in turn, both ends the same tool; ARGS="--help" lists the parts
@@ -80,20 +82,17 @@ bench-ringer: ## Ringer and SIPp in turn, both ends the same tool; ARGS="--help"
 
 bench-ivr: ## RestComm's load test of programmable voice, then raised; ARGS="--help" lists the parts
 	@tools/setup
-	$(CARGO) build --release --package server --bin belfry --example ivr_application --locked
-	$(CARGO) build --release --package lab --bin ringer --package mmsg --example streams --locked
+	$(CARGO) build --release --bin belfry --bin ringer --example ivr_application --example streams --locked
 	@bench/ivr/run $(ARGS)
 
 bench-xmpp: ## Belfry, ejabberd and Prosody under the same users of Ringer: memory, CPU, latencies; ARGS="--help" lists the parts
 	@tools/setup
-	$(CARGO) build --release --package server --bin belfry --locked
-	$(CARGO) build --release --bin ringer --locked
+	$(CARGO) build --release --bin belfry --bin ringer --locked
 	@bench/xmpp/mix $(ARGS)
 
 bench-xmpp-idle: ## Belfry and ejabberd with 8,000 silent chat clients, CPU of a sign-in; ARGS="--help" lists the parts
 	@tools/setup
-	$(CARGO) build --release --package server --bin belfry --example xmpp_load --locked
-	$(CARGO) build --release --bin ringer --locked
+	$(CARGO) build --release --bin belfry --bin ringer --example xmpp_load --locked
 	@bench/xmpp/run $(ARGS)
 
 bench-farm: ## a farm's cost by its shape, the published R2, R3, R6 and R7, the growth of chat's cost by nodes, kills, pauses and partitions; ARGS="kills --help" lists a part's options
@@ -101,32 +100,29 @@ bench-farm: ## a farm's cost by its shape, the published R2, R3, R6 and R7, the 
 	@bench/farm/run $(ARGS)
 
 bench-start: ## time of a start, empty and with a million bindings; idle memory, size of the program
-	$(CARGO) build --release --package server --bin belfry --package router --example binding_rows --locked
+	$(CARGO) build --release --bin belfry --example binding_rows --locked
 	@BINDING_ROWS=$${CARGO_TARGET_DIR:-target}/release/examples/binding_rows bench/start/run $(ARGS)
 
 bench-console: ## the operators' console with 10,000 chat sessions and as many registrations: GETs of /v1/admin, and its pages in Chromium
 	@tools/setup
-	$(CARGO) build --release --package server --bin belfry --package router --example binding_rows --locked
-	$(CARGO) build --release --bin ringer --locked
+	$(CARGO) build --release --bin belfry --bin ringer --example binding_rows --locked
 	@BINDING_ROWS=$${CARGO_TARGET_DIR:-target}/release/examples/binding_rows bench/console/run $(ARGS)
 
 bench-all: ## every bench in short and one table of ratios, compared with the kept one; exit code 99 if a row is worse by a tenth (25 minutes)
 	@tools/setup
-	$(CARGO) build --release --locked --package server --package lab --package mmsg --package farm --package router \
-		--bins --example relay --example ivr_application --example xmpp_load --example messages --example binding_rows
+	$(CARGO) build --release --locked --bin belfry --bin ringer \
+		--example relay --example ivr_application --example xmpp_load --example messages --example binding_rows
 	@programs=$${CARGO_TARGET_DIR:-target}/release; BELFRY=$$(realpath $$programs/belfry) RINGER=$$(realpath $$programs/ringer) MESSAGES=$$(realpath $$programs/examples/messages) \
 		BINDING_ROWS=$$(realpath $$programs/examples/binding_rows) bench/all $(ARGS)
 
 chaos: ## an hour of kills, pauses, cuts, drains and failures of PostgreSQL and NATS on a farm of eight, by a seed; ARGS=--short for ten minutes, ARGS=--minute for one
 	@tools/setup
-	$(CARGO) build --release --package server --bin belfry --locked
-	$(CARGO) build --release --bin ringer --locked
-	$(CARGO) run --release --quiet --package interop --example chaos --locked -- $(ARGS)
+	$(CARGO) build --release --bin belfry --bin ringer --locked
+	$(CARGO) run --release --quiet --example chaos --locked -- $(ARGS)
 
 abuse: ## two minutes of floods against a node that serves calls and chats meanwhile; ARGS="--help" lists the parts
 	@tools/setup
-	$(CARGO) build --release --package server --bin belfry --locked
-	$(CARGO) build --release --bin ringer --locked
+	$(CARGO) build --release --bin belfry --bin ringer --locked
 	@bench/abuse/run $(ARGS)
 
 docs: ## the documentation as a site, in target/docs; installs mdBook into target/peers when it is missing
@@ -134,10 +130,8 @@ docs: ## the documentation as a site, in target/docs; installs mdBook into targe
 
 package: ## Debian packages of belfry (service, manual pages, completions and, after make docs, the documentation) and ringer, and a tarball, in target/package; ARGS="--version 0.2.0"
 	@tools/setup build
-	$(CARGO) build --release --package server --bin belfry --locked
-	$(CARGO) build --release --bin ringer --locked
-	$(CARGO) build --release --package cli --example pages --locked
-	$(CARGO) build --release --package lab --example ringer_pages --locked
+	$(CARGO) build --release --bin belfry --bin ringer --locked
+	$(CARGO) build --release --example pages --example ringer_pages --locked
 	@tools/docs --if-there
 	@tools/package $(ARGS)
 

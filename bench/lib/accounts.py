@@ -127,7 +127,7 @@ def binding_rows(port, first, end):
     """The command that prints the rows of these accounts; BINDING_ROWS names a program that is built already."""
     program = os.environ.get("BINDING_ROWS")
     if program is None:
-        command = ["cargo", "build", "--release", "--locked", "--package", "router", "--example", "binding_rows"]
+        command = ["cargo", "build", "--release", "--locked", "--example", "binding_rows"]
         if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
             raise Failure("the build failed")
         program = f"{target_folder()}/release/examples/binding_rows"

@@ -116,7 +116,7 @@ listen = "127.0.0.1:{self.http}"
     def binary():
         path = os.environ.get("BELFRY", os.path.join(target_folder(), "release", "belfry"))
         if not os.access(path, os.X_OK):
-            raise Failure(f"no {path}: cargo build --release --package server --bin belfry")
+            raise Failure(f"no {path}: cargo build --release --bin belfry")
         return path
 
     @staticmethod
@@ -139,7 +139,7 @@ class Relay(Server):
     def binary():
         path = os.path.join(target_folder(), "release", "examples", "relay")
         if not os.access(path, os.X_OK):
-            raise Failure(f"no {path}: cargo build --release --package mmsg --example relay")
+            raise Failure(f"no {path}: cargo build --release --example relay")
         return path
 
     @staticmethod
