@@ -80,7 +80,7 @@ impl ShardRtbl {
     pub(super) fn update_host(&mut self, host: &mut HostDriver) {
         if let Some(lists) = self.shared.after(&mut self.seen) {
             self.entries = lists.entries();
-            rtbl::set_lists(host.get_mut(), lists);
+            host.get_mut().rtbl.set_lists(lists);
         }
     }
 
@@ -184,7 +184,7 @@ pub struct RtblFigures {
 pub(super) fn figures(xmpp: &Xmpp) -> RtblFigures {
     let client = xmpp.rtbl.client.as_ref();
     RtblFigures {
-        refused: rtbl::refused(xmpp.host.get()),
+        refused: xmpp.host.get().rtbl.refused(),
         entries: client.map_or(0, |_| xmpp.rtbl.entries as u64),
         failing: client.map_or(0, |client| client.failing() as u64),
     }
