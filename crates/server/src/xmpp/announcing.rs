@@ -249,6 +249,20 @@ pub(super) fn with_announcer<T>(
     done
 }
 
+/// Gives the announcer an event of a client before it goes on. True: it goes no further, as [`SessionAnnouncer::handle_event`] says.
+pub(super) fn take_event(
+    xmpp: &mut Xmpp,
+    now: Instant,
+    event: &C2sEvent,
+    outbox: &mut Vec<XmppEffect>,
+) -> bool {
+    if let C2sEvent::Gone { stream, .. } = event {
+        xmpp.shedding.handle_gone(*stream);
+    }
+    let own = xmpp.queues.own();
+    with_announcer(xmpp, now, outbox, |announcer, _, out| announcer.handle_event(now, own, event, out))
+}
+
 /// Handles a message of an owner for a connection. An element of a dead owner is dropped: the next one sends what the client has not
 /// acknowledged.
 pub(super) fn handle_message(
@@ -324,8 +338,8 @@ pub(super) fn end_session(
 }
 
 /// The announcement of a session of this owner that its client has resumed at another node, for that node.
-pub(super) fn resumed_session(xmpp: &Xmpp, edge: ConnectionId) -> Option<XmppShardMessage> {
-    if edge.shard.life == xmpp.queues.own().life {
+pub(super) fn resumed_session(xmpp: &Xmpp, edge: ConnectionId, bound: &Bound) -> Option<XmppShardMessage> {
+    if !matches!(bound, Bound::Resumed { .. }) || edge.shard.life == xmpp.queues.own().life {
         return None;
     }
     let session = Box::new(announced_session(xmpp.host.get(), edge)?);

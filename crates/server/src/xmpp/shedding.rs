@@ -30,6 +30,7 @@ const NOTED_EVERY: Duration = Duration::from_secs(10);
 
 /// The state of one shard.
 pub(crate) struct Shedding {
+    own: ShardAddress,
     requests: SessionRequests,
     /// Limits sessions for clients of other nodes.
     sessions: SignInLimiter,
@@ -45,6 +46,7 @@ pub(crate) struct Shedding {
 impl Shedding {
     pub(super) fn new(own: ShardAddress) -> Shedding {
         Shedding {
+            own,
             requests: SessionRequests::new(u64::from(own.shard)),
             sessions: SignInLimiter::default(),
             referrals: Referrals::default(),
@@ -130,6 +132,10 @@ impl Shedding {
         may_refer && self.referrals.refers(now, account)
     }
 
+    fn is_of_other_node(&self, edge: ConnectionId) -> bool {
+        edge.shard.life != self.own.life
+    }
+
     /// True if a client of another node may have a new session here; while the owner does not keep up, these are limited.
     fn admits(&mut self, now: Instant) -> bool {
         let admits = self.sessions.admit(now);
@@ -137,9 +143,9 @@ impl Shedding {
         admits
     }
 
-    /// This owner has answered a request for a session of another node's client.
-    pub(super) fn handle_answered(&mut self, now: Instant, bound: &Bound) {
-        if matches!(bound, Bound::Session { .. } | Bound::Resumed { .. }) {
+    /// This owner has answered a request for a session. Those of other nodes' clients are limited.
+    pub(super) fn handle_answered(&mut self, now: Instant, edge: ConnectionId, bound: &Bound) {
+        if self.is_of_other_node(edge) && matches!(bound, Bound::Session { .. } | Bound::Resumed { .. }) {
             self.sessions.handle_completed(now);
         }
     }
@@ -169,7 +175,7 @@ pub(super) fn bind(
     request: &BindRequest,
     outbox: &mut Vec<XmppEffect>,
 ) {
-    let is_of_other_node = edge.shard.life != xmpp.queues.own().life;
+    let is_of_other_node = xmpp.shedding.is_of_other_node(edge);
     if let Some(host) = &xmpp.clients.access().own_host
         && let Ok(account) = Bare::parse(request.user.bare_str())
     {

@@ -27,7 +27,7 @@ use xmpp_io::servers::S2sEvent;
 use xmpp_io::streams::C2sEvent;
 
 use super::access::{AccessContext, ClientAccess};
-use super::announcing::{self, with_announcer};
+use super::announcing;
 use super::farm;
 use super::host_requests::HostReply;
 use super::operator::nodes;
@@ -43,16 +43,10 @@ impl Xmpp {
     /// Handles an event of a client's stream of this shard: requests of sign-in go to [`ClientAccess`], those of a session to the owner of
     /// its account.
     pub(super) fn handle_event(&mut self, now: Instant, event: C2sEvent, outbox: &mut Vec<XmppEffect>) {
-        let shard = self.queues.own();
-        if let C2sEvent::Gone { stream, .. } = event {
-            self.shedding.handle_gone(stream);
-        }
-        let waits = with_announcer(self, now, outbox, |announcer, _, out| {
-            announcer.handle_event(now, shard, &event, out)
-        });
-        if waits {
+        if announcing::take_event(self, now, &event, outbox) {
             return;
         }
+        let shard = self.queues.own();
         let edge_of = |connection| ConnectionId { shard, connection };
         match event {
             C2sEvent::Find { stream, find, domain } => {
@@ -99,10 +93,9 @@ impl Xmpp {
                 self.clients.handle_failed(now, peer, &domain, &failed);
             }
             C2sEvent::Drained { stream } => {
-                let edge = edge_of(stream);
                 let bucket = self.streams.get(stream).and_then(|stream| stream.bucket.get());
                 let Some(bucket) = bucket else { return };
-                self.send(now, bucket, XmppShardMessage::Drained { edge }, outbox);
+                self.send(now, bucket, XmppShardMessage::Drained { edge: edge_of(stream) }, outbox);
             }
             C2sEvent::Gone { stream, bucket, in_order } => {
                 self.send(now, bucket, XmppShardMessage::Gone { edge: edge_of(stream), in_order }, outbox);
@@ -286,12 +279,8 @@ impl Xmpp {
     fn perform(&mut self, now: Instant, effect: Effect, outbox: &mut Vec<XmppEffect>) {
         match effect {
             Effect::Bound { edge, bound } => {
-                if edge.shard.life != self.queues.own().life {
-                    self.shedding.handle_answered(now, &bound);
-                }
-                if matches!(bound, c2s::Bound::Resumed { .. })
-                    && let Some(announced) = announcing::resumed_session(self, edge)
-                {
+                self.shedding.handle_answered(now, edge, &bound);
+                if let Some(announced) = announcing::resumed_session(self, edge, &bound) {
                     self.send(now, edge.shard, announced, outbox);
                 }
                 self.send(now, edge.shard, XmppShardMessage::Bound { edge, bound: Box::new(bound) }, outbox);
