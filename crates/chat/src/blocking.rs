@@ -282,7 +282,8 @@ pub(super) fn change_blocked(
             Err(error) => return outgoing::refuse(&iq, &error, out),
         };
         let write = Change::Blocked { user: user.clone(), blocked: change.after.clone() };
-        change_queue::write(host, now, (&user.clone(), write), out, move |host, now, result, out| {
+        let (owner, parts) = (user.clone(), (&mut host.accounts, &mut host.store));
+        let done = change_queue::write(parts, (&owner, write), out, move |host, now, result, out| {
             if let Err(error) = result {
                 return outgoing::refuse(&iq, &not_written(error), out);
             }
@@ -301,6 +302,9 @@ pub(super) fn change_blocked(
             }
             reports::forward((&host.settings, &mut host.rng), &user, &iq, out);
         });
+        if let Some(then) = done {
+            then(host, now, Ok(()), out);
+        }
     });
     if let Some(job) = turn.map_err(|_| too_many())? {
         job(host, now, out);

@@ -12,7 +12,9 @@ use stdx::Instant;
 use xmpp::Bare;
 use xmpp::stanza::{Condition, StanzaError};
 
+use super::account_memory::AccountMemory;
 use super::effect::{Change, StoreFailure};
+use super::store_requests::StoreRequests;
 use super::{Host, Outbox};
 use crate::limits;
 
@@ -55,21 +57,23 @@ impl ChangeQueues {
     }
 }
 
-/// Changes the store, and `then` puts it into memory too. Only from a job of [`ChangeQueues::queue`].
-pub(super) fn write(
-    host: &mut Host,
-    now: Instant,
-    change: (&Bare, Change),
+/// Changes the store, and `then` puts it into memory too. Only from a job of [`ChangeQueues::queue`]. `then` is returned if it is to be done
+/// now, as nothing is stored.
+pub(super) fn write<F>(
+    (accounts, store): (&mut AccountMemory, &mut StoreRequests),
+    (user, change): (&Bare, Change),
     out: &mut Outbox,
-    then: impl FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox) + 'static,
-) {
-    let (user, change) = (change.0.clone(), change.1);
-    if host.accounts.is_anonymous(&user) {
-        // Nothing of them is stored.
-        return then(host, now, Ok(()), out);
+    then: F,
+) -> Option<F>
+where
+    F: FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox) + 'static,
+{
+    let user = user.clone();
+    if accounts.is_anonymous(&user) {
+        return Some(then);
     }
-    host.accounts.changes.busy.insert(user.clone(), VecDeque::new());
-    host.store.change(change, out, move |host, now, result, out| {
+    accounts.changes.busy.insert(user.clone(), VecDeque::new());
+    store.change(change, out, move |host, now, result, out| {
         let mut waiting = host.accounts.changes.busy.remove(&user).unwrap_or_default();
         then(host, now, result, out);
         while let Some(job) = waiting.pop_front() {
@@ -84,6 +88,7 @@ pub(super) fn write(
         }
         host.forget_user(now, &user);
     });
+    None
 }
 
 /// The error of a request whose change was not performed.

@@ -299,46 +299,50 @@ pub(super) fn preauthenticate(
         let is_good = |found: &Invitation| found.inviter.as_ref() == Some(&user) && found.expires_at > now;
         let is_good = matches!(&result, Ok(StoreReply::Invitation(Some(found))) if is_good(found));
         if !is_good {
-            return handle_preauthenticated(host, now, (user, contact), (presence, false), out);
+            let job = preauthenticated((user.clone(), contact), (presence, false));
+            // While the token was looked into, the account may have left memory.
+            return host.with_account_data(now, &user, out, job);
         }
         let access = Access::UseInvitation { token, inviter: user.clone() };
         host.store.access(access, out, move |host, now, result, out| {
             let is_used = result == Err(StoreFailure::NotFound);
-            handle_preauthenticated(host, now, (user, contact), (presence, !is_used), out);
+            let job = preauthenticated((user.clone(), contact), (presence, !is_used));
+            host.with_account_data(now, &user, out, job);
         });
     });
     true
 }
 
-/// The token of a request was looked into. A good one grants the request in the user's name, and answers it by a request to the contact (XEP-0379
-/// §3.5), so that both see each other; else the user is asked as for any other request (§4.1), as its client may recognise the token.
-fn handle_preauthenticated(
-    host: &mut Host,
-    now: Instant,
+/// The job for an account when the token of a request was looked into. A good one grants the request in the user's name, and answers it by
+/// a request to the contact (XEP-0379 §3.5), so that both see each other; else the user is asked as for any other request (§4.1), as its
+/// client may recognise the token.
+fn preauthenticated(
     (user, contact): (Bare, Bare),
     (presence, is_good): (Element, bool),
-    out: &mut Outbox,
-) {
-    // While the token was looked into, the account may have left memory.
-    host.with_account_data(now, &user.clone(), out, move |host, now, out| {
+) -> impl FnOnce(&mut Host, Instant, &mut Outbox) + 'static {
+    move |host, now, out| {
         if is_good && host.accounts.data(&user).is_none() {
             return;
         }
         let is_approved = is_good && {
             let approval = (contact.clone(), RosterAction::Approve);
-            roster::change_contact(host, now, &user, approval, out).is_ok()
+            let turn = roster::queue_change(&mut host.accounts, &user, approval);
+            turn.map(|job| job.into_iter().for_each(|job| job(host, now, out))).is_ok()
         };
         let (parties, act) = ((&user, contact.clone()), SubscriptionAction::Subscribe);
         let asked = SubscriptionRequest::without_token(&host.accounts, parties, act, presence, out);
-        if let Some(asked) = asked {
-            roster::change_subscription(host, now, asked, out);
+        if let Some(job) = asked.and_then(|asked| roster::queue_subscription(&mut host.accounts, asked, out))
+        {
+            job(host, now, out);
         }
         if is_approved {
-            // A refused change is left to the user.
             let request = RosterAction::Send(SentSubscription::subscribe(&user, &contact));
-            let _ = roster::change_contact(host, now, &user, (contact, request), out);
+            // A refused change is left to the user.
+            if let Ok(Some(job)) = roster::queue_change(&mut host.accounts, &user, (contact, request)) {
+                job(host, now, out);
+            }
         }
-    });
+    }
 }
 
 impl Host {
@@ -364,7 +368,10 @@ impl Host {
                 return;
             }
             // With so much on its way that this does not fit, they ask each other as all do.
-            let _ = roster::change_contact(host, now, &user, (contact, RosterAction::Befriend(after)), out);
+            let befriend = (contact, RosterAction::Befriend(after));
+            if let Ok(Some(job)) = roster::queue_change(&mut host.accounts, &user, befriend) {
+                job(host, now, out);
+            }
         });
     }
 }

@@ -109,7 +109,8 @@ pub(super) fn perform(host: &mut Host, now: Instant, iq: &IqRequest<'_>, effect:
             return register::perform(&mut host.store, (key, iq), request, out);
         }
         IqEffect::Roster(contact, action) => {
-            roster::change_contact(host, now, &iq.to.bare(), (contact, action), out).map(|()| None)
+            let turn = roster::queue_change(&mut host.accounts, &iq.to.bare(), (contact, action));
+            turn.map(|job| job.into_iter().for_each(|job| job(host, now, out))).map(|()| None)
         }
         IqEffect::ReadVcard => return vcard::read(&mut host.store, iq, out),
         IqEffect::PublishVcard4(publication) => {

@@ -274,7 +274,8 @@ pub struct Host {
     upload: upload::Upload,
     phones: phones::Phones,
     privileged: privileged::PrivilegedComponents,
-    rtbl: rtbl::RtblFilter,
+    /// Refuses stanzas whose senders are on block lists, which the driver gives to it.
+    pub rtbl: rtbl::RtblFilter,
 }
 
 impl Host {

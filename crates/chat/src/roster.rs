@@ -482,38 +482,37 @@ fn set_subscription(item: &mut RosterItem, subscription: Subscription) {
     }
 }
 
-/// Changes a contact of the account, now or after the changes that are on their way.
+/// Queues a change of a contact of the account behind the changes that are on their way. Returns the job that changes it, if it is to be
+/// done now.
 ///
 /// # Errors
 /// Too much waits already.
-pub(super) fn change_contact(
-    host: &mut Host,
-    now: Instant,
+pub(super) fn queue_change(
+    accounts: &mut AccountMemory,
     user: &Bare,
     (contact, action): (Bare, RosterAction),
-    out: &mut Outbox,
-) -> Result<(), StanzaError> {
+) -> Result<Option<impl FnOnce(&mut Host, Instant, &mut Outbox) + 'static + use<>>, StanzaError> {
     let owner = user.clone();
-    let turn = host.accounts.changes.queue(user, move |host: &mut Host, now, out: &mut Outbox| {
+    let turn = accounts.changes.queue(user, move |host: &mut Host, now, out: &mut Outbox| {
         host.roster.begin(&host.accounts, (&owner, &contact), action);
         perform(host, now, (&owner, &contact), out);
     });
-    if let Some(job) = turn.map_err(|_| too_many())? {
-        job(host, now, out);
-    }
-    Ok(())
+    turn.map_err(|_| too_many())
 }
 
-/// Changes a contact by a subscription stanza, as [`change_contact`] does. The stanza is refused if too much waits already.
-pub(super) fn change_subscription(
-    host: &mut Host,
-    now: Instant,
+/// Queues a change of a contact by a subscription stanza, as [`queue_change`] does. The stanza is refused if too much waits already.
+pub(super) fn queue_subscription(
+    accounts: &mut AccountMemory,
     request: SubscriptionRequest,
     out: &mut Outbox,
-) {
+) -> Option<impl FnOnce(&mut Host, Instant, &mut Outbox) + 'static + use<>> {
     let SubscriptionRequest { user, contact, action, stanza } = request;
-    if let Err(error) = change_contact(host, now, &user, (contact, action), out) {
-        presence::refuse(&stanza, &error, out);
+    match queue_change(accounts, &user, (contact, action)) {
+        Ok(turn) => turn,
+        Err(error) => {
+            presence::refuse(&stanza, &error, out);
+            None
+        }
     }
 }
 
@@ -524,11 +523,15 @@ pub(super) fn perform(host: &mut Host, now: Instant, (user, contact): (&Bare, &B
         match effect {
             RosterEffect::Write(change, pending) => {
                 let (owner, contact) = (user.clone(), contact.clone());
-                change_queue::write(host, now, (user, change), out, move |host, now, result, out| {
+                let parts = (&mut host.accounts, &mut host.store);
+                let done = change_queue::write(parts, (user, change), out, move |host, now, result, out| {
                     let accounts = &mut host.accounts;
                     host.roster.handle_written(accounts, (&owner, &contact), *pending, result);
                     perform(host, now, (&owner, &contact), out);
                 });
+                if let Some(then) = done {
+                    then(host, now, Ok(()), out);
+                }
             }
             RosterEffect::Send(stanza) => host.route(stanza, out),
             RosterEffect::Answer(key, answer) => host.deliver(now, &[key], answer, out),

@@ -77,7 +77,8 @@ pub(super) fn handle_outbound(
     }
     if let Some(act) = SubscriptionAction::of(&presence) {
         let request = SubscriptionRequest::of_session(&host.accounts, (key, &to), act, presence, out);
-        return request.into_iter().for_each(|request| roster::change_subscription(host, now, request, out));
+        let job = request.and_then(|request| roster::queue_subscription(&mut host.accounts, request, out));
+        return job.into_iter().for_each(|job| job(host, now, out));
     }
     match kind {
         None | Some("unavailable") => match direct(&mut host.accounts, key, to, &presence) {
@@ -103,7 +104,8 @@ pub(super) fn handle_inbound(
     if let Some(act) = SubscriptionAction::of(&presence) {
         let parts = (&host.accounts, &mut host.store);
         let request = SubscriptionRequest::of_contact(parts, (&user, contact), act, presence, out);
-        return request.into_iter().for_each(|request| roster::change_subscription(host, now, request, out));
+        let job = request.and_then(|request| roster::queue_subscription(&mut host.accounts, request, out));
+        return job.into_iter().for_each(|job| job(host, now, out));
     }
     match presence.attr("type") {
         None | Some("unavailable") => {}

@@ -3,7 +3,7 @@
 //! Each stanza takes a turn in the account's queue of changes, so it is judged by the state that the one before left. The
 //! roster is written first; only then the stanza goes on, and roster pushes and presence follow from the new state.
 //!
-//! `presence` has the stanzas read (`SubscriptionRequest`) and `roster::change_subscription` queue them, `Roster::send` and
+//! `presence` has the stanzas read (`SubscriptionRequest`) and `roster::queue_subscription` queue them, `Roster::send` and
 //! `Roster::receive` decide by the table of `presence::subscription` and write, `handle_sent` and `handle_received` follow
 //! the write.
 

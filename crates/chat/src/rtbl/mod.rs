@@ -3,7 +3,7 @@
 //! address or of a domain, in hexadecimal digits; its payload, a report of XEP-0377, has no effect here.
 //!
 //! [`RtblClient`] follows the lists, one for each process; each host has a copy of their content, [`RtblLists`]
-//! (`set_lists`) in its `RtblFilter`, which `route` asks about each stanza to a room and each one to an account.
+//! in its [`RtblFilter`], which `route` asks about each stanza to a room and each one to an account.
 //!
 //! Accounts of our own domains are never refused: their operator can end them, and a list must not be able to lock out all users of the
 //! server that reads it.
@@ -18,8 +18,8 @@ use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
 use xmpp::{Bare, Element, Jid};
 
 use self::entries::EntrySet;
+use super::HostSettings;
 use super::effect::Subscription;
-use super::{Host, HostSettings};
 use crate::account_memory::AccountMemory;
 pub use client::{RtblClient, RtblEffect, RtblFailure};
 
@@ -87,13 +87,23 @@ fn is_harmless(stanza: &Element) -> bool {
 
 /// The feature in a host: the lists that it goes by, and what it has refused.
 #[derive(Default)]
-pub(super) struct RtblFilter {
+pub struct RtblFilter {
     lists: Arc<RtblLists>,
     /// Stanzas that were refused because a list has their sender.
     refused: u64,
 }
 
 impl RtblFilter {
+    /// Stanzas that were refused because a list has their sender.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Takes the content of the lists.
+    pub fn set_lists(&mut self, lists: Arc<RtblLists>) {
+        self.lists = lists;
+    }
+
     /// The error of a stanza for a room, if a list has its sender's address. An occupant that a list names while it is in the room can only
     /// leave.
     pub(super) fn refuse_in_room(
@@ -136,16 +146,6 @@ impl RtblFilter {
         self.refused += 1;
         StanzaError::new(Condition::Forbidden, "a block list that this server follows has your address")
     }
-}
-
-/// Gives a host the content of the lists.
-pub fn set_lists(host: &mut Host, lists: Arc<RtblLists>) {
-    host.rtbl.lists = lists;
-}
-
-/// Stanzas that the host has refused because a list has their sender.
-pub fn refused(host: &Host) -> u64 {
-    host.rtbl.refused
 }
 
 /// True if the message is an event of XEP-0060 from the service of one of these lists: `RtblClient` has it. An error in return would end the

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use super::effect::{RosterItem, Subscription};
 use super::*;
 use crate::limits;
-use crate::rtbl::{RtblClient, RtblEffect, RtblFailure, RtblLists, RtblSource, refused, set_lists};
+use crate::rtbl::{RtblClient, RtblEffect, RtblFailure, RtblLists, RtblSource};
 
 const SERVICE: &str = "lists.x.org";
 const NODE: &str = "muc_bans_sha256";
@@ -136,9 +136,9 @@ impl ListWorld {
 /// True if a host with these lists refuses a room to the address.
 fn is_listed(lists: &Arc<RtblLists>, address: &str) -> bool {
     let mut world = HostWorld::new(&[]);
-    set_lists(&mut world.host, Arc::clone(lists));
+    world.host.rtbl.set_lists(Arc::clone(lists));
     world.arrive(&format!("<presence from='{address}/1' to='den@conference.example.org/nick'/>"));
-    refused(&world.host) == 1
+    world.host.rtbl.refused() == 1
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn a_listed_stranger_reaches_no_account_and_a_listed_contact_does() {
     store.roster.push((Bare::parse("friend@y.org").unwrap(), friend));
     let alice = world.sign_in("alice@example.org/desk");
     world.say(alice, "<presence/>");
-    set_lists(&mut world.host, lists_of(&["spam@y.org", "friend@y.org", "bob@example.org"]));
+    world.host.rtbl.set_lists(lists_of(&["spam@y.org", "friend@y.org", "bob@example.org"]));
     world.hear(alice);
     world.sent_abroad();
     let message = |from: &str| {
@@ -300,13 +300,13 @@ fn a_listed_stranger_reaches_no_account_and_a_listed_contact_does() {
     assert!(world.hear(alice).is_empty());
     let answers = world.sent_abroad();
     assert!(answers.len() == 2 && answers.iter().all(|answer| answer.contains("<forbidden")), "{answers:?}");
-    assert_eq!(refused(&world.host), 2);
+    assert_eq!(world.host.rtbl.refused(), 2);
     // RFC 6121 §5.2.2: a message of a type that is none is a normal one.
     for kind in ["unavailable", "result", "unsubscribed"] {
         world.arrive(&message("spam@y.org").replace("type='chat'", &format!("type='{kind}'")));
         assert!(world.hear(alice).is_empty(), "{kind}");
     }
-    assert_eq!(refused(&world.host), 5);
+    assert_eq!(world.host.rtbl.refused(), 5);
     for known in ["friend@y.org", "other@y.org", "bob@example.org"] {
         world.arrive(&message(known));
         assert_eq!(world.hear(alice).len(), 1, "{known}");
@@ -315,7 +315,7 @@ fn a_listed_stranger_reaches_no_account_and_a_listed_contact_does() {
     world.arrive(
         "<message type='error' from='spam@y.org/1' to='alice@example.org/desk'><body>x</body></message>",
     );
-    assert_eq!(refused(&world.host), 5);
+    assert_eq!(world.host.rtbl.refused(), 5);
 }
 
 #[test]

@@ -11,13 +11,15 @@ use cluster::{Bucket, Epoch, Life, ShardAddress};
 use farm::view::FarmView;
 use router::{
     AdmitRefused, Answer, AskId, BucketEffect, BucketSet, KeepRefused, OpenQuestions, OwnedBuckets, Query,
-    QuestionEffect, ReadFailed, RowPage, WaitingQuestion,
+    QuestionEffect, ReadFailed, Router, RowPage, WaitingQuestion,
 };
 use stdx::Instant;
-use store::{Loaded, Read, StoreError, Write};
+use store::{Loaded, Read, Service, StoreError, Write};
 
+use super::farm::FarmAdapter;
+use super::node_links::node_links;
 use super::request_origin::RequestOrigin;
-use super::{Shard, chat_farm, edge_accounts, farm as links};
+use super::{Shard, chat_farm};
 use crate::message::{BucketOrder, ShardMessage};
 use shard_message::wire;
 
@@ -41,7 +43,7 @@ enum BucketRead {
 }
 
 /// The adapter, with the view and the authority that its machines get as arguments.
-struct Driver<'a> {
+pub(super) struct Driver<'a> {
     adapter: &'a mut BucketAdapter,
     view: Option<&'a FarmView>,
     may_act: bool,
@@ -63,6 +65,55 @@ impl BucketAdapter {
     }
 }
 
+impl Driver<'_> {
+    /// Asks the owner of an address.
+    pub(super) fn ask(&mut self, now: Instant, id: AskId, query: Query) {
+        let BucketAdapter { questions, question_effects, .. } = &mut *self.adapter;
+        questions.ask(now, id, query, owner_in(self.view), question_effects);
+    }
+
+    /// Handles a question to this shard as the owner of an address.
+    pub(super) fn handle_question(&mut self, now: Instant, from: ShardAddress, id: AskId, query: Query) {
+        let BucketAdapter { owned, effects, .. } = &mut *self.adapter;
+        owned.handle_question(now, self.may_act, WaitingQuestion { from, id, query }, effects);
+    }
+
+    /// Handles an answer to a question of this shard, by the number that [`OpenQuestions`] gave it.
+    pub(super) fn handle_answer(&mut self, now: Instant, id: AskId, answer: Answer) {
+        let BucketAdapter { questions, question_effects, .. } = &mut *self.adapter;
+        questions.handle_answer(now, id, answer, question_effects);
+    }
+
+    /// The owner's node does not know a question of this shard.
+    pub(super) fn handle_not_understood(&mut self, id: AskId) {
+        let BucketAdapter { questions, question_effects, .. } = &mut *self.adapter;
+        questions.handle_not_understood(id, question_effects);
+    }
+
+    /// Performs what is due.
+    pub(super) fn expire(&mut self, now: Instant) {
+        let BucketAdapter { owned, effects, questions, question_effects, .. } = &mut *self.adapter;
+        owned.expire(now, effects);
+        questions.expire(now, owner_in(self.view), question_effects);
+    }
+
+    /// Handles another view than `before`. Returns the buckets that have another owner.
+    fn handle_view(&mut self, now: Instant, before: Option<&FarmView>) -> BucketSet {
+        let (earlier, owner) = (owner_in(before), owner_in(self.view));
+        let all = (0..).map_while(Bucket::with_number);
+        // A bucket without a reachable owner counts as moved only when it has one: until then there is no place
+        // to ask.
+        let has_moved = |bucket: &Bucket| owner(*bucket).is_some_and(|to| earlier(*bucket) != Some(to));
+        let moved = all.filter(has_moved).collect();
+        let BucketAdapter { owned, effects, questions, question_effects, .. } = &mut *self.adapter;
+        if let Some(view) = self.view {
+            owned.handle_map(|bucket| view.map.owner(bucket).epoch, effects);
+        }
+        questions.handle_view(now, &owner, question_effects);
+        moved
+    }
+}
+
 /// The owner of a bucket, if it can be reached.
 fn owner_in(view: Option<&FarmView>) -> impl Fn(Bucket) -> Option<ShardAddress> + '_ {
     move |bucket| {
@@ -73,10 +124,7 @@ fn owner_in(view: Option<&FarmView>) -> impl Fn(Bucket) -> Option<ShardAddress> 
 }
 
 /// Names the owner of an address if it is at another node and may send a list of watched addresses.
-pub(super) fn lister(
-    farm: Option<&links::FarmAdapter>,
-    own: Life,
-) -> impl Fn(&str) -> Option<ShardAddress> + '_ {
+pub(super) fn lister(farm: Option<&FarmAdapter>, own: Life) -> impl Fn(&str) -> Option<ShardAddress> + '_ {
     let view = farm.filter(|farm| farm.buckets.is_some()).and_then(|farm| farm.view.as_deref());
     let owner = owner_in(view.filter(|view| view.map.level() >= wire::WATCHED_SINCE));
     move |aor| owner(Bucket::of(aor)).filter(|owner| owner.life != own)
@@ -88,7 +136,7 @@ pub(super) fn is_shared(shard: &Shard) -> bool {
 }
 
 /// Gives an input to the machines and performs the effects. Does nothing on a shard without buckets of a farm.
-fn drive(shard: &mut Shard, now: Instant, act: impl FnOnce(&mut Driver<'_>)) {
+pub(super) fn drive(shard: &mut Shard, now: Instant, act: impl FnOnce(&mut Driver<'_>)) {
     let Some(farm) = shard.farm.as_mut().filter(|farm| farm.buckets.is_some()) else { return };
     let may_act = farm.may_act(now);
     let Some(adapter) = &mut farm.buckets else { return };
@@ -150,58 +198,16 @@ fn bucket_of(order: &BucketOrder) -> (Bucket, Epoch) {
 /// are forgotten.
 pub(super) fn handle_view(shard: &mut Shard, now: Instant, before: Option<&FarmView>) {
     let mut moved = BucketSet::default();
-    drive(shard, now, |driver| {
-        let (earlier, owner) = (owner_in(before), owner_in(driver.view));
-        let all = (0..).map_while(Bucket::with_number);
-        // A bucket without a reachable owner counts as moved only when it has one: until then there is no place
-        // to ask.
-        let has_moved = |bucket: &Bucket| owner(*bucket).is_some_and(|to| earlier(*bucket) != Some(to));
-        moved = all.filter(has_moved).collect();
-        let BucketAdapter { owned, effects, questions, question_effects, .. } = driver.adapter;
-        if let Some(view) = driver.view {
-            owned.handle_map(|bucket| view.map.owner(bucket).epoch, effects);
-        }
-        questions.handle_view(now, &owner, question_effects);
-    });
+    drive(shard, now, |driver| moved = driver.handle_view(now, before));
     if !moved.is_empty() {
         let has_moved = |aor: &str| moved.contains(Bucket::of(aor));
         let (endpoint, effects) = (&mut shard.parts.endpoint, &mut shard.scratch.effects);
         sip::endpoint::watch_again(endpoint, now, has_moved, effects);
-        edge_accounts::handle_moved(shard);
+        // The next owner does not know that this edge has asked for the accounts in its cache.
+        if shard.reads.asks_owners() {
+            shard.reads.accounts().forget(None);
+        }
     }
-}
-
-/// Asks the owner of an address.
-pub(super) fn ask(shard: &mut Shard, now: Instant, id: AskId, query: Query) {
-    drive(shard, now, |driver| {
-        let BucketAdapter { questions, question_effects, .. } = driver.adapter;
-        questions.ask(now, id, query, owner_in(driver.view), question_effects);
-    });
-}
-
-/// Handles a question to this shard as the owner of an address.
-pub(super) fn handle_question(shard: &mut Shard, now: Instant, from: ShardAddress, id: AskId, query: Query) {
-    let question = WaitingQuestion { from, id, query };
-    drive(shard, now, |driver| {
-        let BucketAdapter { owned, effects, .. } = driver.adapter;
-        owned.handle_question(now, driver.may_act, question, effects);
-    });
-}
-
-/// Handles an answer to a question of this shard, by the number that [`OpenQuestions`] gave it.
-pub(super) fn handle_answer(shard: &mut Shard, now: Instant, id: AskId, answer: Answer) {
-    drive(shard, now, |driver| {
-        let BucketAdapter { questions, question_effects, .. } = driver.adapter;
-        questions.handle_answer(now, id, answer, question_effects);
-    });
-}
-
-/// The owner's node does not know a question of this shard.
-pub(super) fn handle_not_understood(shard: &mut Shard, now: Instant, id: AskId) {
-    drive(shard, now, |driver| {
-        let BucketAdapter { questions, question_effects, .. } = driver.adapter;
-        questions.handle_not_understood(id, question_effects);
-    });
 }
 
 /// Handles a read of the store. Returns the result of a read that is another part's.
@@ -228,15 +234,6 @@ pub(super) fn handle_written(shard: &mut Shard, now: Instant) {
     }
 }
 
-/// Performs what is due.
-pub(super) fn expire(shard: &mut Shard, now: Instant) {
-    drive(shard, now, |driver| {
-        let BucketAdapter { owned, effects, questions, question_effects, .. } = driver.adapter;
-        owned.expire(now, effects);
-        questions.expire(now, owner_in(driver.view), question_effects);
-    });
-}
-
 /// The epoch of the writes of an address; 0 where nodes do not share a database.
 pub(super) fn epoch_of(shard: &Shard, aor: &str) -> Epoch {
     let adapter = shard.farm.as_ref().and_then(|farm| farm.buckets.as_ref());
@@ -251,7 +248,7 @@ pub(super) fn may_push(shard: &Shard, now: Instant) -> bool {
 /// Reports stopped buckets that have no write under way any more, neither of the router nor of chat: their next owner may then read them.
 fn report_drained(shard: &mut Shard, now: Instant) {
     let mut writing = shard.parts.router.writing_buckets();
-    chat_farm::add_writing(shard, now, &mut writing);
+    chat_farm::add_writing(shard.xmpp.as_mut(), &mut writing);
     drive(shard, now, |driver| {
         let BucketAdapter { owned, effects, .. } = driver.adapter;
         owned.report_drained(&writing, effects);
@@ -286,7 +283,10 @@ fn handle_read(shard: &mut Shard, now: Instant, read: BucketRead, result: Result
             if let Ok(loaded) = result
                 && !read.is_empty()
             {
-                replay(shard, now, loaded, |aor| read.binary_search(&Bucket::of(aor)).is_ok());
+                let (lives, parts) = (lives(shard), &mut shard.parts);
+                replay(&mut parts.router, &parts.store, &lives, (now, loaded), |aor| {
+                    read.binary_search(&Bucket::of(aor)).is_ok()
+                });
             }
             chat_farm::set_served(shard, now, read.into_iter(), is_served);
             perform_all(shard, now);
@@ -315,14 +315,18 @@ fn lives(shard: &Shard) -> Vec<Life> {
 
 /// Puts rows of the addresses that `is_read` names into the router: a bucket may have been given up while its rows were read. Rows that
 /// later ones replace, and those that have expired or whose connection has ended, are deleted from the store.
-fn replay(shard: &mut Shard, now: Instant, loaded: Loaded, is_read: impl Fn(&str) -> bool) {
-    let lives = lives(shard);
-    let router = &mut shard.parts.router;
+fn replay(
+    router: &mut Router,
+    store: &Service,
+    lives: &[Life],
+    (now, loaded): (Instant, Loaded),
+    is_read: impl Fn(&str) -> bool,
+) {
     match loaded {
         Loaded::Bindings(rows) => {
             let (mut dead, mut damaged) = (Vec::new(), 0_usize);
             for row in rows.iter().filter(|row| is_read(&row.aor)) {
-                damaged += usize::from(router.replay(now, row.seq, &row.record, &lives, &mut dead).is_err());
+                damaged += usize::from(router.replay(now, row.seq, &row.record, lives, &mut dead).is_err());
             }
             if damaged > 0 {
                 tracing::error!(
@@ -332,7 +336,7 @@ fn replay(shard: &mut Shard, now: Instant, loaded: Loaded, is_read: impl Fn(&str
             }
             if !dead.is_empty() {
                 // Refused when the store is far behind: the rows are then deleted by their age.
-                let _ = shard.parts.store.write(Write::ForgetBindings { rows: dead.into() }, None);
+                let _ = store.write(Write::ForgetBindings { rows: dead.into() }, None);
             }
         }
         Loaded::KeptCounts(counts) => {
@@ -407,18 +411,20 @@ fn begin_read(shard: &mut Shard, now: Instant, about: BucketRead, read: Read) {
 fn perform_question(shard: &mut Shard, now: Instant, effect: QuestionEffect) {
     let own = shard.parts.edge;
     match effect {
-        QuestionEffect::Send { to, id, query } if to == own => handle_question(shard, now, own, id, query),
+        QuestionEffect::Send { to, id, query } if to == own => {
+            drive(shard, now, |driver| driver.handle_question(now, own, id, query));
+        }
         QuestionEffect::Send { to, id, query } if to.life == own.life => {
             let question = ShardMessage::Ask { from: own, id, query };
             match shard.post.get_mut(usize::from(to.shard)) {
                 Some(post) => post.push(question.into()),
-                None => handle_answer(shard, now, id, Answer::Unavailable),
+                None => drive(shard, now, |driver| driver.handle_answer(now, id, Answer::Unavailable)),
             }
         }
         QuestionEffect::Send { to, id, query } => {
-            let sent = links::send_to_node(shard, now, to, wire::ask(to, own, id, &query));
+            let sent = node_links(shard).send(now, to, wire::ask(to, own, id, &query));
             if sent.is_err() {
-                handle_answer(shard, now, id, Answer::Unavailable);
+                drive(shard, now, |driver| driver.handle_answer(now, id, Answer::Unavailable));
             }
         }
         QuestionEffect::Answer { id, answer } => shard.give_answer(now, id, answer),

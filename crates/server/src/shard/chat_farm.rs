@@ -2,7 +2,7 @@
 //! for other nodes.
 //!
 //! Out: encoded messages on the links, and each refusal of a link as an input of chat. Invariant: a message of
-//! chat that has left `take_for_nodes` is sent, comes back by `handle_unsent` or `handle_returned`, or was
+//! chat that has left `ShardQueues::take_for_nodes` is sent, comes back by `handle_unsent` or `handle_returned`, or was
 //! refused to its sender; none is dropped in silence.
 
 use std::sync::Arc;
@@ -13,7 +13,9 @@ use farm::view::FarmView;
 use router::BucketSet;
 use stdx::Instant;
 
-use super::{Shard, buckets, farm as links};
+use super::node_links::node_links;
+use super::xmpp::XmppAdapter;
+use super::{Shard, buckets};
 use crate::message::{InboxMessage, LocalMessage, LocalXmppMessage, ShardMessage, XmppShardMessage};
 use crate::xmpp::farm as chat;
 use shard_message::wire::{self, Decoded};
@@ -41,7 +43,9 @@ pub(super) fn begin_turn(shard: &mut Shard, now: Instant) {
     }
     let may_act = shard.farm.as_ref().is_some_and(|farm| farm.may_act(now));
     // Before any message of the turn: without authority nothing may be answered as an owner.
-    shard.with_xmpp(now, |xmpp, _| chat::set_may_act(xmpp, may_act));
+    if let Some(shared) = shard.xmpp.as_mut().and_then(|adapter| adapter.xmpp.queues.shared_mut()) {
+        shared.set_may_act(may_act);
+    }
     // Reads may have ended that an ended bucket waits for.
     buckets::handle_written(shard, now);
 }
@@ -77,9 +81,9 @@ pub(super) fn set_served(
 }
 
 /// Adds the buckets that have ended here and have writes of chat under way: they are not drained yet.
-pub(super) fn add_writing(shard: &mut Shard, now: Instant, writing: &mut BucketSet) {
-    if is_on(shard) {
-        shard.with_xmpp(now, |xmpp, _| chat::add_writing(xmpp, writing));
+pub(super) fn add_writing(chat: Option<&mut XmppAdapter>, writing: &mut BucketSet) {
+    if let Some(adapter) = chat {
+        chat::add_writing(&mut adapter.xmpp, writing);
     }
 }
 
@@ -88,7 +92,8 @@ pub(super) fn post(shard: &mut Shard, now: Instant) {
     if !is_on(shard) {
         return;
     }
-    let messages = shard.with_xmpp(now, |xmpp, _| chat::take_for_nodes(xmpp)).unwrap_or_default();
+    let Some(adapter) = &mut shard.xmpp else { return };
+    let messages = adapter.xmpp.queues.take_for_nodes();
     let view = shard.farm.as_ref().and_then(|farm| farm.view.as_ref());
     // A farm that is being upgraded has nodes that would not know the message.
     let is_understood = view.is_some_and(|view| view.map.level() >= wire::CHAT_SINCE);
@@ -108,7 +113,7 @@ fn post_copies(
     let encoded = wire::chat_copies(to, own, &copies).filter(|_| is_understood);
     let sent = encoded.map(|encoded| {
         let bytes = encoded.wire_bytes();
-        links::send_to_node(shard, now, to, encoded).map(|()| bytes).map_err(|error| error.reason)
+        node_links(shard).send(now, to, encoded).map(|()| bytes).map_err(|error| error.reason)
     });
     if sent == Some(Err(SendFailure::TooLong)) && copies.len() > 1 {
         // Each for itself is shorter by the other addresses.

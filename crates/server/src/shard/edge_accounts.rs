@@ -40,6 +40,18 @@ impl AccountQuestions {
         Some(self.last_number)
     }
 
+    /// The answer to the question of this number, with the account as it was read.
+    pub(super) fn handle_account(
+        &mut self,
+        number: u64,
+        result: Result<Option<Account>, StoreUnavailable>,
+    ) -> Option<router::Effect> {
+        let (to, id) = self.waiting.remove(&number)?;
+        let account = result.map(|account| account.map(|account| Box::new(for_edge(account))));
+        let answer = Answer::Account(account.map_err(|StoreUnavailable| AccountUnread));
+        Some(router::Effect::Answer { to, id, answer })
+    }
+
     /// Forgets edges that are not in the farm any more.
     pub(super) fn keep(&mut self, is_there: impl Fn(ShardAddress) -> bool) {
         self.edges.retain(|edge| is_there(*edge));
@@ -54,47 +66,31 @@ pub(super) fn handle_question(shard: &mut Shard, now: Instant, from: ShardAddres
             shard.find_account(now, AskId(of_account(number)), user.into(), domain.into());
         }
         // An address without a domain is no account's.
-        (Some(number), None) => handle_account(shard, number, Ok(None)),
+        (Some(number), None) => {
+            let answer = shard.farm.as_mut().and_then(|farm| farm.edges.handle_account(number, Ok(None)));
+            shard.scratch.router_effects.extend(answer);
+        }
         // The edge asks again.
-        (None, _) => answer(shard, from, id, Answer::Unavailable),
+        (None, _) => {
+            let answer = router::Effect::Answer { to: from, id, answer: Answer::Unavailable };
+            shard.scratch.router_effects.push(answer);
+        }
     }
 }
 
-/// Answers the question of this number with the account as it was read.
-pub(super) fn handle_account(
-    shard: &mut Shard,
-    number: u64,
-    result: Result<Option<Account>, StoreUnavailable>,
-) {
-    let waiting = shard.farm.as_mut().and_then(|farm| farm.edges.waiting.remove(&number));
-    let Some((from, id)) = waiting else { return };
-    let account = result.map(|account| account.map(|account| Box::new(for_edge(account))));
-    answer(shard, from, id, Answer::Account(account.map_err(|StoreUnavailable| AccountUnread)));
-}
-
-fn answer(shard: &mut Shard, to: ShardAddress, id: AskId, answer: Answer) {
-    shard.scratch.router_effects.push(router::Effect::Answer { to, id, answer });
-}
-
-/// The account of an address has changed, or all may have: the cache forgets it, and so do the edges that have asked this shard.
-pub(super) fn handle_changed(shard: &mut Shard, address: Option<&str>) {
-    shard.reads.accounts().forget(address);
-    tell_edges(shard, address);
-}
-
-/// Tells the edges that have asked this shard. Each owner gets the news of every account, and only the one that serves the bucket passes
-/// it on; a change of all accounts every owner passes on.
-fn tell_edges(shard: &mut Shard, address: Option<&str>) {
-    let Some(farm) = shard.farm.as_ref().filter(|farm| !farm.edges.edges.is_empty()) else { return };
+/// The news that the account of an address has changed, or that all may have, for the edges that have asked this shard. Each owner gets the
+/// news of every account, and only the one that serves the bucket passes it on; a change of all accounts every owner passes on.
+pub(super) fn news(shard: &Shard, address: Option<&str>) -> Vec<router::Effect> {
+    let asked = shard.farm.as_ref().filter(|farm| !farm.edges.edges.is_empty());
     // Every shard hears of every change; if each passed it on, an edge would hear it as often as there are
     // shards.
-    if address.is_some_and(|address| !buckets::is_served(shard, Bucket::of(address))) {
-        return;
-    }
-    for to in &farm.edges.edges {
+    let is_ours = address.is_none_or(|address| buckets::is_served(shard, Bucket::of(address)));
+    let Some(farm) = asked.filter(|_| is_ours) else { return Vec::new() };
+    let push = |edge: &ShardAddress| {
         let push = Push::AccountChanged { aor: address.map(Into::into) };
-        shard.scratch.router_effects.push(router::Effect::Push { to: *to, push });
-    }
+        router::Effect::Push { to: *edge, push }
+    };
+    farm.edges.edges.iter().map(push).collect()
 }
 
 /// Asks owners for the accounts that the cache of an edge without a database waits for.
@@ -102,7 +98,8 @@ pub(super) fn ask_owners(shard: &mut Shard, now: Instant) {
     for (ticket, aor) in shard.reads.take_to_ask() {
         let view = shard.farm.as_ref().and_then(|farm| farm.view.as_deref());
         if view.is_some_and(|view| view.map.level() >= ACCOUNTS_SINCE) {
-            buckets::ask(shard, now, AskId(of_account(ticket)), Query::Account { aor });
+            let id = AskId(of_account(ticket));
+            buckets::drive(shard, now, |driver| driver.ask(now, id, Query::Account { aor }));
         } else {
             // An owner of the version before does not know the question.
             shard.give_account(now, ticket, None);
@@ -121,13 +118,6 @@ pub(super) fn handle_answer(shard: &mut Shard, now: Instant, ticket: u64, answer
         tracing::warn!("the owner of an account could not be asked for it, or could not read it");
     }
     shard.give_account(now, ticket, known.as_ref());
-}
-
-/// Owners have changed: the next owner does not know that this edge has asked for the accounts in its cache.
-pub(super) fn handle_moved(shard: &mut Shard) {
-    if shard.reads.asks_owners() {
-        shard.reads.accounts().forget(None);
-    }
 }
 
 /// The account as it goes to an edge: what the SIP of a phone needs, and no keys of SCRAM.
@@ -187,7 +177,12 @@ mod tests {
         let first = questions.wait(edge(1), AskId(7)).unwrap();
         let second = questions.wait(edge(2), AskId(7)).unwrap();
         assert_ne!(first, second, "two edges may use one number");
-        assert_eq!(questions.waiting.remove(&first), Some((edge(1), AskId(7))));
+        let answer = questions.handle_account(first, Err(StoreUnavailable));
+        assert!(
+            matches!(answer, Some(router::Effect::Answer { to, id: AskId(7), .. }) if to == edge(1)),
+            "{answer:?}"
+        );
+        assert!(questions.handle_account(first, Ok(None)).is_none(), "one answer to a question");
         assert_eq!(questions.edges, BTreeSet::from([edge(1), edge(2)]));
         questions.keep(|edge| edge.life == Life(2));
         assert_eq!(questions.edges, BTreeSet::from([edge(2)]));

@@ -1,9 +1,5 @@
-//! A shard in a farm: hands packets to the worker of their call at another node, sends on connections that another node
-//! holds, and performs what other nodes send.
-//!
-//! The first shard of a node has the links; the others send through its inbox. A packet that comes over a link is worked
-//! on here, whatever the map says, so two nodes that see different maps cannot send it to and fro. A node without a link to the worker
-//! gives the packet to a third node, by the passage that comes with it ([`cluster::relay`], `docs/decisions/0088`).
+//! A shard in a farm: follows the farm's view, and performs what other nodes send. What it sends to them goes by `node_links`; SIP messages
+//! on their way between nodes are the part of `sip_relay`.
 
 mod moved_slots;
 
@@ -11,17 +7,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use ::voice::{RoomHomes, RoomMessage};
+use ::voice::RoomHomes;
 use cluster::link::{Message, SendError, SendFailure};
-use cluster::relay::{Neighbours, Passage};
+use cluster::relay::Passage;
 use cluster::{CallSlot, ShardAddress};
 use farm::agent::FarmAgent;
 use farm::links::{LinkCounters, LinkEvent, LinkSettings, Links};
 use farm::view::FarmView;
 use net::clock::Clock;
 use router::Answer;
-use sip::endpoint::{SharedResponse, handle_packet_off_slot, has_ended};
-use sip::transport::{Packet, Transmit};
+use sip::endpoint::{Endpoint, share_moved_calls};
 use sip::wire::raw_call_id;
 use stdx::Instant;
 
@@ -29,11 +24,12 @@ use super::Shard;
 use super::buckets::{self, BucketAdapter};
 use super::chat_farm;
 use super::edge_accounts::AccountQuestions;
-use super::perform::survive_panic;
+use super::node_links::node_links;
+use super::sip_relay::sip_relay;
 use crate::farm::traffic::LinkTraffic;
 use crate::farm::{FarmBoard, ShardFarm};
 use crate::limits;
-use crate::message::{LocalMessage, ShardMessage};
+use crate::message::ShardMessage;
 use shard_message::wire;
 use shard_message::wire::Decoded;
 use shard_message::wire::Probe;
@@ -49,7 +45,7 @@ pub(super) struct FarmAdapter {
     /// The edges without a database that ask this shard for accounts.
     pub(super) edges: AccountQuestions,
     /// The links to other nodes; only the first shard has them.
-    links: Option<Links>,
+    pub(super) links: Option<Links>,
     traffic: LinkTraffic,
     /// Gets the figures of the links, and messages of other nodes for operators.
     board: Arc<FarmBoard>,
@@ -139,13 +135,32 @@ impl FarmAdapter {
     }
 
     /// True if the packet's call slot has moved a moment ago.
-    fn may_be_at_two_nodes(&self, now: Instant, packet: &[u8]) -> bool {
+    pub(super) fn may_be_at_two_nodes(&self, now: Instant, packet: &[u8]) -> bool {
         if now >= self.slots_move_until {
             return false;
         }
         let slot = raw_call_id(packet).map(|id| CallSlot::of(id).number());
         let previous = self.view().zip(slot).and_then(|(view, slot)| view.map.worker(slot).previous(now));
         previous.is_some_and(|previous| self.view().is_some_and(|view| view.has(previous)))
+    }
+
+    /// A new map may have moved call slots to or from this shard, while the other worker lives: both share the responses to the requests of
+    /// such slots, as the two may get the same request (`docs/decisions/0088`).
+    fn handle_moved_slots(
+        &mut self,
+        now: Instant,
+        own: ShardAddress,
+        before: Option<&FarmView>,
+        endpoint: &mut Endpoint,
+    ) {
+        let Some(view) = &self.view else { return };
+        let is_same = before.is_none_or(|before| before.map.version() == view.map.version());
+        let mut workers = view.map.workers();
+        if is_same || !workers.any(|(slot, _)| has_moved(view, before, own, slot)) {
+            return;
+        }
+        self.slots_move_until = now + limits::SLOTS_MOVE;
+        share_moved_calls(endpoint, |call_id| has_moved(view, before, own, CallSlot::of(call_id).number()));
     }
 
     /// Returns the view before.
@@ -157,7 +172,12 @@ impl FarmAdapter {
     }
 
     /// Sends by the links, which only the first shard has, and counts.
-    fn send(&mut self, now: Instant, to: cluster::Life, message: Message) -> Result<(), SendError> {
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        to: cluster::Life,
+        message: Message,
+    ) -> Result<(), SendError> {
         let Some(links) = &self.links else {
             return Err(SendError { reason: SendFailure::NotConnected, message });
         };
@@ -204,8 +224,8 @@ impl FarmAdapter {
         Some(event)
     }
 
-    /// Puts up the figures of the links, and probes them when it is time.
-    fn report(&mut self, now: Instant, own: cluster::Life) {
+    /// Puts up the figures of the links, and probes them when it is time. Called twice a second.
+    pub(super) fn report(&mut self, now: Instant, own: cluster::Life) {
         let Some(links) = &self.links else { return };
         self.traffic.batches = links.counters().writes;
         if now.since(self.last_probe) >= limits::LINK_PROBE {
@@ -236,15 +256,16 @@ pub(super) fn is_at_other_node(shard: &Shard, address: ShardAddress) -> bool {
 
 /// The farm is now so.
 pub(super) fn set_view(shard: &mut Shard, now: Instant, view: &Arc<FarmView>) {
-    set_lives(shard, view);
+    set_lives(&mut shard.parts.endpoint, view);
     let mut has_this_map = false;
     if let Some(farm) = &mut shard.farm {
         shard.pace.set_view(view, farm.links.is_some());
         farm.edges.keep(|edge| view.has(edge));
         let before = farm.set_view(Arc::clone(view));
         has_this_map = before.as_ref().is_some_and(|before| before.map.version() == view.map.version());
+        farm.handle_moved_slots(now, shard.parts.edge, before.as_deref(), &mut shard.parts.endpoint);
         if !has_this_map {
-            moved_slots::handle_map(shard, now, before.as_deref(), view);
+            moved_slots::give_waiting_to_workers(shard, now, view);
         }
         buckets::handle_view(shard, now, before.as_deref());
         chat_farm::handle_view(shard, now, view);
@@ -274,7 +295,7 @@ pub(super) fn begin(shard: &mut Shard, now: Instant) {
     match farm.view.clone() {
         Some(view) => {
             shard.pace.set_view(&view, farm.links.is_some());
-            set_lives(shard, &view);
+            set_lives(&mut shard.parts.endpoint, &view);
             set_room_homes(shard, now, &view);
         }
         None => shard.parts.endpoint.set_dead_lives(&[]),
@@ -282,148 +303,26 @@ pub(super) fn begin(shard: &mut Shard, now: Instant) {
 }
 
 /// The lives whose responses the endpoint may forward by their Vias.
-fn set_lives(shard: &mut Shard, view: &FarmView) {
-    let endpoint = &mut shard.parts.endpoint;
+fn set_lives(endpoint: &mut Endpoint, view: &FarmView) {
     endpoint.set_dead_lives(view.map.dead());
     endpoint.set_peer_lives(view.peers.keys().copied().filter(|life| *life != view.own));
 }
 
-/// Works on a packet of this shard by its endpoint. A panic there is our bug; it costs that message, not the shard. If its call slot has moved to or from this shard a moment ago, the other worker may have it, too.
-pub(super) fn work(shard: &mut Shard, now: Instant, packet: Packet) {
-    let may_be_twice = shard.farm.as_ref().is_some_and(|farm| farm.may_be_at_two_nodes(now, &packet.bytes));
-    match may_be_twice {
-        true => work_off_slot(shard, now, packet),
-        false => survive_panic(shard, |endpoint, effects| endpoint.handle_packet(now, packet, effects)),
-    }
-}
-
-/// Gives a packet to the worker of its call at another node. Without a link to it a third node passes the packet on. A packet that no
-/// node can take is worked on here: a request that is repeated there is forwarded with the same branch.
-pub(super) fn relay(shard: &mut Shard, now: Instant, to: ShardAddress, packet: &Packet) {
-    if let Err(SendError { message, .. }) = send_to_node(shard, now, to, wire::packet(to, packet)) {
-        let passage = Passage::new(to.life).given_back(shard.parts.edge.life, to.life);
-        pass_on_or_end(shard, now, &passage, &message);
-    }
-}
-
-/// The packet is for a worker that cannot be reached, or that has it as well.
-fn work_off_slot(shard: &mut Shard, now: Instant, packet: Packet) {
-    survive_panic(shard, |endpoint, effects| handle_packet_off_slot(endpoint, now, packet, effects));
-}
-
-/// Gives a message to its receiver or to a third node, as its passage says. False if no node can take it, or the receiver's process has
-/// ended: what it had is worked on by those that are left.
-fn pass_on(shard: &mut Shard, now: Instant, passage: &Passage, message: &Message) -> bool {
-    let own = shard.parts.edge.life;
-    let Some(adapter) = &mut shard.farm else { return false };
-    let Some((links, view)) = adapter.links.as_ref().zip(adapter.view.as_ref()) else { return false };
-    if !wire::is_relayed(message.kind)
-        || view.map.level() < wire::SHARED_SINCE
-        || !view.peers.contains_key(&passage.to())
-        || has_ended(&shard.parts.endpoint, passage.to())
-    {
-        return false;
-    }
-    let connected = links.connected();
-    let next = passage.next_nodes(&Neighbours { own, connected: &connected, map: &view.map });
-    let relayed = wire::relayed(&passage.after(own), message);
-    next.into_iter().any(|node| adapter.send(now, node, relayed.clone()).is_ok())
-}
-
-/// As [`pass_on`]. A packet that no node can take is worked on here; the sender of a message for a connection learns that it failed, if the
-/// sender is this node. Other messages are lost, and replaced by timers.
-fn pass_on_or_end(shard: &mut Shard, now: Instant, passage: &Passage, message: &Message) {
-    if pass_on(shard, now, passage, message) {
-        return;
-    }
-    match wire::read(message) {
-        Ok(Decoded::Message(ShardMessage::Packets(packets))) => {
-            packets.into_iter().for_each(|packet| work_off_slot(shard, now, packet));
-        }
-        Ok(Decoded::Message(ShardMessage::Transmit {
-            transmit: Transmit { report: Some(report), .. },
-            from,
-        })) => {
-            if from == shard.parts.edge {
-                shard.parts.endpoint.handle_send_failed(now, report, &mut shard.scratch.effects);
-            } else if from.life == shard.parts.edge.life
-                && let Some(post) = shard.post.get_mut(usize::from(from.shard))
-            {
-                post.push(ShardMessage::SendFailed(report).into());
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Gives a response to all other shards of this node, and to all other nodes.
-pub(super) fn share_response(shard: &mut Shard, now: Instant, shared: &SharedResponse) {
-    give_to_shards(shard, shared);
-    let Some(view) = shard.farm.as_ref().and_then(|farm| farm.view.clone()) else { return };
-    if view.map.level() < wire::SHARED_SINCE {
-        return;
-    }
-    for life in view.peers.keys().copied().filter(|life| *life != view.own) {
-        let to = ShardAddress::new(life, 0);
-        // Without a way to a node the response is lost there: it times out, if it has the request.
-        if let Err(SendError { message, .. }) =
-            send_to_node(shard, now, to, wire::shared_response(to, shared))
-        {
-            let passage = Passage::new(life).given_back(view.own, life);
-            pass_on(shard, now, &passage, &message);
-        }
-    }
-}
-
-/// Gives a response to the other shards of this node.
-fn give_to_shards(shard: &mut Shard, shared: &SharedResponse) {
-    let own = usize::from(shard.parts.edge.shard);
-    for (_, post) in shard.post.iter_mut().enumerate().filter(|(number, _)| *number != own) {
-        post.push(ShardMessage::SharedResponse(shared.clone()).into());
-    }
-}
-
-/// Sends a message on a connection that another node holds. Without a link to it a third node passes the message on.
-pub(super) fn transmit_at_node(shard: &mut Shard, now: Instant, to: ShardAddress, transmit: &Transmit) {
-    let message = wire::transmit(to, transmit, shard.parts.edge);
-    if let Err(SendError { message, .. }) = send_to_node(shard, now, to, message) {
-        let passage = Passage::new(to.life).given_back(shard.parts.edge.life, to.life);
-        pass_on_or_end(shard, now, &passage, &message);
-    }
-}
-
-/// Sends by the link, or through the shard that has it.
-pub(super) fn send_to_node(
-    shard: &mut Shard,
-    now: Instant,
-    to: ShardAddress,
-    message: Message,
-) -> Result<(), SendError> {
-    match shard.farm.as_mut().filter(|adapter| adapter.links.is_some()) {
-        Some(adapter) => adapter.send(now, to.life, message),
-        None => {
-            shard.post[0].push(LocalMessage::ToNode { life: to.life, message }.into());
-            Ok(())
-        }
-    }
+/// True if the call slot has moved to or from this shard since the view before, and both workers live.
+fn has_moved(view: &FarmView, before: Option<&FarmView>, own: ShardAddress, slot: u16) -> bool {
+    let (worker, previous) = (view.worker(slot), before.and_then(|before| before.worker(slot)));
+    let lives = |worker: Option<ShardAddress>| worker.is_some_and(|worker| view.has(worker));
+    worker != previous && [worker, previous].contains(&Some(own)) && lives(worker) && lives(previous)
 }
 
 /// Sends a message that another shard of this node has put into this one's inbox, because the links are here. One that cannot be sent goes
 /// back to its shard as a failure.
 pub(super) fn pass_to_node(shard: &mut Shard, now: Instant, life: cluster::Life, message: Message) {
     let to = ShardAddress::new(life, u16::from(message.shard));
-    if let Err(SendError { message, reason }) = send_to_node(shard, now, to, message)
+    if let Err(SendError { message, reason }) = node_links(shard).send(now, to, message)
         && !chat_farm::handle_returned(shard, now, (life, reason == SendFailure::Dead), &message)
     {
         take_back_from_node(shard, now, life, &message, true);
-    }
-}
-
-/// Puts the figures of the links on the board. Called twice a second.
-pub(super) fn report(shard: &mut Shard, now: Instant) {
-    let own = shard.parts.edge.life;
-    if let Some(adapter) = &mut shard.farm {
-        adapter.report(now, own);
     }
 }
 
@@ -448,7 +347,7 @@ pub(super) fn read_links(shard: &mut Shard, now: Instant) -> usize {
                     take_back_from_node(shard, now, to, &message, false);
                 }
             }
-            LinkEvent::Lost { life, is_refused } => handle_link_lost(shard, life, is_refused),
+            LinkEvent::Lost { life, is_refused } => sip_relay(shard).handle_link_lost(life, is_refused),
             LinkEvent::Fault { address, reason } => {
                 tracing::warn!(%address, %reason, "a connection between nodes was closed");
             }
@@ -458,36 +357,6 @@ pub(super) fn read_links(shard: &mut Shard, now: Instant) -> usize {
         adapter.events = events;
     }
     count
-}
-
-/// The agent decides whether the life is dead. All shards learn that its process has ended, if its host refuses connections.
-fn handle_link_lost(shard: &mut Shard, life: cluster::Life, is_refused: bool) {
-    if let Some(adapter) = &shard.farm {
-        adapter.agent.link_lost(life, is_refused);
-    }
-    // Each attempt to open a connection is refused; the shards hear of the first.
-    if is_refused && shard.parts.endpoint.set_host_refuses(life) {
-        let own = usize::from(shard.parts.edge.shard);
-        for (_, post) in shard.post.iter_mut().enumerate().filter(|(number, _)| *number != own) {
-            post.push(LocalMessage::HostRefuses(life).into());
-        }
-    }
-}
-
-/// Sends the router's answer or news to the shard of another node that asked or watches. What cannot be sent now is lost: the
-/// asker has a deadline, and a watch is refreshed.
-pub(super) fn answer_at_node(shard: &mut Shard, now: Instant, to: ShardAddress, answer: &ShardMessage) {
-    for message in wire::encode(to, answer) {
-        let _ = send_to_node(shard, now, to, message);
-    }
-}
-
-/// Sends a message between a conference or queue and its members to another node. One that cannot be sent now is lost: both sides repeat
-/// each second what they know, and sound that is late is worth nothing.
-pub(super) fn post_room(shard: &mut Shard, now: Instant, to: ShardAddress, message: RoomMessage) {
-    for message in wire::encode(to, &ShardMessage::Room(message)) {
-        let _ = send_to_node(shard, now, to, message);
-    }
 }
 
 /// Handles a message of another node for any shard of this one: its own are handled at once, those of other shards go to their inboxes.
@@ -506,34 +375,33 @@ fn handle_from_node(shard: &mut Shard, now: Instant, sender: cluster::Life, mess
         }
         // To the first shard: it has the links.
         Ok(Decoded::Message(ShardMessage::SharedResponse(shared))) => {
-            give_to_shards(shard, &shared);
+            node_links(shard).give_to_shards(&shared);
             shard.handle_message(now, ShardMessage::SharedResponse(shared));
         }
         Ok(Decoded::Relayed { passage, message }) if passage.to() == shard.parts.edge.life => {
             handle_from_node(shard, now, sender, &message);
         }
         Ok(Decoded::Relayed { passage, message }) => {
-            pass_on_or_end(shard, now, &passage.after(sender), &message);
+            sip_relay(shard).pass_on_or_end(now, &passage.after(sender), &message);
         }
         Ok(Decoded::Message(read)) if number == usize::from(shard.parts.edge.shard) => {
             shard.handle_message(now, read);
         }
         Ok(Decoded::Message(read)) => {
-            if let Some(post) = shard.post.get_mut(number) {
-                post.push(read.into());
-            }
+            node_links(shard).post(message.shard.into(), read.into());
         }
         // Without the answer its asker would wait for its deadline.
         Ok(Decoded::LaterQuery { from, id }) => {
-            let _ = send_to_node(shard, now, from, wire::not_understood(from, id));
+            let _ = node_links(shard).send(now, from, wire::not_understood(from, id));
         }
         Ok(Decoded::NotUnderstood(id)) => {
             tracing::debug!(%sender, "a node does not know a question");
             if number == usize::from(shard.parts.edge.shard) {
-                buckets::handle_not_understood(shard, now, id);
-            } else if let Some(post) = shard.post.get_mut(number) {
+                buckets::drive(shard, now, |driver| driver.handle_not_understood(id));
+            } else {
                 // It asks until its patience ends.
-                post.push(ShardMessage::Answer { id, answer: Answer::Unavailable }.into());
+                let answer = ShardMessage::Answer { id, answer: Answer::Unavailable };
+                node_links(shard).post(message.shard.into(), answer.into());
             }
         }
         // Of a later version: its sender asks again in the way of this one.
@@ -555,16 +423,17 @@ fn take_back_from_node(
     let own = shard.parts.edge.life;
     match wire::read(message) {
         Ok(Decoded::Relayed { passage, message }) => {
-            pass_on_or_end(shard, now, &passage.given_back(own, to), &message);
+            sip_relay(shard).pass_on_or_end(now, &passage.given_back(own, to), &message);
         }
         Ok(Decoded::Message(
             ShardMessage::Packets(_) | ShardMessage::SharedResponse(_) | ShardMessage::Transmit { .. },
-        )) => pass_on_or_end(shard, now, &Passage::new(to).given_back(own, to), message),
+        )) => sip_relay(shard).pass_on_or_end(now, &Passage::new(to).given_back(own, to), message),
         Ok(Decoded::Message(ShardMessage::Ask { from, id, query })) if is_unsent || query.is_repeatable() => {
             if from == shard.parts.edge {
-                buckets::handle_answer(shard, now, id, Answer::Unavailable);
-            } else if let Some(post) = shard.post.get_mut(usize::from(from.shard)) {
-                post.push(ShardMessage::Answer { id, answer: Answer::Unavailable }.into());
+                buckets::drive(shard, now, |driver| driver.handle_answer(now, id, Answer::Unavailable));
+            } else {
+                let answer = ShardMessage::Answer { id, answer: Answer::Unavailable };
+                node_links(shard).post(from.shard, answer.into());
             }
         }
         _ => {}

@@ -27,6 +27,7 @@ mod farm;
 mod key_writer;
 mod load;
 mod media_first;
+mod node_links;
 mod operator_questions;
 mod pace;
 mod perform;
@@ -36,6 +37,7 @@ mod probes;
 mod reports;
 mod request_origin;
 mod selector;
+mod sip_relay;
 mod status;
 mod store_reads;
 pub(crate) mod voice;
@@ -49,7 +51,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use router::{AdmitRefused, Answer, Offered, Query, RegisterRefused};
+use router::Answer;
 use sip::endpoint::{Endpoint, EndpointEffect, Intake, handle_shared_response};
 use sip::transport::{Packet, Transmit};
 use stdx::Instant;
@@ -66,12 +68,14 @@ use deps::ShardResources;
 use load::Load;
 use media_first::{MediaShare, ShardMedia, work_off};
 use net::{Certified, Io, NetEvent};
+use node_links::node_links;
 use pace::{NextTurn, Pace};
 use planning::RoutePlanner;
 use probes::{ProbeEffect, RouteProbes};
 use reports::ReportMarks;
-use request_origin::RequestOrigin;
+use request_origin::refusal_of;
 pub(crate) use selector::ShardSelector;
+use sip_relay::sip_relay;
 use store_reads::StoreReads;
 
 /// A running shard, on its own thread.
@@ -262,7 +266,7 @@ impl Shard {
         self.read_events(now);
         self.parts.endpoint.expire(now, &mut self.scratch.effects);
         self.parts.router.expire(now, &mut self.scratch.router_effects);
-        buckets::expire(self, now);
+        buckets::drive(self, now, |driver| driver.expire(now));
         perform::expire_held(self, now);
         self.records.expire(now);
         self.probes.expire(now);
@@ -277,7 +281,7 @@ impl Shard {
         if now.since(self.last_report) >= REPORT_EVERY {
             self.last_report = now;
             self.parts.board.put(self.parts.edge.shard, ShardStatus::of(self, now));
-            farm::report(self, now);
+            self.farm.iter_mut().for_each(|farm| farm.report(now, self.parts.edge.life));
             self.reads.accounts().sweep(now);
         }
         messages
@@ -324,12 +328,12 @@ impl Shard {
     fn handle_received(&mut self, now: Instant, packet: Packet) {
         let view = self.farm.as_ref().and_then(farm::FarmAdapter::view);
         match self.workers.of(&packet.bytes, view) {
-            Some(address) if address == self.parts.edge => farm::work(self, now, packet),
+            Some(address) if address == self.parts.edge => sip_relay(self).work(now, packet),
             Some(address) if self.parts.map.has(address) => {
                 self.handover[usize::from(address.shard)].push(packet);
             }
-            Some(address) => farm::relay(self, now, address, &packet),
-            None => farm::work(self, now, packet),
+            Some(address) => sip_relay(self).relay(now, address, &packet),
+            None => sip_relay(self).work(now, packet),
         }
     }
 
@@ -351,7 +355,8 @@ impl Shard {
         let effects = &mut self.scratch.effects;
         match message {
             ShardMessage::Packets(packets) => {
-                packets.into_iter().for_each(|packet| farm::work(self, now, packet));
+                let mut relay = sip_relay(self);
+                packets.into_iter().for_each(|packet| relay.work(now, packet));
             }
             ShardMessage::Certified(mut certified) => {
                 note_certified(&mut self.parts.endpoint, &mut certified);
@@ -365,13 +370,13 @@ impl Shard {
             }
             ShardMessage::SendFailed(report) => self.parts.endpoint.handle_send_failed(now, report, effects),
             ShardMessage::Ask { from, id, query } if is_shared => {
-                buckets::handle_question(self, now, from, id, query);
+                buckets::drive(self, now, |driver| driver.handle_question(now, from, id, query));
             }
             ShardMessage::Ask { from, id, query } => {
                 self.query(now, from, id, query);
             }
             ShardMessage::Answer { id, answer } if is_shared => {
-                buckets::handle_answer(self, now, id, answer);
+                buckets::drive(self, now, |driver| driver.handle_answer(now, id, answer));
             }
             ShardMessage::Answer { id, answer } => self.give_answer(now, id, answer),
             ShardMessage::Push(push) => perform::handle_push(self, now, push),
@@ -417,7 +422,8 @@ impl Shard {
     fn handle_command(&mut self, command: Command) {
         match command {
             Command::ForgetAccount(address) => {
-                edge_accounts::handle_changed(self, address.as_deref());
+                self.reads.accounts().forget(address.as_deref());
+                self.scratch.router_effects.extend(edge_accounts::news(self, address.as_deref()));
                 if let Some(adapter) = &mut self.xmpp {
                     adapter.xmpp.forget_account(address.as_deref());
                 }
@@ -471,7 +477,7 @@ impl Shard {
                     (Some(from), report) if farm::is_at_other_node(self, from) => {
                         // A report that is lost is replaced by a timer.
                         let failed = shard_message::wire::send_failed(from, report);
-                        let _ = farm::send_to_node(self, now, from, failed);
+                        let _ = node_links(self).send(now, from, failed);
                     }
                     (Some(_), _) => {}
                 },
@@ -525,7 +531,7 @@ impl Shard {
                 }
             }
             ShardMessage::Ask { id, .. } if is_shared => {
-                buckets::handle_answer(self, now, id, Answer::Unavailable);
+                buckets::drive(self, now, |driver| driver.handle_answer(now, id, Answer::Unavailable));
             }
             ShardMessage::Ask { id, query, .. } => {
                 if let Some(answer) = refusal_of(id, &query) {
@@ -557,20 +563,6 @@ fn note_certified(endpoint: &mut Endpoint, certified: &mut Vec<Certified>) {
             Some(names) => endpoint.note_certificate(flow, names),
             None => endpoint.forget_certificate(flow),
         }
-    }
-}
-
-/// The answer to a query that could not be sent. `None`: the asker has a deadline of its own for it.
-fn refusal_of(id: router::AskId, query: &Query) -> Option<Answer> {
-    match query {
-        // An endpoint's request has a deadline; a call of an application would be looked up for ever.
-        Query::Admit(_) if matches!(RequestOrigin::of(id.0), RequestOrigin::Voice(_)) => {
-            Some(Answer::Admitted(Err(AdmitRefused::TooManyCalls)))
-        }
-        Query::Lookup { .. } => Some(Answer::Bindings(Vec::new())),
-        Query::Offer(_) => Some(Answer::Offered(Offered::Busy)),
-        Query::Register(_) => Some(Answer::Registered(Err(RegisterRefused::StoreFailed))),
-        _ => None,
     }
 }
 

@@ -7,7 +7,7 @@
 use cluster::{Bucket, Epoch};
 use logging::sign_in_failures::{Failure, Service};
 use router::{AskId, Push, Query, ReadFailed, ShardAddress};
-use sip::endpoint::{Endpoint, EndpointEffect, EndpointOutbox, StoreUnavailable};
+use sip::endpoint::{EndpointEffect, StoreUnavailable};
 use sip::transport::Transmit;
 use stdx::Instant;
 use stdx::attempts::account_name;
@@ -16,24 +16,13 @@ use store::{Loaded, StoreError, Write, WriteDone};
 
 use super::accounts::{CachedAccount, EndedRead, HeldQuestion, Question};
 use super::media_first::{ShardMedia, work_off};
+use super::node_links::node_links;
 use super::probes::ProbeEffect;
 use super::request_origin::RequestOrigin;
+use super::sip_relay::sip_relay;
 use super::{Shard, buckets, edge_accounts, farm};
 use crate::message::ShardMessage;
 use crate::xmpp::Unavailable;
-
-/// Gives the endpoint a message. A panic there is our bug; it costs that message, not the shard. The endpoint goes on with the state
-/// that the panic left, and effects that it had pushed before are performed.
-pub(super) fn survive_panic(shard: &mut Shard, act: impl FnOnce(&mut Endpoint, &mut EndpointOutbox)) {
-    let endpoint = &mut shard.parts.endpoint;
-    let effects = &mut shard.scratch.effects;
-    let handle = std::panic::AssertUnwindSafe(|| act(endpoint, effects));
-    if std::panic::catch_unwind(handle).is_err() {
-        sip::endpoint::forget_off_slot(&mut shard.parts.endpoint);
-        shard.parts.board.count_panic();
-        tracing::error!("a message made the SIP core panic: it was dropped; please report what is above");
-    }
-}
 
 impl Shard {
     /// Performs effects until none are left: an answer at hand is given at once and may ask more. Returns the time after them.
@@ -78,7 +67,7 @@ impl Shard {
                 self.records.note_query(&query);
                 self.ask(now, id, query);
             }
-            EndpointEffect::ShareResponse(shared) => farm::share_response(self, now, &shared),
+            EndpointEffect::ShareResponse(shared) => sip_relay(self).share_response(now, &shared),
             EndpointEffect::Dns { id, query } => self.io.lookup(now, id, &query),
             EndpointEffect::Call(event) => {
                 let lister = buckets::lister(self.farm.as_ref(), self.parts.edge.life);
@@ -115,7 +104,7 @@ impl Shard {
                     let message = ShardMessage::Transmit { transmit, from: self.parts.edge };
                     self.post[usize::from(flow.edge.shard)].push(message.into());
                 } else if farm::is_at_other_node(self, flow.edge) {
-                    farm::transmit_at_node(self, now, flow.edge, &transmit);
+                    sip_relay(self).transmit(now, flow.edge, &transmit);
                 } else if let Some(report) = transmit.report {
                     // The connection ended with the life of the process that held it.
                     self.parts.endpoint.handle_send_failed(now, report, &mut self.scratch.effects);
@@ -129,7 +118,7 @@ impl Shard {
     /// comes by `give_answer`. Where nodes share a database, `OpenQuestions` numbers the query anew and asks again until its patience ends.
     pub(super) fn ask(&mut self, now: Instant, id: AskId, query: Query) {
         if buckets::is_shared(self) {
-            return buckets::ask(self, now, id, query);
+            return buckets::drive(self, now, |driver| driver.ask(now, id, query));
         }
         let owner = self.parts.map.owner(Bucket::of(query.aor()));
         let from = self.parts.edge;
@@ -220,7 +209,7 @@ impl Shard {
         match effect {
             router::Effect::Answer { to, id, answer } if to == self.parts.edge => {
                 if buckets::is_shared(self) {
-                    return buckets::handle_answer(self, now, id, answer);
+                    return buckets::drive(self, now, |driver| driver.handle_answer(now, id, answer));
                 }
                 self.give_answer(now, id, answer);
             }
@@ -274,7 +263,7 @@ impl Shard {
         if self.parts.map.has(to) {
             self.parts.outlets[usize::from(to.shard)].answer_all(&mut vec![message.into()]);
         } else if farm::is_at_other_node(self, to) {
-            farm::answer_at_node(self, now, to, &message);
+            node_links(self).send_or_drop(now, to, &message);
         }
     }
 

@@ -2,6 +2,8 @@
 //! tell askers apart. All of these bits are here, so that no two askers take the same. An answer is routed by them: the `of_…`
 //! functions mark a number when a query leaves, and `RequestOrigin::of` gives the mark and the number back.
 
+use router::{AdmitRefused, Answer, AskId, Offered, Query, RegisterRefused};
+
 /// The parts of a shard that ask, besides the endpoint and the shard itself, whose numbers are passed on as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestOrigin {
@@ -58,6 +60,20 @@ pub(super) fn of_account(number: u64) -> u64 {
 
 pub(super) fn of_operator(number: u64) -> u64 {
     number | OPERATOR
+}
+
+/// The answer to a query that could not be sent. `None`: the asker has a deadline of its own for it.
+pub(super) fn refusal_of(id: AskId, query: &Query) -> Option<Answer> {
+    match query {
+        // An endpoint's request has a deadline; a call of an application would be looked up for ever.
+        Query::Admit(_) if matches!(RequestOrigin::of(id.0), RequestOrigin::Voice(_)) => {
+            Some(Answer::Admitted(Err(AdmitRefused::TooManyCalls)))
+        }
+        Query::Lookup { .. } => Some(Answer::Bindings(Vec::new())),
+        Query::Offer(_) => Some(Answer::Offered(Offered::Busy)),
+        Query::Register(_) => Some(Answer::Registered(Err(RegisterRefused::StoreFailed))),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

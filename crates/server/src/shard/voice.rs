@@ -14,9 +14,10 @@ use stdx::Instant;
 use voice_io::helpers::Deliver;
 use voice_io::{Order, ShardVoice, VoiceShardMessage};
 
+use super::node_links::node_links;
 use super::planning::Resolution;
 use super::request_origin::{RequestOrigin, of_voice};
-use super::{Shard, edge_accounts, farm};
+use super::{Shard, edge_accounts};
 use crate::message::{InboxMessage, LocalMessage, ShardMessage};
 
 /// Posts what the helpers have done to the shard that asked.
@@ -57,7 +58,9 @@ impl Shard {
                     post.push(ShardMessage::Room(message).into());
                 }
             }
-            VoiceEffect::Post { to, message } => farm::post_room(self, now, to, message),
+            VoiceEffect::Post { to, message } => {
+                node_links(self).send_or_drop(now, to, &ShardMessage::Room(message));
+            }
             // Not awaited: a call does not wait for its record.
             VoiceEffect::Write(write) => {
                 if self.parts.store.write(write, None).is_err() {
@@ -135,7 +138,11 @@ impl Shard {
     ) {
         let ticket = match RequestOrigin::of(id.0) {
             RequestOrigin::Voice(ticket) => ticket,
-            RequestOrigin::Account(number) => return edge_accounts::handle_account(self, number, result),
+            RequestOrigin::Account(number) => {
+                let Some(farm) = &mut self.farm else { return };
+                let answer = farm.edges.handle_account(number, result);
+                return self.scratch.router_effects.extend(answer);
+            }
             _ => return self.parts.endpoint.handle_account(now, id, result, &mut self.scratch.effects),
         };
         match result {

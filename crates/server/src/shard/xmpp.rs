@@ -18,8 +18,7 @@ use super::key_writer::{KeyWriter, KeysBusy, all_verifiers, learned};
 use super::request_origin::of_xmpp;
 use crate::message::{Command, InboxMessage, LocalMessage, LocalXmppMessage, ShardMessage};
 use crate::xmpp::access::NewAccount;
-use crate::xmpp::operator::nodes;
-use crate::xmpp::shedding;
+use crate::xmpp::operator::{Operator, nodes};
 use crate::xmpp::{Xmpp, XmppEffect};
 
 /// The XMPP core of a shard and the resources that drive it.
@@ -119,7 +118,8 @@ fn make_account(
 /// The time that a turn took tells whether the shard keeps up with sign-ins.
 pub(super) fn note_turn(adapter: &mut Option<XmppAdapter>, began: Instant, ended: Instant) {
     if let Some(adapter) = adapter {
-        shedding::handle_turn(&mut adapter.xmpp, ended, ended.since(began));
+        let xmpp = &mut adapter.xmpp;
+        xmpp.shedding.handle_turn(ended, ended.since(began), &mut xmpp.streams);
     }
 }
 

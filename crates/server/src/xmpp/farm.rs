@@ -8,7 +8,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use chat::{MessageNumber, ownership};
-use chat_owners::{MessageTarget, OwnerChange, SentMessage, Way, bucket_of};
+use chat_owners::{MessageTarget, OwnerChange, SentMessage, ShardQueues, Way, bucket_of};
 use cluster::{Bucket, ShardAddress};
 use farm::view::FarmView;
 use router::BucketSet;
@@ -16,6 +16,7 @@ use stdx::Instant;
 use xmpp::s2s::Outcome;
 use xmpp::{ConnectionId, Element, stanza};
 
+use super::announcing::with_announcer;
 use super::{Xmpp, XmppEffect};
 use super::{announcing, remote};
 use crate::message::{StreamCondition, XmppShardMessage};
@@ -28,13 +29,6 @@ pub(super) const MOVED: &str = "reset";
 pub(crate) fn share_buckets(xmpp: &mut Xmpp) {
     xmpp.queues.share_buckets();
     ownership::share_addresses(xmpp.host.get_mut());
-}
-
-/// The node has the authority of an owner, or has it no more.
-pub(crate) fn set_may_act(xmpp: &mut Xmpp, may_act: bool) {
-    if let Some(shared) = xmpp.queues.shared_mut() {
-        shared.set_may_act(may_act);
-    }
 }
 
 /// The farm is now so: connections of dead nodes are gone, clients whose session has moved or is lost come again, and sessions here learn
@@ -51,43 +45,50 @@ pub(crate) fn handle_view(xmpp: &mut Xmpp, now: Instant, view: &Arc<FarmView>, o
     }
     if !moved.is_empty() {
         let streams = xmpp.streams.close_unbound(|bucket| moved.contains(bucket), MOVED);
-        let announced = xmpp.followed.lose(&lost);
+        xmpp.announcer.handle_lost(now, &lost, streams, xmpp.queues.map().shards());
         if let Some(shared) = xmpp.queues.shared_mut() {
-            shared.drop_elements(|stream| !xmpp.followed.is_hosted(stream));
+            shared.drop_elements(|stream| !xmpp.announcer.is_hosted(stream));
         }
-        xmpp.moved.insert(now, announced.into_iter().chain(streams), xmpp.queues.map().shards());
         // Before messages for these sessions, as far as their turn is now.
-        announcing::expire(xmpp, now, outbox);
+        with_announcer(xmpp, now, outbox, |announcer, queues, out| announcer.expire(now, queues.own(), out));
         let has_moved = |bare: &str| moved.contains(Bucket::of(bare));
         let is_lost = |bare: &str| lost.contains(Bucket::of(bare));
         // Before the occupants enter again.
-        announcing::announce_seen(xmpp, now, is_lost, outbox);
+        with_announcer(xmpp, now, outbox, |announcer, _, out| announcer.announce_seen(now, is_lost, out));
         xmpp.tell_host(now, outbox, |host, out| {
             ownership::handle_owners_changed(host, now, has_moved, is_lost, out);
         });
     }
     // Before `retry`: messages that a dead node had are older than those that wait, and stand before them in
     // the queue.
-    let for_components = send_again(xmpp, now, view);
+    let lost = xmpp.unhandled.set_view(view);
+    let for_components = wait_again(&mut xmpp.queues, now, lost, xmpp.host.get().settings());
     retry(xmpp, now, outbox);
     remote::handle_view(xmpp, now, view, (&moved, &new_shards), outbox);
     for element in for_components {
         xmpp.route(now, Box::new(element), outbox);
     }
-    announcing::greet(xmpp, now, &new_shards, outbox);
-    announcing::report(xmpp, now, outbox);
+    with_announcer(xmpp, now, outbox, |announcer, queues, out| {
+        announcing::greet(queues.own(), &new_shards, out);
+        announcer.report(queues, out);
+    });
     // The nodes that have gone are not waited for.
     begin_open(xmpp, now, outbox);
 }
 
-/// Messages that a dead node had and has not reported as handled go to the next owners of their addresses. Returns those for components.
-fn send_again(xmpp: &mut Xmpp, now: Instant, view: &FarmView) -> Vec<Element> {
-    let lost = xmpp.unhandled.set_view(view).into_iter();
-    let (foreign, lost): (Vec<_>, Vec<_>) = lost.partition(|sent| remote::is_foreign(xmpp, &sent.element));
+/// Messages that a dead node had and has not reported as handled wait for the next owners of their addresses. Returns those for components.
+fn wait_again(
+    queues: &mut ShardQueues,
+    now: Instant,
+    lost: Vec<SentMessage>,
+    settings: &chat::HostSettings,
+) -> Vec<Element> {
+    let (foreign, lost): (Vec<_>, Vec<_>) =
+        lost.into_iter().partition(|sent| remote::is_foreign(settings, &sent.element));
     let lost = lost.into_iter().map(|sent| (sent.bucket, XmppShardMessage::Routed(sent.element)));
     let lost: Vec<_> = lost.collect();
     if !lost.is_empty()
-        && let Some(shared) = xmpp.queues.shared_mut()
+        && let Some(shared) = queues.shared_mut()
     {
         shared.wait_first(now, lost);
     }
@@ -129,7 +130,7 @@ pub(crate) fn stop(xmpp: &mut Xmpp, now: Instant, buckets: &BucketSet, outbox: &
     if served.is_empty() {
         return;
     }
-    remote::stop(xmpp, &served);
+    xmpp.router.stop(&served);
     let is_meant = |bare: &str| served.contains(Bucket::of(bare));
     xmpp.tell_host(now, outbox, |host, out| ownership::end_addresses(host, now, is_meant, MOVED, out));
     let (last, _) = xmpp.host_requests.span();
@@ -145,11 +146,6 @@ pub(crate) fn add_writing(xmpp: &mut Xmpp, writing: &mut BucketSet) {
     if let Some(shared) = xmpp.queues.shared_mut() {
         shared.writing(earliest, last, writing);
     }
-}
-
-/// Messages for shards of other nodes, and stanzas for several addresses there.
-pub(crate) fn take_for_nodes(xmpp: &mut Xmpp) -> Vec<(ShardAddress, Vec<XmppShardMessage>)> {
-    xmpp.queues.take_for_nodes()
 }
 
 /// A message has left by the link to the node of this shard. `bytes`: its size on the wire. A message of an account is kept until it is
@@ -278,7 +274,7 @@ pub(crate) fn handle_unsent(
         XmppShardMessage::Stanza { edge, .. }
         | XmppShardMessage::Nonza { edge, .. }
         | XmppShardMessage::Drained { edge }
-            if announcing::keeps(xmpp, edge, is_alive) => {}
+            if xmpp.announcer.keeps(edge, is_alive) => {}
         XmppShardMessage::Stanza { edge, .. }
         | XmppShardMessage::Nonza { edge, .. }
         | XmppShardMessage::Drained { edge } => {
@@ -330,8 +326,8 @@ fn lose_connection(
 /// Does what is due.
 pub(super) fn expire(xmpp: &mut Xmpp, now: Instant, outbox: &mut Vec<XmppEffect>) {
     xmpp.unhandled.expire(now);
-    announcing::expire(xmpp, now, outbox);
-    announcing::report(xmpp, now, outbox);
+    with_announcer(xmpp, now, outbox, |announcer, queues, out| announcer.expire(now, queues.own(), out));
+    with_announcer(xmpp, now, outbox, |announcer, queues, out| announcer.report(queues, out));
     begin_open(xmpp, now, outbox);
     if xmpp.queues.shared().is_some() {
         remote::expire(xmpp, now, outbox);

@@ -19,11 +19,9 @@
 //! | [`SharedOwners`] | the owners of addresses where nodes of a farm share a database, and messages that wait for them |
 //! | [`UnhandledMessages`] | messages that other nodes have and that are not handled, to be sent again if these nodes die |
 //! | [`RemoteQueues`], [`RemoteRuns`] | stanzas for other servers, on their way to the owners of these servers' domains, and at these |
-//! | [`FollowedSessions`] | sessions whose hosts are at other nodes, to be announced to the next host if that node dies |
+//! | `announcing::SessionAnnouncer` | sessions whose hosts are at other nodes, and the occupants of rooms there that clients here see: for the next host if that node dies; and streams whose sessions are lost, until their turn to be announced or closed comes |
 //! | `shedding::Shedding` | sign-ins that are refused while shards do not keep up |
 //! | `rtbl::ShardRtbl` | real-time block lists: the first shard follows them, all hosts use them |
-//! | `chat::SeenOccupants` | occupants of rooms at other nodes that clients here see, for the next host if that node dies |
-//! | [`MovedStreams`] | clients' streams whose sessions are lost, until their turn to be announced or closed comes |
 
 pub(crate) mod access;
 mod announcing;
@@ -48,11 +46,9 @@ mod work;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use chat::Host;
 use chat::effect::{Accounts, CallHistoryQuery, HostAction};
-use chat::{Host, SeenOccupants};
-use chat_owners::{
-    FollowedSessions, MovedStreams, RemoteQueues, RemoteRuns, ShardQueues, SharedOwners, UnhandledMessages,
-};
+use chat_owners::{RemoteQueues, RemoteRuns, ShardQueues, SharedOwners, UnhandledMessages};
 use cluster::{Bucket, ShardAddress, ShardMap};
 use stdx::Instant;
 use store::access::AccessRead;
@@ -67,6 +63,7 @@ use xmpp_io::{components, servers, streams};
 
 use crate::message::XmppShardMessage;
 use access::{Access, ClientAccess, NewContacts};
+use announcing::SessionAnnouncer;
 use counts::Counted;
 pub use counts::XmppCounts;
 use host_driver::HostDriver;
@@ -174,17 +171,14 @@ pub(crate) struct Xmpp {
     host_requests: HostRequests,
     shard_requests: ShardRequests,
     phones: Phones,
-    queues: ShardQueues,
+    pub(crate) queues: ShardQueues,
     unhandled: UnhandledMessages,
     remote: RemoteQueues,
     runs: RemoteRuns,
     /// The time to tell other nodes again which components are connected here.
     component_news: Option<Instant>,
-    moved: MovedStreams,
-    followed: FollowedSessions,
-    shedding: Shedding,
-    /// Occupants of rooms at other nodes, as clients here see them.
-    seen: SeenOccupants,
+    announcer: SessionAnnouncer,
+    pub(crate) shedding: Shedding,
     rtbl: ShardRtbl,
     webhooks: Option<Arc<ChatWebhooks>>,
     bytestreams: Option<Arc<BytestreamProxy>>,
@@ -234,10 +228,8 @@ impl Xmpp {
             remote: RemoteQueues::new(shard),
             runs: RemoteRuns::default(),
             component_news: None,
-            moved: MovedStreams::default(),
-            followed: FollowedSessions::default(),
+            announcer: SessionAnnouncer::default(),
             shedding: Shedding::new(shard),
-            seen: SeenOccupants::default(),
             events: Vec::new(),
             counted: Counted::default(),
         })
@@ -259,11 +251,11 @@ impl Xmpp {
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let shared = self.queues.shared().and_then(SharedOwners::deadline);
-        let (moved, followed) = (self.moved.deadline(), self.followed.deadline());
+        let announcer = self.announcer.deadline();
         let rtbl = self.rtbl.deadline(self.host.get().settings());
         let (remote, news) = (self.remote.deadline(), self.component_news);
         let host = self.host.get().deadline();
-        let all = [host, self.router.deadline(), shared, moved, followed, rtbl, remote, news];
+        let all = [host, self.router.deadline(), shared, announcer, rtbl, remote, news];
         all.into_iter().flatten().min()
     }
 
@@ -295,7 +287,9 @@ impl Xmpp {
     /// Handles clients' events since the last turn, and due timers. Returns how many there were.
     pub(crate) fn turn(&mut self, now: Instant, outbox: &mut Vec<XmppEffect>) -> usize {
         farm::expire(self, now, outbox);
-        rtbl::expire(self, now, outbox);
+        for request in self.rtbl.expire(now, self.queues.own(), &mut self.host) {
+            self.route(now, request, outbox);
+        }
         let mut events = std::mem::take(&mut self.events);
         self.streams.take_events(&mut events);
         let count = events.len();

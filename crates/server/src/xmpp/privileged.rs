@@ -6,24 +6,19 @@ use logging::Identity;
 use privilege::Privileges;
 use stdx::Instant;
 use xmpp::stanza::{self, StanzaError};
-use xmpp::{ConnectionId, Element, ns};
+use xmpp::{Element, ns};
+use xmpp_io::components::Components;
 
+use super::host_driver::HostDriver;
 use super::{Xmpp, XmppEffect};
 use crate::message::XmppShardMessage;
 
 /// The token of the answers of components about the features of delegated namespaces, on their way to the shard that has asked.
 pub(super) const NESTED: &str = "delegation-info";
 
-/// A connection of this shard serves a component from now on: it is told of its permissions at each domain of accounts.
-pub(super) fn advertise(
-    xmpp: &mut Xmpp,
-    now: Instant,
-    edge: ConnectionId,
-    domain: &str,
-    outbox: &mut Vec<XmppEffect>,
-) {
-    let settings = xmpp.host.get().settings();
-    let Some(privileges) = privilege::of(&settings.privileges, domain) else { return };
+/// Tells a component of its permissions at each domain of accounts, as a connection serves it from now on.
+pub(super) fn advertisement(settings: &HostSettings, domain: &str) -> Vec<Element> {
+    let Some(privileges) = privilege::of(&settings.privileges, domain) else { return Vec::new() };
     let told = settings.domains.iter().enumerate().flat_map(|(number, served)| {
         // The ids need be unique on the stream only; nothing answers the messages.
         let delegations = privileges.delegation_advertisement(served, &format!("delegations-{number}"));
@@ -33,10 +28,7 @@ pub(super) fn advertise(
     if !told.is_empty() {
         tracing::info!(target: "belfry::audit", component = domain, action = "Attach", "component");
     }
-    for element in told {
-        let element = Box::new(element);
-        xmpp.send(now, edge.shard, XmppShardMessage::ToComponent { edge, element }, outbox);
-    }
+    told
 }
 
 /// Handles a message about components. The first connection of a component, at whichever node of a farm, gets presence from the host of
@@ -59,50 +51,35 @@ pub(super) fn handle_component_message(
         xmpp.tell_host(now, outbox, |host, _| host.components().handle_attached(now, &domain));
     }
     if is_end {
-        forget_unconnected(xmpp, now, outbox);
+        forget_unconnected(&mut xmpp.host, &xmpp.router.components);
     }
 }
 
 /// The host forgets what components said that are no longer connected to any node.
-pub(super) fn forget_unconnected(xmpp: &mut Xmpp, now: Instant, outbox: &mut Vec<XmppEffect>) {
-    let (privileges, components) = (&xmpp.host.get().settings().privileges, &xmpp.router.components);
+pub(super) fn forget_unconnected(host: &mut HostDriver, components: &Components) {
+    let privileges = &host.get().settings().privileges;
     if privileges.is_empty() {
         return;
     }
     let is_connected = |known: &&Privileges| components.pick(&known.component, "").is_some();
     let connected: Vec<Box<str>> =
         privileges.iter().filter(is_connected).map(|known| known.component.clone()).collect();
-    xmpp.tell_host(now, outbox, |host, _| {
-        host.components().retain(|component| connected.iter().any(|known| **known == *component));
-    });
+    let inputs = host.get_mut().components();
+    inputs.retain(|component| connected.iter().any(|known| **known == *component));
 }
 
-/// Handles an answer that a component has given to this shard.
-pub(super) fn handle_reply(
-    xmpp: &mut Xmpp,
-    now: Instant,
-    token: &str,
-    answer: &Element,
-    outbox: &mut Vec<XmppEffect>,
-) {
-    if token == NESTED {
-        xmpp.tell_host(now, outbox, |host, _| host.components().handle_nested_answer(now, answer));
+/// Notes a stanza of a component in the audit log, and addresses a message in the name of an account to the account.
+pub(super) fn prepare(settings: &HostSettings, element: &mut Element) {
+    if settings.privileges.is_empty() {
+        return;
     }
-}
-
-/// Sends a stanza of a component on its way.
-pub(super) fn route(xmpp: &mut Xmpp, now: Instant, mut element: Element, outbox: &mut Vec<XmppEffect>) {
-    let settings = xmpp.host.get().settings();
-    if !settings.privileges.is_empty() {
-        audit(settings, &element);
-        let account = privilege::account_of(&element).filter(|account| settings.is_local(account.domain()));
-        let component = element.attr("from").unwrap_or_default();
-        // Without privileges the domain refuses the message.
-        if let Some(account) = account.filter(|_| privilege::of(&settings.privileges, component).is_some()) {
-            element.set("to", account.as_str());
-        }
+    audit(settings, element);
+    let account = privilege::account_of(element).filter(|account| settings.is_local(account.domain()));
+    let component = element.attr("from").unwrap_or_default();
+    // Without privileges the domain refuses the message.
+    if let Some(account) = account.filter(|_| privilege::of(&settings.privileges, component).is_some()) {
+        element.set("to", account.as_str());
     }
-    xmpp.route(now, Box::new(element), outbox);
 }
 
 /// A line of the audit log for a change that a privileged component asks for: in the name of an account, or of its roster. Messages are

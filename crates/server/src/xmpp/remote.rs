@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use chat_owners::RemoteEffect;
+use chat_owners::{RemoteEffect, ShardQueues};
 use cluster::{Bucket, ShardAddress};
 use farm::view::FarmView;
 use router::BucketSet;
@@ -66,17 +66,9 @@ pub(super) fn handle_message(
     }
 }
 
-/// Sends a message to every shard of the node, and of the other nodes with which it shares a database.
-pub(super) fn send_to_all_nodes(
-    xmpp: &mut Xmpp,
-    now: Instant,
-    message: impl Fn() -> XmppShardMessage,
-    outbox: &mut Vec<XmppEffect>,
-) {
-    xmpp.send_to_all(now, &message, outbox);
-    for shard in shards_of_others(xmpp) {
-        xmpp.send(now, shard, message(), outbox);
-    }
+/// Every shard of the node, this one included, and of the other nodes with which it shares a database.
+pub(super) fn shards_of_farm(queues: &ShardQueues) -> Vec<ShardAddress> {
+    queues.map().all().chain(shards_of_others(queues)).collect()
 }
 
 /// The shard that owns a bucket, if it can be reached.
@@ -182,7 +174,7 @@ pub(super) fn handle_view(
         // It may have connected anew before the death of its first node was noticed, and has not had the presence that there is.
         xmpp.tell_host(now, outbox, |host, _| host.components().handle_attached(now, &component));
     }
-    privileged::forget_unconnected(xmpp, now, outbox);
+    privileged::forget_unconnected(&mut xmpp.host, &xmpp.router.components);
     xmpp.runs.retain_shards(|shard| view.has(shard));
     with_queues(xmpp, now, outbox, |queues, owner, out| {
         queues.handle_view(now, |shard| view.has(shard), owner, out);
@@ -190,13 +182,8 @@ pub(super) fn handle_view(
     if let Some(servers) = xmpp.router.servers.as_mut().filter(|_| !moved.is_empty()) {
         servers.offer_again(|domain| moved.contains(Bucket::of(domain)));
     }
-    tell_of_components(xmpp, now, new_shards, outbox);
-}
-
-/// The shard serves these buckets no longer.
-pub(super) fn stop(xmpp: &mut Xmpp, buckets: &BucketSet) {
-    if let Some(servers) = &mut xmpp.router.servers {
-        servers.stop(|domain| buckets.contains(Bucket::of(domain)));
+    for AddressedMessage { to, message } in component_news(xmpp, new_shards) {
+        xmpp.send(now, to, message, outbox);
     }
 }
 
@@ -207,28 +194,32 @@ pub(super) fn expire(xmpp: &mut Xmpp, now: Instant, outbox: &mut Vec<XmppEffect>
     }
     if xmpp.component_news.is_none_or(|news| news <= now) {
         xmpp.component_news = Some(now + COMPONENT_NEWS);
-        let shards = shards_of_others(xmpp);
-        tell_of_components(xmpp, now, &shards, outbox);
+        let shards: Vec<ShardAddress> = shards_of_others(&xmpp.queues).collect();
+        for AddressedMessage { to, message } in component_news(xmpp, &shards) {
+            xmpp.send(now, to, message, outbox);
+        }
     }
 }
 
 /// The shards of the farm's other nodes.
-fn shards_of_others(xmpp: &Xmpp) -> Vec<ShardAddress> {
-    let view = xmpp.queues.shared().and_then(|shared| shared.view.as_ref());
-    let own = xmpp.queues.own().life;
-    view.map(|view| view.shards().filter(|shard| shard.life != own).collect()).unwrap_or_default()
+fn shards_of_others(queues: &ShardQueues) -> impl Iterator<Item = ShardAddress> + '_ {
+    let view = queues.shared().and_then(|shared| shared.view.as_ref());
+    let own = queues.own().life;
+    view.into_iter().flat_map(|view| view.shards()).filter(move |shard| shard.life != own)
 }
 
-/// Tells these shards of other nodes which components are connected here.
-fn tell_of_components(xmpp: &mut Xmpp, now: Instant, shards: &[ShardAddress], outbox: &mut Vec<XmppEffect>) {
+/// The announcements of the components that are connected here, for these shards of other nodes.
+fn component_news(xmpp: &Xmpp, shards: &[ShardAddress]) -> Vec<AddressedMessage> {
     let own = xmpp.queues.own();
+    let mut news = Vec::new();
     for (connection, domain) in xmpp.router.components.attached() {
         let edge = ConnectionId { shard: own, connection };
         for shard in shards.iter().filter(|shard| shard.life != own.life) {
             let message = XmppShardMessage::AttachOutcome { edge, domain: domain.clone() };
-            xmpp.send(now, *shard, message, outbox);
+            news.push(AddressedMessage { to: (*shard).into(), message });
         }
     }
+    news
 }
 
 /// A stanza for a component that is connected to this shard. Its way ends here, whatever comes of it.
@@ -244,8 +235,9 @@ fn handle_to_component(
         && let Ok(Some(to)) = stanza::to(&element)
     {
         // The sender's shard has not been told that it is gone.
-        let detached = || XmppShardMessage::Detached { edge, domain: to.domain().into() };
-        send_to_all_nodes(xmpp, now, detached, outbox);
+        for shard in shards_of_farm(&xmpp.queues) {
+            xmpp.send(now, shard, XmppShardMessage::Detached { edge, domain: to.domain().into() }, outbox);
+        }
     }
     let message = XmppShardMessage::ToComponent { edge, element };
     let answer = xmpp.router.handle_component_message(xmpp.host.get().settings(), message);
@@ -270,9 +262,9 @@ pub(super) fn handle_unsent_to_component(
 }
 
 /// True if the stanza is for a component or another server.
-pub(super) fn is_foreign(xmpp: &Xmpp, element: &Element) -> bool {
+pub(super) fn is_foreign(settings: &chat::HostSettings, element: &Element) -> bool {
     let to = stanza::to(element).ok().flatten();
-    to.is_some_and(|to| !xmpp.host.get().settings().is_ours(to.domain()))
+    to.is_some_and(|to| !settings.is_ours(to.domain()))
 }
 
 /// The report that a message for a component or another server is handled, if its way ends with `addressed`: it was refused, or has no way.

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 
 use chat_owners::MessageTarget;
 use cluster::{Bucket, ShardMap};
+use router::BucketSet;
 use stdx::Instant;
 use xmpp::s2s::{Recipient, ShardMessage};
 use xmpp::stanza::{self, Condition, StanzaError};
@@ -63,6 +64,13 @@ impl StanzaRouter {
         self.components.stop_accepting();
         if let Some(servers) = &mut self.servers {
             servers.stop_accepting();
+        }
+    }
+
+    /// The shard serves these buckets no longer: it has no streams to servers of their domains.
+    pub(super) fn stop(&mut self, buckets: &BucketSet) {
+        if let Some(servers) = &mut self.servers {
+            servers.stop(|domain| buckets.contains(Bucket::of(domain)));
         }
     }
 

@@ -43,7 +43,7 @@ impl Xmpp {
     /// Handles an event of a client's stream of this shard: requests of sign-in go to [`ClientAccess`], those of a session to the owner of
     /// its account.
     pub(super) fn handle_event(&mut self, now: Instant, event: C2sEvent, outbox: &mut Vec<XmppEffect>) {
-        if announcing::handle_event(self, now, &event, outbox) {
+        if announcing::take_event(self, now, &event, outbox) {
             return;
         }
         let shard = self.queues.own();
@@ -67,7 +67,8 @@ impl Xmpp {
             C2sEvent::Bind { stream, request } => {
                 let edge = edge_of(stream);
                 let Some(bucket) = self.host_of(now, stream, &request.user, outbox) else { return };
-                announcing::handle_bind(self, now, stream, bucket, &request);
+                self.shedding.handle_bind(now, stream, self.queues.way(bucket.into()));
+                self.announcer.handle_bind(&self.queues, stream, bucket, &request);
                 self.send(now, bucket, XmppShardMessage::Bind { edge, request }, outbox);
             }
             C2sEvent::Resume { stream, user, id, seen } => {
@@ -92,10 +93,9 @@ impl Xmpp {
                 self.clients.handle_failed(now, peer, &domain, &failed);
             }
             C2sEvent::Drained { stream } => {
-                let edge = edge_of(stream);
                 let bucket = self.streams.get(stream).and_then(|stream| stream.bucket.get());
                 let Some(bucket) = bucket else { return };
-                self.send(now, bucket, XmppShardMessage::Drained { edge }, outbox);
+                self.send(now, bucket, XmppShardMessage::Drained { edge: edge_of(stream) }, outbox);
             }
             C2sEvent::Gone { stream, bucket, in_order } => {
                 self.send(now, bucket, XmppShardMessage::Gone { edge: edge_of(stream), in_order }, outbox);
@@ -154,18 +154,6 @@ impl Xmpp {
         }
     }
 
-    /// Sends a message to every shard of the node, this one included.
-    pub(super) fn send_to_all(
-        &mut self,
-        now: Instant,
-        message: impl Fn() -> XmppShardMessage,
-        outbox: &mut Vec<XmppEffect>,
-    ) {
-        for shard in self.queues.map().all() {
-            self.send(now, shard, message(), outbox);
-        }
-    }
-
     /// Handles a message as its receiver: as the owner of an address for its host, or as the shard of a connection. In a farm
     /// `farm::handle_message` comes before it.
     pub(crate) fn handle_message(
@@ -194,7 +182,12 @@ impl Xmpp {
                 self.tell_host(now, outbox, |host, out| host.handle_drained(now, edge, out));
             }
             XmppShardMessage::Routed(element) => {
-                rtbl::share_notification(self, now, &element, outbox);
+                let sources = &self.host.get().settings().rtbl;
+                for AddressedMessage { to, message } in
+                    rtbl::copies_of_notification(&element, sources, &self.queues)
+                {
+                    self.send(now, to, message, outbox);
+                }
                 self.tell_host(now, outbox, |host, out| host.handle_routed(now, *element, out));
             }
             message @ (XmppShardMessage::AttachOutcome { .. }
@@ -212,7 +205,7 @@ impl Xmpp {
                 let reply = self.shard_requests.handle_result(id, *answer);
                 self.answer_host(now, reply, outbox);
             }
-            XmppShardMessage::Reply { token, answer } => handle_reply(self, now, &token, *answer, outbox),
+            XmppShardMessage::Reply { token, answer } => self.handle_reply(now, &token, *answer, outbox),
             XmppShardMessage::Invited { invited, inviter } => {
                 self.tell_host(now, outbox, |host, out| host.befriend_both(now, &invited, &inviter, out));
             }
@@ -261,7 +254,7 @@ impl Xmpp {
         outbox: &mut Vec<XmppEffect>,
         act: impl FnOnce(&mut Host, &mut chat::Outbox),
     ) {
-        rtbl::update_host(self);
+        self.rtbl.update_host(&mut self.host);
         if self.host.handle(act) {
             while let Some(effect) = self.host.next_effect() {
                 self.perform(now, effect, outbox);
@@ -286,9 +279,9 @@ impl Xmpp {
     fn perform(&mut self, now: Instant, effect: Effect, outbox: &mut Vec<XmppEffect>) {
         match effect {
             Effect::Bound { edge, bound } => {
-                shedding::handle_answered(self, now, edge, &bound);
-                if matches!(bound, c2s::Bound::Resumed { .. }) {
-                    announcing::announce_resumed(self, now, edge, outbox);
+                self.shedding.handle_answered(now, edge, &bound);
+                if let Some(announced) = announcing::resumed_session(self, edge, &bound) {
+                    self.send(now, edge.shard, announced, outbox);
                 }
                 self.send(now, edge.shard, XmppShardMessage::Bound { edge, bound: Box::new(bound) }, outbox);
             }
@@ -345,7 +338,8 @@ impl Xmpp {
 
     /// Sends a stanza on its way, which its `to` decides.
     pub(super) fn route(&mut self, now: Instant, element: Box<Element>, outbox: &mut Vec<XmppEffect>) {
-        let is_foreign = self.queues.shared().is_some() && remote::is_foreign(self, &element);
+        let is_foreign =
+            self.queues.shared().is_some() && remote::is_foreign(self.host.get().settings(), &element);
         let report = is_foreign.then(|| chat::report_of_refused(&element)).flatten();
         let addressed = self.router.route(self.host.get().settings(), element);
         let report = remote::report_of_ended(report, addressed.as_ref());
@@ -363,19 +357,30 @@ impl Xmpp {
             let (shard, failures) = (self.queues.own(), &self.clients.access().failures);
             match self.router.components.handle_event(now, shard, event, failures) {
                 Some(ComponentUpdate::Attached { edge, domain }) => {
-                    let attached = || XmppShardMessage::AttachOutcome { edge, domain: domain.clone() };
-                    remote::send_to_all_nodes(self, now, attached, outbox);
-                    privileged::advertise(self, now, edge, &domain, outbox);
+                    for shard in remote::shards_of_farm(&self.queues) {
+                        let attached = XmppShardMessage::AttachOutcome { edge, domain: domain.clone() };
+                        self.send(now, shard, attached, outbox);
+                    }
+                    for element in privileged::advertisement(self.host.get().settings(), &domain) {
+                        let element = Box::new(element);
+                        let told = XmppShardMessage::ToComponent { edge, element };
+                        self.send(now, edge.shard, told, outbox);
+                    }
                 }
                 Some(ComponentUpdate::Detached { edge, domain }) => {
-                    let detached = || XmppShardMessage::Detached { edge, domain: domain.clone() };
-                    remote::send_to_all_nodes(self, now, detached, outbox);
+                    for shard in remote::shards_of_farm(&self.queues) {
+                        let detached = XmppShardMessage::Detached { edge, domain: domain.clone() };
+                        self.send(now, shard, detached, outbox);
+                    }
                 }
                 Some(ComponentUpdate::Unsent(stanzas)) => {
                     // RFC 6120 §8.3.3.19: without another connection each sender is told, but for presence.
                     stanzas.into_iter().for_each(|stanza| self.route(now, Box::new(stanza), outbox));
                 }
-                Some(ComponentUpdate::Stanza(element)) => privileged::route(self, now, element, outbox),
+                Some(ComponentUpdate::Stanza(mut element)) => {
+                    privileged::prepare(self.host.get().settings(), &mut element);
+                    self.route(now, Box::new(element), outbox);
+                }
                 None => {}
             }
         }
@@ -408,7 +413,9 @@ impl Xmpp {
         // Each answer comes back to this shard with the number; the last one completes the request.
         let from = self.queues.own();
         let id = self.shard_requests.begin(asker, self.queues.map().shards());
-        self.send_to_all(now, || XmppShardMessage::Act { from, id, act: Arc::clone(act) }, outbox);
+        for shard in self.queues.map().all() {
+            self.send(now, shard, XmppShardMessage::Act { from, id, act: Arc::clone(act) }, outbox);
+        }
     }
 
     /// This shard's part of what is asked of all.
@@ -512,7 +519,9 @@ impl Xmpp {
         // Those that have signed in and have no session yet, at whichever shard.
         let accounts: HashSet<&str> = ended.accounts.iter().map(|account| &**account).collect();
         self.streams.close_where(|jid| accounts.contains(jid.bare_str()), ended.ending.condition());
-        announcing::end(self, |bare| accounts.contains(bare), ended.ending.condition());
+        for stream in self.announcer.end(|bare| accounts.contains(bare)) {
+            self.streams.fail(stream, ended.ending.condition());
+        }
     }
 
     /// A message of a phone for an account of this shard.
@@ -572,11 +581,16 @@ impl Xmpp {
         let reply = self.phones.handle_texted(id, texted);
         self.answer_host(now, Some(reply), outbox);
     }
-}
 
-/// Handles the answer to a question of this shard: of an operator, for block lists, or for the features of delegated namespaces.
-fn handle_reply(xmpp: &mut Xmpp, now: Instant, token: &str, answer: Element, outbox: &mut Vec<XmppEffect>) {
-    rtbl::handle_reply(xmpp, now, token, &answer, outbox);
-    privileged::handle_reply(xmpp, now, token, &answer, outbox);
-    xmpp.shard_requests.handle_reply(token, answer);
+    /// Handles the answer to a question of this shard: of an operator, for block lists, or for the features of delegated namespaces.
+    fn handle_reply(&mut self, now: Instant, token: &str, answer: Element, outbox: &mut Vec<XmppEffect>) {
+        let own = self.queues.own();
+        for request in self.rtbl.handle_reply(now, own, (token, &answer), &mut self.host) {
+            self.route(now, request, outbox);
+        }
+        if token == privileged::NESTED {
+            self.tell_host(now, outbox, |host, _| host.components().handle_nested_answer(now, &answer));
+        }
+        self.shard_requests.handle_reply(token, answer);
+    }
 }
