@@ -18,7 +18,7 @@ use super::key_writer::{KeyWriter, KeysBusy, all_verifiers, learned};
 use super::request_origin::of_xmpp;
 use crate::message::{Command, InboxMessage, LocalMessage, LocalXmppMessage, ShardMessage};
 use crate::xmpp::access::NewAccount;
-use crate::xmpp::operator::{Operator, nodes};
+use crate::xmpp::operator::nodes;
 use crate::xmpp::{Xmpp, XmppEffect};
 
 /// The XMPP core of a shard and the resources that drive it.
