@@ -2,11 +2,11 @@
 //!
 //! Records of calls come from the database; `calls end` is for calls of applications, which live at a node.
 
-use std::io;
+use std::io::{self, Write as _};
 
 use clap::{Args, Subcommand};
 use config::Config;
-use control::{Ask, Client, Listing, Request, Response};
+use control::{Ask, CallMessages, Client, Listing, Request, Response};
 use store::{CallFilter, CallRecord};
 
 use super::account::{address, must_be_there};
@@ -14,6 +14,7 @@ use super::backend::{Backend, unexpected};
 use super::error::CliError;
 use super::nodes::{say_nodes, warn_of_missing};
 use super::table::{Table, date, elapsed};
+use super::trace::Drawing;
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -44,6 +45,14 @@ enum CallsCommand {
         /// The call's SID, as the REST interface and `belfry calls open` list it
         sid: Box<str>,
     },
+    /// The messages of a call, without their contents, as the nodes remember them of recent calls
+    Ladder {
+        /// The Call-ID, as `belfry calls --json` has it
+        call_id: Box<str>,
+        /// One JSON object a line
+        #[arg(long)]
+        json: bool,
+    },
     /// The calls that have not ended, of all nodes of the farm: the newest 200, and the number of all
     Open {
         /// Only calls that this account places or is called by
@@ -59,6 +68,7 @@ impl CallsArgs {
     pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
         match self.command {
             Some(CallsCommand::End { sid }) => return end(config, sid),
+            Some(CallsCommand::Ladder { call_id, json }) => return ladder(config, call_id, json),
             Some(CallsCommand::Open { account, json }) => return open(config, account.as_deref(), json),
             None => {}
         }
@@ -107,6 +117,43 @@ fn end(config: &Config, call: Box<str>) -> Result<(), CliError> {
         }
         (other, _) => Err(client.unexpected(&other).into()),
     }
+}
+
+/// Draws the messages of a call.
+fn ladder(config: &Config, call_id: Box<str>, json: bool) -> Result<(), CliError> {
+    let mut client = Client::connect(&config.server.control)?;
+    let (call, nodes) = match client.ask_all_nodes(&Request::CallMessages { call_id })? {
+        (Response::CallMessages(call), nodes) => (call, nodes),
+        (other, _) => return Err(client.unexpected(&other).into()),
+    };
+    warn_of_missing(nodes.as_ref());
+    if call.lines.is_empty() {
+        return Err(CliError::Other(reason_of_none(&call)));
+    }
+    let mut out = io::stdout().lock();
+    let mut drawing = Drawing::default();
+    for line in &call.lines {
+        if json {
+            writeln!(out, "{}", serde_json::to_string(line)?)?;
+        } else {
+            drawing.draw(line, &mut out)?;
+        }
+    }
+    if call.left_out > 0 {
+        eprintln!("… {} more messages are not remembered", call.left_out);
+    }
+    Ok(())
+}
+
+/// The reasons why there may be no messages of a call that there was.
+fn reason_of_none(call: &CallMessages) -> String {
+    let CallMessages { most_calls, most_per_second, not_begun, forgotten, since, .. } = call;
+    format!(
+        "no messages of a call with this Call-ID are remembered. Each shard of a node remembers those of {most_calls} calls since its \
+         start ({} UTC), and begins with at most {most_per_second} calls a second: {not_begun} calls came faster, {forgotten} were \
+         forgotten for newer ones. For later calls, belfry trace shows all messages of an account",
+        date(since / 1_000_000)
+    )
 }
 
 fn open(config: &Config, account: Option<&str>, json: bool) -> Result<(), CliError> {

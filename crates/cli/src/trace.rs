@@ -116,7 +116,7 @@ fn find(client: &mut Client, account: &Address) -> Result<(), CliError> {
 
 /// Arrows, one below the other, as wide as the widest so far. The party seen first stands left.
 #[derive(Default)]
-struct Drawing {
+pub(super) struct Drawing {
     /// Parties in the order in which they were seen: the place of one decides the direction of its arrows.
     names: Vec<Box<str>>,
     /// The time of the first line; the lines show the milliseconds since.
@@ -131,7 +131,7 @@ struct Drawing {
 
 impl Drawing {
     /// Draws one message as an arrow, below a heading where the call or session is another than that of the line before.
-    fn draw(&mut self, line: &TraceLine, out: &mut impl Write) -> io::Result<()> {
+    pub(super) fn draw(&mut self, line: &TraceLine, out: &mut impl Write) -> io::Result<()> {
         let at = line.at();
         let started = *self.started.get_or_insert(at);
         let (kind, of) = match &line.session {

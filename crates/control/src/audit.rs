@@ -28,6 +28,7 @@ pub(crate) fn change_of(request: &Request) -> Option<(&'static str, String)> {
         | Request::Trace { .. }
         | Request::Bindings { .. }
         | Request::OpenCalls { .. }
+        | Request::CallMessages { .. }
         | Request::Registrations(_)
         | Request::RosterGroups(_)
         | Request::Blocks

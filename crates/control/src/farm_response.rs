@@ -57,7 +57,7 @@ impl Request {
         match self {
             Request::Status | Request::Blocks | Request::LiftBlock { .. } => true,
             Request::EndCall { .. } | Request::Live(_) => true,
-            Request::OpenCalls { .. } | Request::Registrations(_) => true,
+            Request::OpenCalls { .. } | Request::CallMessages { .. } | Request::Registrations(_) => true,
             Request::Ask(ask) => matches!(ask, Ask::Calls(_) | Ask::CallSearch(_)),
             Request::Chat(ask) => matches!(
                 ask,
@@ -99,6 +99,7 @@ impl Response {
             Response::Chat(Answer::Users { users, .. }) => users.len(),
             Response::Blocks(list) => list.blocks.len(),
             Response::OpenCalls(list) => list.calls.len(),
+            Response::CallMessages(call) => call.lines.len(),
             Response::Registrations(page) => page.addresses.len(),
             _ => 0,
         }
@@ -125,6 +126,7 @@ impl Response {
             Response::Chat(Answer::Users { users, .. }) => users.truncate(rows),
             Response::Blocks(list) => list.blocks.truncate(rows),
             Response::OpenCalls(list) => list.calls.truncate(rows),
+            Response::CallMessages(call) => call.lines.truncate(rows),
             Response::Registrations(page) => page.addresses.truncate(rows),
             _ => return false,
         }
@@ -190,8 +192,10 @@ fn failure_of(not_found: Option<Failure>, refusal: Option<Failure>, nodes: &Node
 
 /// Adds one node's answer to the others'. False: it is of another kind than they are.
 fn add(sum: &mut Option<Response>, node: &str, mut response: Response) -> bool {
-    if let Response::OpenCalls(list) = &mut response {
-        list.set_node(node);
+    match &mut response {
+        Response::OpenCalls(list) => list.set_node(node),
+        Response::CallMessages(call) => call.set_node(node),
+        _ => {}
     }
     let Some(sum) = sum else {
         *sum = Some(match response {
@@ -215,6 +219,7 @@ fn add(sum: &mut Option<Response>, node: &str, mut response: Response) -> bool {
             all.total += total;
         }
         (Response::OpenCalls(all), Response::OpenCalls(list)) => all.add(list),
+        (Response::CallMessages(all), Response::CallMessages(call)) => all.add(call),
         (Response::Registrations(all), Response::Registrations(page)) => all.add(page),
         (Response::Done { rows: all }, Response::Done { rows }) => *all += rows,
         (Response::Chat(all), Response::Chat(answer)) => return add_chat(all, answer),
@@ -273,6 +278,7 @@ fn finish(request: &Request, response: &mut Response) {
             list.blocks.truncate(limits::BLOCKS);
         }
         Response::OpenCalls(list) => list.finish(),
+        Response::CallMessages(call) => call.finish(),
         Response::Registrations(page) => {
             let limit = match request {
                 Request::Registrations(query) => query.limit,
@@ -340,7 +346,10 @@ mod tests {
     use store::CallFilter;
 
     use super::*;
-    use crate::{OpenCall, OpenCallList, RegisteredAddress, RegistrationPage, RegistrationQuery};
+    use crate::{
+        CallMessages, OpenCall, OpenCallList, RegisteredAddress, RegistrationPage, RegistrationQuery,
+        TraceLine,
+    };
 
     fn others(responses: [Option<Response>; 2]) -> OtherNodes {
         let names = ["n2", "n3"].map(Box::from);
@@ -448,6 +457,27 @@ mod tests {
         let Response::Registrations(page) = merged.response else { panic!("{merged:?}") };
         let names: Vec<_> = page.addresses.iter().map(|one| &*one.address).collect();
         assert_eq!((names, page.total), (vec!["a@x", "c@x", "d@x"], 27));
+    }
+
+    #[test]
+    fn the_messages_of_a_call_at_two_nodes_are_one_ladder() {
+        let messages = |times: &[u64]| {
+            let line = |at: &u64| TraceLine { at_micros: *at, ..TraceLine::default() };
+            let lines = times.iter().map(line).collect();
+            Response::CallMessages(CallMessages {
+                lines,
+                since: times[0],
+                not_begun: 2,
+                ..CallMessages::default()
+            })
+        };
+        let request = Request::CallMessages { call_id: "a".into() };
+        let all = others([Some(messages(&[20, 40])), None]);
+        let merged = merge(&request, Ok(messages(&[10, 30])), all).unwrap();
+        let Response::CallMessages(call) = merged.response else { panic!("{merged:?}") };
+        let lines: Vec<_> = call.lines.iter().map(|line| (line.at_micros, line.node.as_deref())).collect();
+        assert_eq!(lines, [(10, Some("n1")), (20, Some("n2")), (30, Some("n1")), (40, Some("n2"))]);
+        assert_eq!((call.since, call.not_begun), (20, 4));
     }
 
     #[test]

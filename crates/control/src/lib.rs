@@ -5,6 +5,7 @@
 
 mod audit;
 mod blocks;
+mod call_messages;
 mod chat;
 mod client;
 mod farm;
@@ -26,6 +27,7 @@ mod trace;
 pub use admin::{MissingNode, NodesAnswered};
 pub use audit::CommandAudit;
 pub use blocks::{BlockList, BlockRow, subjects};
+pub use call_messages::CallMessages;
 pub use chat::{ChatTrace, Family, KindCount};
 pub use client::{Client, ClientError};
 pub use farm::{FarmMapStatus, FarmNodeRow, FarmStatus, HolderRange};
@@ -86,6 +88,9 @@ pub trait Control {
 
     /// The open calls of this node: the newest ones, of an account or of all.
     async fn open_calls(&self, account: Option<&str>) -> OpenCallList;
+
+    /// The messages of a call that this node remembers.
+    async fn call_messages(&self, call_id: &str) -> CallMessages;
 
     /// A page of the registered addresses that this node owns.
     async fn registrations(&self, query: &RegistrationQuery) -> RegistrationPage;

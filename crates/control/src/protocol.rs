@@ -5,6 +5,7 @@ use admin::live::{LiveAnswer, LiveRequest};
 use serde::{Deserialize, Serialize};
 use store::{Address, StoreError};
 
+use super::call_messages::CallMessages;
 use super::farm_response::{FarmResponse, NodeStatus};
 use super::groups::{RosterGroupPage, RosterGroupQuery};
 use super::lists::{OpenCallList, RegistrationPage, RegistrationQuery};
@@ -68,6 +69,11 @@ pub enum Request {
     OpenCalls {
         /// The calls that this account places or is called by; none: all.
         account: Option<Box<str>>,
+    },
+    /// The messages of a call that are remembered; answered by [`Response::CallMessages`].
+    CallMessages {
+        /// The Call-ID, as the record of the call has it.
+        call_id: Box<str>,
     },
     /// A page of registered addresses; answered by [`Response::Registrations`].
     Registrations(RegistrationQuery),
@@ -157,6 +163,8 @@ pub enum Response {
     Bindings(Vec<BindingRow>),
     /// The answer to [`Request::OpenCalls`].
     OpenCalls(OpenCallList),
+    /// The answer to [`Request::CallMessages`].
+    CallMessages(CallMessages),
     /// The answer to [`Request::Registrations`].
     Registrations(RegistrationPage),
     /// The answer to [`Request::RosterGroups`].

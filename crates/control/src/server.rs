@@ -18,7 +18,6 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
-use super::Control;
 use super::audit::{self, CommandAudit};
 use super::chat::missing;
 use super::farm_response::merge;
@@ -26,6 +25,7 @@ use super::protocol::{Failure, FailureKind, Hello, PROTOCOL, Request, Response};
 use super::records::Listing;
 use super::status::StatusSource;
 use super::trace::{TraceNews, TraceSink};
+use super::{Control, Reloaded};
 use crate::limits;
 
 /// The bound socket. Its file goes with it.
@@ -304,6 +304,10 @@ pub async fn respond<C: Control>(
     timeout(limits::CONTROL_PATIENCE, response).await.unwrap_or_else(|_| Err(late()))
 }
 
+fn reloaded(reloaded: Result<Reloaded, String>) -> Result<Response, Failure> {
+    reloaded.map(Response::Reloaded).map_err(|message| Failure::new(FailureKind::Invalid, message))
+}
+
 /// The answer of this node alone to a request with one answer.
 ///
 /// # Errors
@@ -319,10 +323,7 @@ pub async fn answer<C: Control>(
             let status = status.get().await.ok_or_else(late)?;
             Response::Status(Box::new((*status).clone()))
         }
-        Request::Reload => match control.reload().await {
-            Ok(reloaded) => Response::Reloaded(reloaded),
-            Err(message) => return Err(Failure::new(FailureKind::Invalid, message)),
-        },
+        Request::Reload => reloaded(control.reload().await)?,
         Request::ConfigReport => Response::ConfigReport(Box::new(control.config_report())),
         Request::Drain => {
             control.drain();
@@ -330,6 +331,7 @@ pub async fn answer<C: Control>(
         }
         Request::Bindings { account } => Response::Bindings(control.bindings(&account).await),
         Request::OpenCalls { account } => Response::OpenCalls(control.open_calls(account.as_deref()).await),
+        Request::CallMessages { call_id } => Response::CallMessages(control.call_messages(&call_id).await),
         Request::Registrations(query) => Response::Registrations(control.registrations(&query).await),
         Request::RosterGroups(query) => Response::RosterGroups(control.roster_groups(&query)),
         Request::EndRegistration { account, contact } => {

@@ -71,6 +71,16 @@ fn of_sip() -> Vec<Row> {
         Row("targets that ring at once", number(sip::limits::FORK_BRANCHES), "the others do not ring"),
         Row("requests of one shard under way", number(sip::limits::CONTEXTS), "503"),
         Row("transactions of one shard", number(sip::limits::TRANSACTIONS), "503"),
+        Row(
+            "calls of one shard whose messages are remembered",
+            number(sip::limits::LADDERS),
+            "those are forgotten that had no message for longest",
+        ),
+        Row(
+            "calls of one shard that are begun to be remembered in a second",
+            number(sip::limits::LADDERS_PER_SECOND),
+            "not remembered",
+        ),
         Row("messages kept for one account that is away", number(router::limits::KEPT_PER_ADDRESS), "480"),
     ]
 }

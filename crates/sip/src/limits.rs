@@ -164,6 +164,23 @@ pub const TCP_REFUSAL: Duration = Duration::from_secs(3_600);
 /// is tried again.
 pub const TCP_REFUSALS: usize = 16_384;
 
+// Ladders of calls (`endpoint::ladders`).
+
+/// Calls of one shard whose messages are remembered in short, about half a kilobyte each with a dozen messages. Beyond it those are
+/// forgotten that had no message for longest.
+pub const LADDERS: usize = 4_000;
+
+/// Ladders that begin in a second, at one shard: a busy node has those of a sample of its calls, for some minutes each. The messages of the
+/// other calls are not remembered.
+pub const LADDERS_PER_SECOND: u32 = 10;
+
+/// Messages remembered of a call: a call of two phones with a challenge, early media and a transfer has under thirty. The others
+/// are counted.
+pub const LADDER_MESSAGES: usize = 40;
+
+/// Addresses in the ladder of a call, as a call that rings at many phones has. Messages from and to the others are counted.
+pub const LADDER_PEERS: usize = 16;
+
 // Event notification (`events`).
 
 /// Subscriptions of one shard, about 1 KB each. Over it SUBSCRIBE is answered 503 with Retry-After.

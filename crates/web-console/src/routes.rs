@@ -332,7 +332,7 @@ static ROUTES: [Route; 47] = [
         "GET",
         "/ladder",
         (OPERATE, O::Ladder),
-        "Messages of a call, of traces that the same account has begun",
+        "Messages of a recent call, as nodes remember them or as traces of the same account saw them",
         &[required("call_id", "The Call-ID, as the record of the call has it")],
     ),
     route(

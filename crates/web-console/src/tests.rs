@@ -255,6 +255,7 @@ fn answer(
                     Response::Listing(Listing::Account(find(&address).map(AccountRow::from)))
                 }
                 Request::AllNodes(request) => match *request {
+                    Request::CallMessages { call_id } => of_nodes(calls::remembered(&call_id)),
                     Request::OpenCalls { .. } => of_nodes(Response::OpenCalls(open_calls())),
                     Request::Registrations(query) => of_nodes(Response::Registrations(registrations(&query))),
                     Request::Chat(ask) => of_nodes(rooms::answer(ask)),

@@ -83,6 +83,16 @@ impl NamedTraces {
     }
 }
 
+/// The messages of a call that traces have seen.
+pub(crate) struct TracedCall {
+    /// The first of them, by their times.
+    pub(crate) lines: Vec<TraceLine>,
+    /// There are more.
+    pub(crate) has_more: bool,
+    /// Messages that these traces did not see, of this call or of others.
+    pub(crate) missed: u64,
+}
+
 /// Too many traces are under way.
 #[derive(Debug)]
 pub(crate) struct TooMany;
@@ -151,7 +161,7 @@ impl Traces {
 
     /// The messages with this Call-ID in all traces that the account has begun and that are kept, in the order of their times. Traces of both
     /// ends of a call have the same messages; each is there once.
-    pub(crate) fn ladder(&self, call_id: &str, by: &Address) -> Value {
+    pub(crate) fn ladder(&self, call_id: &str, by: &Address) -> TracedCall {
         let all = self.all.lock();
         let traces = || all.values().filter(|trace| trace.order.by == *by);
         let mut lines: Vec<&TraceLine> =
@@ -161,8 +171,9 @@ impl Traces {
         lines.retain(|line| seen.insert((line.at_micros, &line.from, &line.to, &line.label, &line.node)));
         // A trace that did not see all of its account's messages may lack some of this call's.
         let missed: u64 = if lines.is_empty() { 0 } else { traces().map(|trace| trace.missed).sum() };
-        let page = &lines[..lines.len().min(limits::LADDER_LINES)];
-        json!({ "lines": page, "has_more": page.len() < lines.len(), "missed": missed })
+        let shown = lines.len().min(limits::LADDER_LINES);
+        let has_more = shown < lines.len();
+        TracedCall { lines: lines[..shown].iter().map(|line| (*line).clone()).collect(), has_more, missed }
     }
 
     /// Ends a trace that the account has begun. None: there is no such trace.

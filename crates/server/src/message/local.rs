@@ -155,6 +155,13 @@ pub enum OperatorQuestion {
         /// Gets them.
         answer: oneshot::Sender<control::OpenCallList>,
     },
+    /// The messages of a call that the shard remembers.
+    CallMessages {
+        /// The Call-ID.
+        call_id: Box<str>,
+        /// Gets them, and the numbers of calls that are remembered and are not.
+        answer: oneshot::Sender<(Option<sip::endpoint::CallLadder>, sip::endpoint::LadderCounts)>,
+    },
     /// The first registered addresses that this shard owns.
     Registrations {
         /// The page.

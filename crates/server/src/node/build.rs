@@ -438,6 +438,13 @@ fn probing(shared: &Shared) -> HealthSettings {
     HealthSettings { interval: routes.probe_interval, failures: routes.probe_failures }
 }
 
+/// An endpoint whose calls have ladders.
+fn remembering_endpoint(settings: EndpointSettings, now: Instant) -> Endpoint {
+    let mut endpoint = Endpoint::new(settings, now);
+    sip::endpoint::remember_calls(&mut endpoint, now);
+    endpoint
+}
+
 /// A shard on its own thread; returns when it listens, or why it cannot.
 pub(crate) fn start_shard(
     node: &Node,
@@ -451,7 +458,7 @@ pub(crate) fn start_shard(
         edge: settings.edge,
         map: shared.map(),
         clock: node.clock,
-        endpoint: Endpoint::new(settings, now),
+        endpoint: remembering_endpoint(settings, now),
         router,
         ledger: Ledger::new(LedgerSettings::default(), now),
         health: (number == 0).then(|| Health::new(probing(shared), now.as_micros())),

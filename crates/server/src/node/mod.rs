@@ -10,6 +10,7 @@
 //! at the start (each shard reports that it listens) and at the end (`close_sockets`, `stop`).
 
 mod build;
+mod call_messages;
 mod call_traces;
 mod certificates;
 pub(crate) mod changes;

@@ -14,9 +14,10 @@ use chat::SessionEndReason;
 use cli::service_manager::ServiceManager;
 use config::{Config, listener_text};
 use control::{
-    BindingRow, BlockList, ChatTrace, ConfigReport, Control, Failure, FailureKind, FarmMapStatus, FarmStatus,
-    Listening, NodeState, Observed, OpenCallList, RegistrationPage, RegistrationQuery, Reloaded,
-    RosterGroupPage, RosterGroupQuery, StoreStatus, TargetStatus, TraceSink, subjects,
+    BindingRow, BlockList, CallMessages, ChatTrace, ConfigReport, Control, Failure, FailureKind,
+    FarmMapStatus, FarmStatus, Listening, NodeState, Observed, OpenCallList, RegistrationPage,
+    RegistrationQuery, Reloaded, RosterGroupPage, RosterGroupQuery, StoreStatus, TargetStatus, TraceSink,
+    subjects,
 };
 use logging::Logging;
 use logging::sign_in_failures::Service;
@@ -33,7 +34,7 @@ use super::changes::{NoticeStream, tell_shards};
 use super::farm_traces::FarmTraces;
 use super::registrations::Registrations;
 use super::{
-    DRAIN_PATIENCE, Node, build, config_report, farm_requests, farm_status, listening, lost_calls,
+    DRAIN_PATIENCE, Node, call_messages, config_report, farm_requests, farm_status, listening, lost_calls,
     object_storage, operator_status, record_sinks, roster_groups, shard_counters, trial_writes,
 };
 use crate::console::NodeConsole;
@@ -270,29 +271,17 @@ impl Operator {
             return false;
         }
         self.traced.borrow_mut().push(account.clone());
-        self.set_traced();
+        set_traced(self);
         spawn_local(Rc::clone(self).feed(account, sink));
         true
     }
 
-    fn set_traced(&self) {
-        // Each message is told once for an account, however many traces of it there are: all of them hear it.
-        let mut accounts = self.traced.borrow().clone();
-        accounts.sort_unstable();
-        accounts.dedup();
-        self.node.borrow().tell(|| Command::Trace(accounts.clone()));
-    }
-
     /// Ends with the command that reads, or with the node.
     async fn feed(self: Rc<Self>, account: Box<str>, sink: TraceSink) {
-        let (mut events, mut chat, ours) = {
+        let (mut events, mut chat, name) = {
             let node = self.node.borrow();
-            let ours: Vec<_> = build::addresses(&node.shared.config);
-            (node.traces.subscribe(), node.chat_traces.subscribe(), ours)
-        };
-        let name = |address: std::net::SocketAddr| {
-            let is_ours = ours.iter().any(|listener| listener.address == address);
-            if is_ours { "belfry".to_owned() } else { address.to_string() }
+            let name = call_messages::party_names(&node.shared.config);
+            (node.traces.subscribe(), node.chat_traces.subscribe(), name)
         };
         while let Some(event) = next_event(&mut events, &mut chat, &sink).await {
             match event {
@@ -315,8 +304,16 @@ impl Operator {
             traced.remove(place);
         }
         drop(traced);
-        self.set_traced();
+        set_traced(&self);
     }
+}
+
+fn set_traced(operator: &Operator) {
+    // Each message is told once for an account, however many traces of it there are: all of them hear it.
+    let mut accounts = operator.traced.borrow().clone();
+    accounts.sort_unstable();
+    accounts.dedup();
+    operator.node.borrow().tell(|| Command::Trace(accounts.clone()));
 }
 
 enum Traced {
@@ -460,6 +457,10 @@ impl Control for Operator {
         let ask =
             |answer| Command::Ask(OperatorQuestion::OpenCalls { account: account.map(Into::into), answer });
         OpenCallList::joined(self.ask_shards(ask).await)
+    }
+
+    async fn call_messages(&self, call_id: &str) -> CallMessages {
+        call_messages::of(self, call_id).await
     }
 
     async fn registrations(&self, query: &RegistrationQuery) -> RegistrationPage {

@@ -52,6 +52,9 @@ pub(super) fn handle(shard: &mut Shard, question: OperatorQuestion) {
         OperatorQuestion::OpenCalls { account, answer } => {
             drop(answer.send(open_calls(shard, account.as_deref())));
         }
+        OperatorQuestion::CallMessages { call_id, answer } => {
+            drop(answer.send(sip::endpoint::ladder_of(&shard.parts.endpoint, &call_id)));
+        }
         OperatorQuestion::Registrations { query, answer } => {
             // Of each shard, as all names of a page may be in one; `RegistrationPage::joined` cuts the sum.
             let most = query.limit.min(control::limits::LIST_PAGE) as usize;

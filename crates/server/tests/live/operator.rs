@@ -86,6 +86,58 @@ fn a_challenge_is_no_call() {
     process.kill();
 }
 
+/// `belfry calls ladder`: sender, receiver and label of each message.
+fn ladder_of(place: &Place, call_id: &str) -> Vec<[String; 3]> {
+    let output = belfry(place, &["calls", "ladder", call_id, "--json"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = |line: &str| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        ["from", "to", "label"].map(|key| line[key].as_str().unwrap().to_owned())
+    };
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn a_finished_call_that_nothing_traced_has_its_ladder_until_a_restart() {
+    let place = Place::new("").with_accounts(&["alice", "bob"]);
+    let process = place.spawn();
+    let (mut alice, mut bob) = (place.udp("alice"), place.udp("bob"));
+    bob.register();
+    talk(&mut alice, &mut bob, "bob@example.test");
+    let missed = alice.invite("nobody@example.test");
+    assert_eq!(alice.outcome(&missed).status(), 404);
+    let calls = calls_of(&place, "alice", 2);
+    let ladder = ladder_of(&place, &calls[1].call_id);
+    let labels: Vec<_> = ladder
+        .iter()
+        .map(|[_, _, label]| label.as_str())
+        .filter(|label| !label.starts_with("100 "))
+        .collect();
+    let pairs = |label| [label, label];
+    let expected = [
+        pairs("INVITE"),
+        pairs("180 (INVITE)"),
+        pairs("200 (INVITE)"),
+        pairs("ACK"),
+        pairs("BYE"),
+        pairs("200 (BYE)"),
+    ];
+    assert_eq!(labels, expected.concat(), "{ladder:?}");
+    let [from, to, _] = &ladder[0];
+    assert!(from.starts_with("127.") && to == "belfry", "{ladder:?}");
+    let refused = ladder_of(&place, &calls[0].call_id);
+    let labels: Vec<_> = refused.iter().map(|[_, _, label]| label.as_str()).collect();
+    assert_eq!(labels, ["INVITE", "404 (INVITE)", "ACK"], "{refused:?}");
+    process.kill();
+
+    let process = place.spawn();
+    let output = belfry(&place, &["calls", "ladder", &calls[1].call_id]).output().unwrap();
+    let why = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && why.contains("no messages of a call with this Call-ID"), "{why}");
+    process.kill();
+}
+
 /// A trace that is on.
 struct Trace {
     child: Child,

@@ -114,6 +114,32 @@ impl Control for Fake {
         control::OpenCallList::default()
     }
 
+    async fn call_messages(&self, call_id: &str) -> control::CallMessages {
+        let line = |at_micros, from: &str, to: &str, label: &str| control::TraceLine {
+            at_micros,
+            from: from.into(),
+            to: to.into(),
+            label: label.into(),
+            call_id: call_id.into(),
+            ..control::TraceLine::default()
+        };
+        let start = 1_800_000_000_000_000;
+        let lines = vec![
+            line(start, "192.0.2.1:5060", "belfry", "INVITE"),
+            line(start + 3_000, "belfry", "192.0.2.2:5060", "INVITE"),
+            line(start + 20_000, "192.0.2.2:5060", "belfry", "486 (INVITE)"),
+        ];
+        control::CallMessages {
+            lines: if call_id == "c1" { lines } else { Vec::new() },
+            left_out: 2,
+            since: start,
+            most_calls: 4_000,
+            most_per_second: 10,
+            not_begun: 7,
+            forgotten: 0,
+        }
+    }
+
     fn roster_groups(&self, _: &control::RosterGroupQuery) -> control::RosterGroupPage {
         control::RosterGroupPage::default()
     }

@@ -142,6 +142,24 @@ fn a_trace_is_drawn_as_a_ladder_and_ends_on_request() {
 }
 
 #[test]
+fn the_messages_of_a_call_are_drawn_and_a_call_without_says_why() {
+    let place = Place::new();
+    let _node = FakeNode::start(place.config());
+    let drawn = place.belfry(&["calls", "ladder", "c1"]).good();
+    let lines: Vec<_> = drawn.lines().collect();
+    let picture = [
+        "2027-01-15 08:00:00  Call-ID c1",
+        "        0ms  192.0.2.1:5060 ──INVITE──▶ belfry",
+        "        3ms  belfry         ──INVITE──▶ 192.0.2.2:5060",
+        "       20ms  belfry         ◀──486 (INVITE)── 192.0.2.2:5060",
+    ];
+    assert_eq!(lines, picture);
+    let json = place.belfry(&["calls", "ladder", "c1", "--json"]).good();
+    assert_eq!(json.lines().count(), 3, "{json}");
+    place.belfry(&["calls", "ladder", "c2"]).failed(1, "at most 10 calls a second: 7 calls came faster");
+}
+
+#[test]
 fn drain_can_wait_for_the_end() {
     let place = Place::new();
     let node = FakeNode::start(place.config());

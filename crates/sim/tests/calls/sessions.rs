@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use insta::assert_snapshot;
+use sip::endpoint::{LadderMessage, ladder_of, remember_calls};
 use sip::session::{Cause, Invite, Login, SessionEvent, SessionId};
 
 use crate::phone::Phone;
@@ -31,6 +32,44 @@ fn a_call_from_one_to_the_other() {
     assert_snapshot!(pair.others(), @"invited, confirmed, ended: hung up");
     pair.hang_up();
     pair.rest();
+}
+
+/// Nothing traces them: the messages of both sides, as each remembers them.
+#[test]
+fn calls_of_applications_are_remembered_as_those_of_phones() {
+    let mut pair = Pair::with(answers);
+    pair.do_us(|endpoint, now, _| remember_calls(endpoint, now));
+    pair.do_them(|endpoint, now, _| remember_calls(endpoint, now));
+    pair.call();
+    pair.run(1_000);
+    let call_id = pair.server(pair.them).events.iter().find_map(|event| match event {
+        SessionEvent::Invited { invited, .. } => Some(sip::wire::lossy(invited.request.call_id())),
+        _ => None,
+    });
+    pair.hang_up();
+    pair.rest();
+    let remembered = |node| {
+        let (ladder, _) = ladder_of(&pair.server(node).endpoint, call_id.as_deref().unwrap_or_default());
+        let line =
+            |message: LadderMessage| format!("{:?} {:?} {}", message.passage, message.status, message.method);
+        ladder.map(|ladder| ladder.messages.into_iter().map(line).collect::<Vec<_>>().join("\n"))
+    };
+    assert_snapshot!(remembered(pair.us).unwrap_or_default(), @r"
+    Sent None INVITE
+    Received Some(180) INVITE
+    Received Some(200) INVITE
+    Sent None ACK
+    Sent None BYE
+    Received Some(200) BYE
+    ");
+    assert_snapshot!(remembered(pair.them).unwrap_or_default(), @r"
+    Received None INVITE
+    Sent Some(180) INVITE
+    Sent Some(200) INVITE
+    Received None ACK
+    Received None BYE
+    Sent Some(200) BYE
+    ");
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod counters;
 mod effect;
 mod environment;
 mod event_front;
+mod ladders;
 mod lower;
 mod probe;
 mod proxy_core;
@@ -62,6 +63,8 @@ use self::environment::Environment;
 pub use self::environment::trust::{RouteCertificate, RoutePeer, RoutePeers, Trust};
 use self::event_front::EventFront;
 pub use self::event_front::watch_again;
+use self::ladders::CallLadders;
+pub use self::ladders::{CallLadder, LadderCounts, LadderMessage, Passage, ladder_of, remember_calls};
 pub(crate) use self::lower::refused;
 use self::lower::{LowerLayers, ResolutionOwner, Resolutions, first_hop};
 use self::proxy_core::ProxyCore;
@@ -118,7 +121,9 @@ impl Endpoint {
         let notifier = Notifier::new(settings.events.clone(), Rng::from_seed(notifier_seed(&settings)), now);
         let sessions = Sessions::new(Rng::from_seed(session_seed(&settings)), now);
         let resolutions = Resolutions::new(resolver_settings(&settings));
-        let transactions = Transactions::new(TransactionTable::new(settings.table_seed), proofs, now);
+        let table = TransactionTable::new(settings.table_seed);
+        let ladders = CallLadders::new(derived(&secret, "call ladders"));
+        let transactions = Transactions::new(table, proofs, ladders, now);
         Endpoint {
             lower: LowerLayers {
                 env: Environment::new(settings),

@@ -9,6 +9,7 @@ use stdx::slab::Key;
 use super::context::TransactionUser;
 use super::environment::Environment;
 use super::environment::loops::{is_own_tag, route_after};
+use super::ladders::Passage;
 use super::lower::LowerView;
 use super::proxy_core::{BranchResponse, ForwardedAck, ProxyCore};
 use super::shared_response::share_of_context;
@@ -91,6 +92,7 @@ impl Endpoint {
         if let Some(key) = known.filter(is_known) {
             return self.lower.at(now, out).handle_known_request(key, &request);
         }
+        self.lower.transactions.ladders.handle_request(now, source.remote, &request);
         match method {
             Method::Ack if self.cores.user_agent.take_ack(&mut self.lower.at(now, out), &request) => {}
             Method::Ack => self.handle_stray_ack(now, request, source, out),
@@ -266,6 +268,12 @@ impl Endpoint {
         if !transaction.machine.awaits_response() {
             return;
         }
+        if transaction.is_in_ladder()
+            && let Some(request) = transaction.machine.request()
+        {
+            let to = transaction.target().remote;
+            transactions.ladders.note_sent(now, to, request, Passage::Refused);
+        }
         transactions.trace_refused(key, out);
         let failed = FailedTransaction {
             user: transaction.user,
@@ -320,6 +328,11 @@ pub(super) fn give_response(
     let user = transaction.user;
     // The transaction may be gone after its turn.
     let target = transaction.target();
+    if transaction.is_in_ladder()
+        && let ResponseOrigin::Network(source) = origin
+    {
+        transactions.ladders.note_received(now, source.remote, response);
+    }
     if let ResponseOrigin::Network(source) = origin
         && source.transport == Transport::Udp
         && source.remote == target.remote
@@ -360,6 +373,10 @@ impl LowerView<'_> {
     fn handle_known_request(&mut self, key: Key, request: &Message) {
         let Some(transaction) = self.transactions.table.get_mut(key) else { return };
         let method = request.method();
+        if transaction.is_in_ladder() {
+            let from = transaction.target().remote;
+            self.transactions.ladders.note_received(self.now, from, request);
+        }
         if let Some(credit) = &mut transaction.credit {
             credit.pay(request.bytes().len());
         }

@@ -199,3 +199,100 @@ fn silence_is_retransmitted_to_and_then_408() {
     assert_eq!(invites, 6, "timer A doubles six times within timer B");
     assert!(sent.iter().any(|(to, text)| to == ALICE && text.starts_with("SIP/2.0 408")));
 }
+
+impl World {
+    /// The remembered messages of the call `c1`: milliseconds, direction, peer and label.
+    fn ladder(&self) -> Vec<String> {
+        let (ladder, _) = ladder_of(&self.endpoint, "c1");
+        let messages = ladder.map(|ladder| ladder.messages).unwrap_or_default();
+        let start = messages.first().map(|message| message.at).unwrap_or_default();
+        let line = |message: &LadderMessage| {
+            let direction = if message.passage == Passage::Received { "from" } else { "to" };
+            let who = if message.peer.to_string() == ALICE { "alice" } else { "bob" };
+            let status = message.status.map(|status| format!("{status} ")).unwrap_or_default();
+            format!("{} {direction} {who} {status}{}", message.at.since(start).as_millis(), message.method)
+        };
+        messages.iter().map(line).collect()
+    }
+
+    fn pass_millis(&mut self, millis: u64) {
+        self.pass(Duration::from_millis(millis));
+    }
+}
+
+#[test]
+fn a_call_that_nothing_traces_has_its_ladder() {
+    let mut world = World::new();
+    remember_calls(&mut world.endpoint, world.now);
+    let forwarded = world.receive(ALICE, &invite()).remove(0).1;
+    world.pass_millis(210);
+    // A repeated INVITE, and its 100 again.
+    world.receive(ALICE, &invite());
+    world.pass_millis(10);
+    let answer = world.receive(BOB, &respond(&forwarded, "200 OK", "Contact: <sip:b@127.0.0.1:5072>\r\n"));
+    let route = route_of(&answer[0].1);
+    let in_dialog = |method: &str, branch: &str| {
+        format!(
+            "{method} sip:b@{BOB} SIP/2.0\r\nVia: SIP/2.0/UDP {ALICE};branch=z9hG4bK-{branch}\r\nRoute: {route}\r\n\
+             From: <sip:a@{ALICE}>;tag=1\r\nTo: <sip:service@{US}>;tag=b\r\nCall-ID: c1\r\nCSeq: 2 {method}\r\n\
+             Max-Forwards: 70\r\nContent-Length: 0\r\n\r\n"
+        )
+    };
+    world.receive(ALICE, &in_dialog("ACK", "2"));
+    world.pass_millis(5_000);
+    let bye = world.receive(ALICE, &in_dialog("BYE", "3")).remove(0).1;
+    world.receive(BOB, &respond(&bye, "200 OK", ""));
+    world.pass(Duration::from_secs(100));
+    assert_eq!(world.endpoint.load(), (0, 0));
+    let ladder = [
+        "0 from alice INVITE",
+        "0 to bob INVITE",
+        "210 to alice 100 INVITE",
+        "210 from alice INVITE",
+        "210 to alice 100 INVITE",
+        "220 from bob 200 INVITE",
+        "220 to alice 200 INVITE",
+        "220 from alice ACK",
+        "220 to bob ACK",
+        "5220 from alice BYE",
+        "5220 to bob BYE",
+        "5220 from bob 200 BYE",
+        "5220 to alice 200 BYE",
+    ];
+    assert_eq!(world.ladder(), ladder, "after its end, too");
+    assert_eq!(ladder_of(&world.endpoint, "c2").0, None);
+    assert_eq!(ladder_of(&world.endpoint, "c1").1.kept, 1);
+}
+
+#[test]
+fn a_call_that_is_cancelled_has_its_ladder_and_none_has_one_unasked() {
+    for is_on in [true, false] {
+        let mut world = World::new();
+        if is_on {
+            remember_calls(&mut world.endpoint, world.now);
+        }
+        let forwarded = world.receive(ALICE, &invite()).remove(0).1;
+        world.receive(BOB, &respond(&forwarded, "180 Ringing", ""));
+        let cancel = invite().replace("INVITE sip:", "CANCEL sip:").replace("1 INVITE", "1 CANCEL");
+        let sent = world.receive(ALICE, &cancel);
+        world.receive(BOB, &respond(&sent[1].1, "200 OK", ""));
+        world.receive(BOB, &respond(&forwarded, "487 Request Terminated", ""));
+        world.receive(ALICE, &invite().replace("INVITE sip:", "ACK sip:").replace("1 INVITE", "1 ACK"));
+        let ladder = [
+            "0 from alice INVITE",
+            "0 to bob INVITE",
+            "0 from bob 180 INVITE",
+            "0 to alice 180 INVITE",
+            "0 from alice CANCEL",
+            "0 to alice 200 CANCEL",
+            "0 to bob CANCEL",
+            "0 from bob 200 CANCEL",
+            "0 from bob 487 INVITE",
+            "0 to bob ACK",
+            "0 to alice 487 INVITE",
+            "0 from alice ACK",
+        ];
+        let expected: &[&str] = if is_on { &ladder } else { &[] };
+        assert_eq!(world.ladder(), expected);
+    }
+}

@@ -33,13 +33,23 @@ impl<U> Transaction<U> {
     pub fn target(&self) -> Target {
         self.target.target()
     }
+
+    /// True if its messages are noted in the ladder of their call.
+    pub(crate) fn is_in_ladder(&self) -> bool {
+        match self.target {
+            CompactTarget::UdpV4 { is_in_ladder, .. } | CompactTarget::Other { is_in_ladder, .. } => {
+                is_in_ladder
+            }
+        }
+    }
 }
 
-/// A [`Target`] in 16 bytes where it is an IPv4 address by UDP, as the most of those are whose transactions linger.
+/// A [`Target`] in 16 bytes where it is an IPv4 address by UDP, as the most of those are whose transactions linger. The mark of a transaction
+/// whose call has a ladder is here, where it takes no room.
 #[derive(Debug)]
 enum CompactTarget {
-    UdpV4 { remote: SocketAddrV4, local: SocketAddrV4, reconnect: bool },
-    Other(Box<Target>),
+    UdpV4 { remote: SocketAddrV4, local: SocketAddrV4, reconnect: bool, is_in_ladder: bool },
+    Other { target: Box<Target>, is_in_ladder: bool },
 }
 
 impl CompactTarget {
@@ -52,14 +62,14 @@ impl CompactTarget {
                 flow: None,
                 tls_name: None,
                 reconnect,
-            } => CompactTarget::UdpV4 { remote, local, reconnect },
-            other => CompactTarget::Other(Box::new(other)),
+            } => CompactTarget::UdpV4 { remote, local, reconnect, is_in_ladder: false },
+            other => CompactTarget::Other { target: Box::new(other), is_in_ladder: false },
         }
     }
 
     fn target(&self) -> Target {
         match self {
-            &CompactTarget::UdpV4 { remote, local, reconnect } => Target {
+            &CompactTarget::UdpV4 { remote, local, reconnect, .. } => Target {
                 transport: Transport::Udp,
                 remote: remote.into(),
                 local: Some(local.into()),
@@ -67,7 +77,7 @@ impl CompactTarget {
                 tls_name: None,
                 reconnect,
             },
-            CompactTarget::Other(target) => (**target).clone(),
+            CompactTarget::Other { target, .. } => (**target).clone(),
         }
     }
 }
@@ -147,6 +157,20 @@ impl<U> TransactionTable<U> {
         let slab = &self.slab;
         self.index.insert_unique(hash, key, |&key| slab.get(key).map_or(0, |tx| tx.hash));
         key
+    }
+
+    /// True if the transaction's call has a ladder.
+    pub(crate) fn is_in_ladder(&self, key: Key) -> bool {
+        self.get(key).is_some_and(Transaction::is_in_ladder)
+    }
+
+    /// The messages of the transaction are noted in the ladder of their call from now on.
+    pub(crate) fn set_in_ladder(&mut self, key: Key) {
+        if let Some(CompactTarget::UdpV4 { is_in_ladder, .. } | CompactTarget::Other { is_in_ladder, .. }) =
+            self.slab.get_mut(key).map(|transaction| &mut transaction.target)
+        {
+            *is_in_ladder = true;
+        }
     }
 
     /// The transaction of a key.

@@ -75,11 +75,11 @@ export function calls(place, around, argument) {
         return el("button", { type: "button", "aria-label": label, title: label, onclick: () => showLadder(call_id) }, t("trace.ladder"));
     }
 
-    /** The messages of a call, as far as a trace of this account has seen them. */
+    /** The messages of a call, as the nodes remember them or a trace of this account has seen them. */
     async function showLadder(call_id) {
         try {
-            const { lines, missed, has_more } = await get(query("/ladder", { call_id }));
-            const parts = lines.length ? [ladder(lines)] : [el("p", {}, t("calls.no_ladder"))];
+            const { lines, missed, has_more, remembered, nodes } = await get(query("/ladder", { call_id }));
+            const parts = [nodesWarning(nodes), lines.length ? ladder(lines) : el("p", {}, whyNone(remembered))];
             if (missed) parts.unshift(el("p", { class: "faint" }, t("trace.missed", { count: missed })));
             if (has_more) parts.push(el("p", { class: "faint" }, t("calls.ladder_cut", { count: number(lines.length) })));
             messages.replaceChildren(el("h2", {}, t("calls.ladder_of", { call_id })), ...parts);
@@ -88,6 +88,11 @@ export function calls(place, around, argument) {
         } catch (failure) {
             notice(failure.message, true);
         }
+    }
+
+    /** The reasons why there may be no messages of a call. */
+    function whyNone({ since, most_calls, most_per_second, not_begun, forgotten }) {
+        return t("calls.no_ladder", { since: time(since), calls: number(most_calls), rate: number(most_per_second), not_begun: number(not_begun), forgotten: number(forgotten) });
     }
 
     function end() {

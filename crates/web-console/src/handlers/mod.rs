@@ -166,7 +166,7 @@ pub(crate) async fn perform(context: &Context<'_>) -> Result<Answer, Fault> {
         Operation::EndRegistration => live::end_registration(context).await,
         Operation::BeginTrace => traces::begin(context).await,
         Operation::Trace => traces::show(context),
-        Operation::Ladder => Ok(traces::ladder(context)),
+        Operation::Ladder => traces::ladder(context).await,
         Operation::EndTrace => traces::end(context),
         Operation::Accounts => accounts::list(context).await,
         Operation::Account => accounts::show(context).await,

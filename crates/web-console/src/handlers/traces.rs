@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use control::{Request, Response};
 use serde_json::json;
 use store::Address;
 
@@ -64,9 +65,31 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Fault> {
     context.state.traces.page(context.variable(), by, since).map(Answer::Json).ok_or_else(Fault::not_found)
 }
 
-pub(super) fn ladder(context: &Context<'_>) -> Answer {
-    let by = &context.user.session.account;
-    Answer::Json(context.state.traces.ladder(context.values.text("call_id").trim(), by))
+/// The messages of a call: those that a trace of this account saw, or those that the nodes remember of each call, whichever are more.
+pub(super) async fn ladder(context: &Context<'_>) -> Result<Answer, Fault> {
+    let (by, call_id) = (&context.user.session.account, context.values.text("call_id").trim());
+    let request = Request::CallMessages { call_id: call_id.into() };
+    let (call, nodes) = match context.state.node.ask(request).await? {
+        (Response::CallMessages(call), nodes) => (call, nodes),
+        _ => return Err(Fault::unexpected()),
+    };
+    let traced = context.state.traces.ladder(call_id, by);
+    let is_traced = traced.lines.len() >= call.lines.len();
+    let lines = if is_traced { &traced.lines } else { &call.lines };
+    let shown = lines.len().min(limits::LADDER_LINES);
+    Ok(Answer::Json(json!({
+        "lines": &lines[..shown],
+        "has_more": shown < lines.len() || is_traced && traced.has_more,
+        "missed": if is_traced { traced.missed } else { call.left_out },
+        "remembered": {
+            "since": call.since,
+            "most_calls": call.most_calls,
+            "most_per_second": call.most_per_second,
+            "not_begun": call.not_begun,
+            "forgotten": call.forgotten,
+        },
+        "nodes": nodes,
+    })))
 }
 
 pub(super) fn end(context: &Context<'_>) -> Result<Answer, Fault> {

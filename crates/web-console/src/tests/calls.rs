@@ -1,7 +1,49 @@
 //! Records of calls, page by page and as a file.
 
 use super::*;
+use control::{CallMessages, TraceLine};
+
 use crate::limits;
+
+/// The messages of a call as nodes remember them: of one Call-ID three, of others none.
+pub(super) fn remembered(call_id: &str) -> Response {
+    let line = |at_micros: u64| TraceLine {
+        at_micros,
+        from: "192.0.2.7:5060".into(),
+        to: "belfry".into(),
+        label: "BYE".into(),
+        call_id: call_id.into(),
+        ..TraceLine::default()
+    };
+    Response::CallMessages(CallMessages {
+        lines: if call_id == "kept" { [1, 2, 3].map(line).into() } else { Vec::new() },
+        left_out: 4,
+        since: 1,
+        most_calls: 4_000,
+        most_per_second: 10,
+        not_begun: 7,
+        forgotten: 8,
+    })
+}
+
+#[tokio::test]
+async fn a_call_without_a_trace_has_the_messages_that_nodes_remember_or_says_why_not() {
+    let mut world = world();
+    let (reader, operator) = (world.sign_in("eye").await, world.sign_in("op").await);
+    assert_eq!(world.ask(&reader, "GET", "/ladder?call_id=kept", None).await.status, StatusCode::FORBIDDEN);
+    let kept = world.ask(&operator, "GET", "/ladder?call_id=%20kept", None).await.body;
+    assert_eq!(kept["lines"].as_array().unwrap().len(), 3, "{kept}");
+    assert_eq!((&kept["has_more"], &kept["missed"]), (&json!(false), &json!(4)));
+    assert_eq!(kept["nodes"]["missing"][0]["name"], "n2");
+    assert!(change_of(&world).contains("CallMessages"), "{}", change_of(&world));
+    let none = world.ask(&operator, "GET", "/ladder?call_id=other", None).await.body;
+    assert_eq!(none["lines"], json!([]));
+    let why =
+        json!({ "since": 1, "most_calls": 4_000, "most_per_second": 10, "not_begun": 7, "forgotten": 8 });
+    assert_eq!(none["remembered"], why);
+    let unnamed = world.ask(&operator, "GET", "/ladder", None).await;
+    assert_eq!(unnamed.status, StatusCode::BAD_REQUEST);
+}
 
 #[tokio::test]
 async fn calls_are_found_by_all_that_the_page_asks_for() {

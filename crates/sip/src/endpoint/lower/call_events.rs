@@ -11,6 +11,7 @@ use super::{LowerLayers, LowerView};
 use crate::endpoint::context::RequestStage;
 use crate::endpoint::environment::call_stamp::call_of_dead;
 use crate::endpoint::environment::{Environment, Keys};
+use crate::endpoint::ladders::begin_ladder;
 use crate::endpoint::{CallEvent, CallEventKind, Caller, EndpointEffect};
 use crate::proxy::FinalResponse;
 use crate::wire::{Message, Method, lossy};
@@ -55,6 +56,8 @@ impl LowerView<'_> {
         {
             return;
         }
+        begin_ladder(self, key);
+        let Some(context) = self.contexts.get(key) else { return };
         let caller = context.caller.as_ref().and_then(Caller::account);
         let event = refused(&context.request, caller, context.callee.clone(), (status, reason));
         self.note_call(key, event);

@@ -20,6 +20,7 @@ pub(crate) use self::resolution::{ResolutionOwner, Resolutions, UnresolvedMessag
 pub(crate) use self::respond::unsupported;
 use super::context::{call_id_of, caller_tag_of};
 use super::environment::Environment;
+use super::ladders::Passage;
 use super::transactions::{ReadyRequest, Transactions, reply_target};
 use super::{
     Caller, Counters, EndpointEffect, EndpointOutbox, RequestContext, RequestStage, TransactionUser,
@@ -100,6 +101,9 @@ pub(crate) fn ask_id(context: Key) -> AskId {
 
 impl LowerView<'_> {
     pub(crate) fn transmit(&mut self, target: Target, bytes: Bytes, report: Option<TransmitId>) {
+        if self.transactions.ladders.is_any() {
+            self.transactions.ladders.note_sent(self.now, target.remote, &bytes, Passage::Sent);
+        }
         self.transactions.transmit(target, bytes, report, self.out);
     }
 
@@ -111,10 +115,20 @@ impl LowerView<'_> {
     /// A client transaction for a request that is ready to go.
     pub(crate) fn start_client(
         &mut self,
-        request: ReadyRequest,
+        mut request: ReadyRequest,
         target: Target,
         user: TransactionUser,
     ) -> Option<Key> {
+        let transactions = &*self.transactions;
+        request.is_in_ladder = transactions.ladders.is_any()
+            && match user {
+                TransactionUser::Context(context) => {
+                    let context = self.contexts.get(context);
+                    context.is_some_and(|context| transactions.table.is_in_ladder(context.server))
+                }
+                TransactionUser::Session(_) => transactions.ladders.has_call_of(request.bytes()),
+                _ => false,
+            };
         self.transactions.start_client(self.now, request, target, user, self.out)
     }
 
@@ -135,7 +149,7 @@ impl LowerView<'_> {
 
     /// Carries out a transaction's output, but for the event of its user.
     pub(crate) fn perform(&mut self, key: Key, turn: TransactionOutput) -> Option<TransactionEvent> {
-        self.transactions.perform(key, turn, self.out)
+        self.transactions.perform(self.now, key, turn, self.out)
     }
 
     /// A server transaction and the context that owes its final response.
@@ -159,6 +173,9 @@ impl LowerView<'_> {
         if let Some(transaction) = self.transactions.table.get_mut(server) {
             transaction.user = TransactionUser::Context(context);
             transaction.credit = credit.map(Box::new);
+        }
+        if self.transactions.ladders.has_request() {
+            self.transactions.table.set_in_ladder(server);
         }
         self.perform(server, TransactionOutput::default());
         context

@@ -14,6 +14,7 @@ use super::authentication::Authentication;
 use super::context::{RequestContext, RequestStage};
 use super::effect::{Account, Caller, Decision, ListedUnder, PlanRequest};
 use super::environment::loops::route_after;
+use super::ladders::begin_ladder;
 use super::lower::{LowerView, ask_id, unsupported};
 use super::proxy_core::ProxyCore;
 use super::registrar_front::RegistrarFront;
@@ -419,6 +420,7 @@ impl RequestRouter {
         let starts_call = method == Method::Invite && context.request.to_tag().is_none();
         if starts_call {
             let event = started(context);
+            begin_ladder(lower, key);
             lower.note_call(key, event);
         }
         let purpose = ForwardingPurpose { own_routes, record_route, starts_call, within: None, search };

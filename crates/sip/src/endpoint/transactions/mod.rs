@@ -12,6 +12,7 @@ use stdx::wheel::Wheel;
 
 pub(crate) use self::proof::SourceCredit;
 pub(crate) use self::proof::SourceProofs;
+use super::ladders::{CallLadders, Passage};
 use super::{EndpointEffect, EndpointOutbox, TraceEvent, Traced, TransactionUser};
 use crate::limits;
 use crate::transaction::{
@@ -27,6 +28,8 @@ pub(crate) struct Transactions {
     wheel: Wheel<Key>,
     /// Accounts whose messages are traced.
     pub(crate) traced: Vec<Box<str>>,
+    /// The messages of recent calls.
+    pub(crate) ladders: CallLadders,
 }
 
 /// A request that is written, and the key of its client transaction.
@@ -35,11 +38,25 @@ pub(crate) struct ReadyRequest {
     /// The hash of the branch of its topmost Via and of its method, by which responses find the transaction (RFC 3261 §17.1.3).
     hash: u64,
     is_invite: bool,
+    /// Its call has a ladder.
+    pub(crate) is_in_ladder: bool,
+}
+
+impl ReadyRequest {
+    /// The request, as on the wire.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl Transactions {
-    pub(crate) fn new(table: TransactionTable<TransactionUser>, proofs: SourceProofs, now: Instant) -> Self {
-        Transactions { table, proofs, wheel: Wheel::new(now), traced: Vec::new() }
+    pub(crate) fn new(
+        table: TransactionTable<TransactionUser>,
+        proofs: SourceProofs,
+        ladders: CallLadders,
+        now: Instant,
+    ) -> Self {
+        Transactions { table, proofs, wheel: Wheel::new(now), traced: Vec::new(), ladders }
     }
 
     /// Moves transactions whose timers are due to `due`.
@@ -54,7 +71,8 @@ impl Transactions {
     /// A request that is written, with the branch of its topmost Via and its method.
     pub(crate) fn ready(&self, bytes: Bytes, branch: &[u8], method: &[u8]) -> ReadyRequest {
         let is_invite = Method::from_bytes(method) == Method::Invite;
-        ReadyRequest { bytes, hash: self.table.client_hash(branch, method), is_invite }
+        let hash = self.table.client_hash(branch, method);
+        ReadyRequest { bytes, hash, is_invite, is_in_ladder: false }
     }
 
     /// A client transaction for a request that is ready to go.
@@ -66,7 +84,7 @@ impl Transactions {
         user: TransactionUser,
         out: &mut EndpointOutbox,
     ) -> Option<Key> {
-        let ReadyRequest { bytes, hash, is_invite } = request;
+        let ReadyRequest { bytes, hash, is_invite, is_in_ladder } = request;
         if bytes.len() > limits::MESSAGE_BYTES {
             return None;
         }
@@ -79,7 +97,10 @@ impl Transactions {
             (TransactionMachine::ClientOther(machine), turn)
         };
         let key = self.table.insert(hash, machine, target, user);
-        self.perform(key, turn, out);
+        if is_in_ladder {
+            self.table.set_in_ladder(key);
+        }
+        self.perform(now, key, turn, out);
         Some(key)
     }
 
@@ -91,8 +112,9 @@ impl Transactions {
         // RFC 3261 §9.1: its branch is the INVITE's.
         let Some(branch) = wire::top_branch(&invite) else { return };
         let bytes = RequestBuilder::cancel(&invite, reason);
-        let cancel = self.ready(bytes, branch, Method::Cancel.as_str().as_bytes());
+        let mut cancel = self.ready(bytes, branch, Method::Cancel.as_str().as_bytes());
         let target = transaction.target();
+        cancel.is_in_ladder = self.table.is_in_ladder(client);
         self.start_client(now, cancel, target, TransactionUser::None, out);
     }
 
@@ -106,7 +128,11 @@ impl Transactions {
         out: &mut EndpointOutbox,
     ) {
         if self.is_covered_alone(now, request, source, response.len()) {
-            self.transmit(reply_target(request, source), response, None, out);
+            let target = reply_target(request, source);
+            if self.ladders.is_any() && request.method() != Method::Register {
+                self.ladders.note_sent(now, target.remote, &response, Passage::Sent);
+            }
+            self.transmit(target, response, None, out);
         }
     }
 
@@ -126,7 +152,7 @@ impl Transactions {
             self.note_shown(now, &response, target.remote);
         }
         let turn = self.respond_by(now, server, status, response);
-        self.perform(server, turn, out);
+        self.perform(now, server, turn, out);
     }
 
     /// The client has got this response of a server transaction by another way: the transaction goes on as if it had sent it.
@@ -139,7 +165,7 @@ impl Transactions {
         out: &mut EndpointOutbox,
     ) {
         self.respond_by(now, server, status, response);
-        self.perform(server, TransactionOutput::default(), out);
+        self.perform(now, server, TransactionOutput::default(), out);
     }
 
     fn respond_by(&mut self, now: Instant, server: Key, status: u16, response: Bytes) -> TransactionOutput {
@@ -155,6 +181,7 @@ impl Transactions {
     /// Performs a transaction's output, except its event.
     pub(crate) fn perform(
         &mut self,
+        now: Instant,
         key: Key,
         turn: TransactionOutput,
         out: &mut EndpointOutbox,
@@ -164,6 +191,9 @@ impl Transactions {
             && let Some(transaction) = self.table.get(key)
         {
             let target = transaction.target();
+            if transaction.is_in_ladder() {
+                self.ladders.note_sent(now, target.remote, &bytes, Passage::Sent);
+            }
             self.transmit(target, bytes, Some(TransmitId(key.to_u64())), out);
         }
         if let Some(deadline) = self.table.settle(key) {

@@ -19,9 +19,10 @@ use super::context::{RequestStage, TransactionUser};
 use super::environment::Environment;
 use super::environment::forwarded_copy::next_hop_of;
 use super::environment::identity::{IDENTITIES, remove_identities};
+use super::ladders::begin_ladder;
 use super::lower::{LowerView, ResolutionOwner, UnresolvedMessage};
 use super::proxy_core::ProxyCore;
-use super::{Caller, EndpointEffect};
+use super::{CallEventKind, Caller, EndpointEffect};
 use crate::events::{OutgoingRoute, RequestId, TxRef};
 use crate::resolve::{Hop, ResolveFault};
 use crate::session::{ReceivedRequest, SessionCounts, SessionEffect, SessionEvent, SessionId, Sessions};
@@ -104,6 +105,11 @@ impl UserAgent {
                 }
             }
             SessionEffect::Call { call_id, local_tag, kind } => {
+                if let CallEventKind::Started { from_tag, .. } = &kind
+                    && *from_tag == local_tag
+                {
+                    lower.transactions.ladders.begin_own(lower.now, &call_id);
+                }
                 // Our own tag, on either side: a session ends by its own dialog only.
                 let call = lower.env.keys.call_of(&call_id, local_tag.as_bytes());
                 lower.out.push(EndpointEffect::Call(super::CallEvent { call, leg: 0, kind }));
@@ -150,6 +156,7 @@ impl UserAgent {
             return None;
         }
         lower.remember_request(key);
+        begin_ladder(lower, key);
         let context = lower.contexts.get(key)?;
         let proved = lower.transactions.is_transaction_proved(context.server);
         let server = context.server;
