@@ -21,6 +21,7 @@ mod proxies;
 mod registration;
 mod servers;
 mod services;
+mod shedding;
 mod sign_in;
 mod slow;
 mod uploads;
