@@ -152,7 +152,9 @@ mod tests {
             assert_eq!(dialled(text), "+15550100000");
         }
         assert_eq!(dialled("12-34"), "1234");
-        for text in ["alice", "alice.b-1", "client:bob", "sip:+1-555@a.test", "*98", "+", "", "- -", "+1 555 CALL"] {
+        for text in
+            ["alice", "alice.b-1", "client:bob", "sip:+1-555@a.test", "*98", "+", "", "- -", "+1 555 CALL"]
+        {
             assert_eq!(dialled(text), text);
         }
     }

@@ -79,7 +79,16 @@ impl State {
         let attempts = Mutex::new(Attempts::new(Keyed::new(table_key()), &limits::SIGN_IN));
         let (identity_tokens, token_key) = (Mutex::default(), Keyed::new(table_key()));
         let (domain, public_url) = (domain.into(), public_url.into());
-        Arc::new(State { repository, control, domain, public_url, keys, attempts, identity_tokens, token_key })
+        Arc::new(State {
+            repository,
+            control,
+            domain,
+            public_url,
+            keys,
+            attempts,
+            identity_tokens,
+            token_key,
+        })
     }
 
     /// The node's time, which tests set.

@@ -206,7 +206,8 @@ impl Resolver {
 
     /// True if all of these hops want no requests now. False for none.
     pub fn is_paused(&self, now: Instant, hops: &[Hop]) -> bool {
-        !hops.is_empty() && hops.iter().all(|hop| self.pauses.get_at(now, &(hop.addr, hop.transport)).is_some())
+        !hops.is_empty()
+            && hops.iter().all(|hop| self.pauses.get_at(now, &(hop.addr, hop.transport)).is_some())
     }
 
     /// Forgets everything DNS said, e.g. after a reload of the configuration.

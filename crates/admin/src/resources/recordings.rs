@@ -302,7 +302,10 @@ pub(crate) fn render(context: Option<&Context<'_>>, recording: &Recording) -> Va
         uri(context, &path),
         ("file_uri", Value::Text(file.clone())),
         // As at Twilio a whole URL, which applications give on.
-        ("media_url", Value::Text(format!("{}{file}", context.map_or("", |context| &context.state.public_url)))),
+        (
+            "media_url",
+            Value::Text(format!("{}{file}", context.map_or("", |context| &context.state.public_url))),
+        ),
         ("subresource_uris", subresources(&path, context, &[("transcriptions", "Transcriptions")])),
     ])
 }

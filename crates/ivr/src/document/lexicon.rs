@@ -133,18 +133,8 @@ pub(super) const VERBS: &[ElementEntry] = &[
         "Speaks a text.",
         "the text, with SSML's elements",
         &[
-            a(
-                "voice",
-                ValueKind::Voice,
-                "man",
-                "`alice` is the woman; of another service's voice the engines here take man or woman and, without `language`, the language",
-            ),
-            a(
-                "language",
-                ValueKind::Text,
-                "en",
-                "of the text: `en`, `en-GB`, `pt-BR`, RestComm's two and three letters",
-            ),
+            a("voice", ValueKind::Voice, "man", "`alice` is the woman; others are man or woman, and a language"),
+            a("language", ValueKind::Text, "en", "`en`, `en-GB`, `pt-BR`, RestComm's two and three letters"),
             LOOP,
         ],
         SSML,

@@ -85,7 +85,10 @@ fn value(kind: ValueKind) -> String {
         ValueKind::WholeOrAuto { min, max } => format!("{min} to {max}, `auto`"),
         ValueKind::OneOf(words) => ticked(words),
         ValueKind::Voice => {
-            format!("{}, `Polly.Joanna`, `Google.en-US-Wavenet-C` and the like", ticked(&["man", "woman", "alice"]))
+            format!(
+                "{}, `Polly.Joanna`, `Google.en-US-Wavenet-C` and the like",
+                ticked(&["man", "woman", "alice"])
+            )
         }
         ValueKind::Words(words) => format!("some of {}", ticked(words)),
         ValueKind::Keys => "keys `0`-`9`, `*`, `#`".to_owned(),

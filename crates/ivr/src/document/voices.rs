@@ -66,8 +66,24 @@ fn of_google(name: &str) -> Option<NamedVoice<'_>> {
 
 /// Endings of the names of Google's men: letters in nearly all languages, names in the newest kind.
 const GOOGLE_MEN: [&str; 18] = [
-    "B", "D", "I", "J", "Q", "Achird", "Algenib", "Algieba", "Alnilam", "Charon", "Enceladus", "Fenrir", "Iapetus",
-    "Orus", "Puck", "Rasalgethi", "Umbriel", "Zubenelgenubi",
+    "B",
+    "D",
+    "I",
+    "J",
+    "Q",
+    "Achird",
+    "Algenib",
+    "Algieba",
+    "Alnilam",
+    "Charon",
+    "Enceladus",
+    "Fenrir",
+    "Iapetus",
+    "Orus",
+    "Puck",
+    "Rasalgethi",
+    "Umbriel",
+    "Zubenelgenubi",
 ];
 
 /// The voices of Amazon's engine: language, women, men.
@@ -88,7 +104,11 @@ const POLLY: [(&str, &str, &str); 40] = [
     ("en-IN", "Aditi Kajal Raveena", ""),
     ("en-NZ", "Aria", ""),
     ("en-SG", "Jasmine", ""),
-    ("en-US", "Danielle Ivy Joanna Kendra Kimberly Ruth Salli", "Gregory Joey Justin Kevin Matthew Patrick Stephen"),
+    (
+        "en-US",
+        "Danielle Ivy Joanna Kendra Kimberly Ruth Salli",
+        "Gregory Joey Justin Kevin Matthew Patrick Stephen",
+    ),
     ("en-ZA", "Ayanda", ""),
     ("es-ES", "Alba Conchita Lucia", "Enrique Raul Sergio"),
     ("es-MX", "Mia", "Andres"),
@@ -144,9 +164,24 @@ mod tests {
     #[test]
     fn other_names_are_no_voices() {
         for name in [
-            "", "other", "Polly", "Polly.", "Polly.-Neural", "Polly.Nobody", "Google.", "Google.en", "Google.en-US",
-            "Google.en-US-", "Google.en-US-Wavenet", "Google.--A", "Google.e-US-Wavenet-A", "Google.en-U1-Wavenet-A",
-            "Google.é-ü-Wavenet-A", "Azure.Jenny", ".", "man.woman",
+            "",
+            "other",
+            "Polly",
+            "Polly.",
+            "Polly.-Neural",
+            "Polly.Nobody",
+            "Google.",
+            "Google.en",
+            "Google.en-US",
+            "Google.en-US-",
+            "Google.en-US-Wavenet",
+            "Google.--A",
+            "Google.e-US-Wavenet-A",
+            "Google.en-U1-Wavenet-A",
+            "Google.é-ü-Wavenet-A",
+            "Azure.Jenny",
+            ".",
+            "man.woman",
         ] {
             assert_eq!(named(name), None, "{name}");
         }

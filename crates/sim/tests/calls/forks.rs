@@ -112,7 +112,9 @@ fn a_gateway_that_says_when_to_come_again_gets_no_calls_until_then() {
 /// Without the header "the client MUST act as if it had received a 500 response" (§21.5.4).
 #[test]
 fn a_gateway_that_does_not_say_when_to_come_again_gets_the_next_call() {
-    for (status, extra) in [(503, ""), (503, "Retry-After: 0\n"), (503, "Retry-After: soon\n"), (500, NOT_NOW)] {
+    for (status, extra) in
+        [(503, ""), (503, "Retry-After: 0\n"), (503, "Retry-After: soon\n"), (500, NOT_NOW)]
+    {
         let mut busy = bob().answering(&[(0, status)]);
         busy.extra = extra;
         let mut scene = Scene::new(1, one_by_one, vec![busy, carol()]);
@@ -171,7 +173,10 @@ fn a_cancelled_call_asks_no_gateway_that_wants_none() {
         scene.run(1_000);
         scene.cancel();
         scene.run(1_000);
-        assert_eq!((scene.status(), scene.callee(0).calls.len(), scene.callee(1).calls.len()), (487, 1, calls));
+        assert_eq!(
+            (scene.status(), scene.callee(0).calls.len(), scene.callee(1).calls.len()),
+            (487, 1, calls)
+        );
     }
     scene.rest();
 }

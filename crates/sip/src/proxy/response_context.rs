@@ -346,8 +346,7 @@ impl ResponseContext {
 
     /// Tries further targets once no branch is being tried; those that want no requests come last, in their order.
     fn go_on(&mut self, now: Instant, out: &mut ProxyEffects) {
-        let is_idle =
-            |branch: &Branch| matches!(branch.state, BranchState::Done | BranchState::Postponed);
+        let is_idle = |branch: &Branch| matches!(branch.state, BranchState::Done | BranchState::Postponed);
         if self.closed || !self.branches.iter().all(is_idle) {
             return self.conclude(out);
         }

@@ -285,7 +285,9 @@ fn requests_to_a_binding_reuse_its_connection() {
 #[test]
 fn a_contact_by_an_unknown_transport_is_called_where_its_register_came_from() {
     let source = udp("192.0.2.4:5060");
-    for (transport, is_direct) in [("", true), (";transport=UDP", true), (";transport=sctp", false), (";transport=", false)] {
+    for (transport, is_direct) in
+        [("", true), (";transport=UDP", true), (";transport=sctp", false), (";transport=", false)]
+    {
         let request = register(&format!("Contact: <sip:bob@192.0.2.4:5060{transport}>\n"));
         let received = contacts(&request, &source)[0].received;
         assert_eq!(received.is_none(), is_direct, "{transport}");

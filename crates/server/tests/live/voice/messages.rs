@@ -95,7 +95,8 @@ fn a_text_reaches_a_phone() {
 /// RFC 3966 §5.1.1: separators in a number mean nothing.
 #[test]
 fn a_text_to_a_number_with_separators_reaches_it() {
-    let app = App::new(&[("/", "<Response><Sms to='(49) 30.901-820' action='/sent'>x</Sms></Response>"), OVER]);
+    let app =
+        App::new(&[("/", "<Response><Sms to='(49) 30.901-820' action='/sent'>x</Sms></Response>"), OVER]);
     let place = Place::new(&app.voice("/", "")).with_accounts(&["4930901820"]);
     let mut node = place.start();
     let mut phone = place.phone("4930901820", Transport::Tcp);

@@ -76,7 +76,8 @@ fn sign_ins_are_refused_while_sessions_come_late_and_all_come_in_afterwards() {
             }
         }
         // All at once. Ten a second are always admitted, and eight may come together.
-        let clients: Vec<(Client, (&str, &str))> = outside.drain(..).map(|who| (begin(&place), who)).collect();
+        let clients: Vec<(Client, (&str, &str))> =
+            outside.drain(..).map(|who| (begin(&place), who)).collect();
         for (mut client, who) in clients {
             match is_admitted(&mut client) {
                 true => begun.push((client, who)),
