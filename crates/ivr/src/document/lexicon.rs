@@ -133,7 +133,7 @@ pub(super) const VERBS: &[ElementEntry] = &[
         "Speaks a text.",
         "the text, with SSML's elements",
         &[
-            a("voice", ValueKind::Voice, "man", "`alice` is the woman; others are man or woman, and a language"),
+            a("voice", ValueKind::Voice, "man", "`alice` is the woman; others: man or woman, and language"),
             a("language", ValueKind::Text, "en", "`en`, `en-GB`, `pt-BR`, RestComm's two and three letters"),
             LOOP,
         ],
