@@ -119,12 +119,6 @@ impl Client {
 
     /// Begins a stream; what is offered.
     pub(crate) fn open(&mut self) -> Element {
-        self.begin();
-        self.offered().unwrap_or_else(|condition| panic!("the stream is refused: {condition}"))
-    }
-
-    /// Sends the header of a stream.
-    pub(crate) fn begin(&mut self) {
         if matches!(self.io, Io::WebSocket(_)) {
             self.say("<open xmlns='urn:ietf:params:xml:ns:xmpp-framing' to='example.test' version='1.0'/>");
             assert!(self.hear().is("open", ns::FRAMING));
@@ -132,16 +126,9 @@ impl Client {
             self.framer = Framer::new();
             self.say(&HEADER.replace(DOMAIN, &self.domain));
         }
-    }
-
-    /// What is offered to a stream that was begun, or the condition of the stream error.
-    pub(crate) fn offered(&mut self) -> Result<Element, String> {
-        let first = self.hear();
-        if first.is("error", ns::STREAM) {
-            return Err(first.first().unwrap().name().to_owned());
-        }
-        assert!(first.is("features", ns::STREAM), "{first}");
-        Ok(first)
+        let features = self.hear();
+        assert!(features.is("features", ns::STREAM), "{features}");
+        features
     }
 
     /// The next element. `None`: the server closed.

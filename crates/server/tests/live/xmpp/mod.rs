@@ -21,7 +21,6 @@ mod proxies;
 mod registration;
 mod servers;
 mod services;
-mod shedding;
 mod sign_in;
 mod slow;
 mod uploads;
