@@ -75,8 +75,8 @@ class Node(Belfry):
             command = ["env", *self.preload, *command]
         self.process = self.processes.start(command, self.folder, self.log)
 
-    def met_no_database(self):
-        """True if its start has ended because PostgreSQL did not answer: no node can start then."""
+    def lost_database(self):
+        """True if its start has ended because PostgreSQL went away during it. A start that meets no PostgreSQL waits for it."""
         return self.process.poll() == 1 and "the database cannot be used" in tail(self.log, 1)
 
     def is_running(self):
@@ -213,12 +213,12 @@ shared_ports = true
         raise Failure(f"the call slots are not at {count} nodes after {seconds} s\n{logs}")
 
     def supervise(self):
-        """Does a supervisor's part: starts nodes that the farm has ended, and those whose start met a database that is away. Returns their
+        """Does a supervisor's part: starts nodes that the farm has ended, and those whose start has lost the database. Returns their
         names."""
         ended = []
         for node in self.nodes.values():
             node.read_usage()
-            if node.process is not None and (node.process.poll() == ENDED or node.met_no_database()):
+            if node.process is not None and (node.process.poll() == ENDED or node.lost_database()):
                 ended.append(node.name)
                 node.start()
             elif node.process is not None and not node.is_running():

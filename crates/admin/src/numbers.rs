@@ -43,6 +43,14 @@ impl Number {
     }
 }
 
+/// A number as it is dialled, without the separators that people write into it (RFC 3966 §5.1.1): `+1 (555) 010-0000` is `+15550100000`. Any other text,
+/// a name or an address, is unchanged.
+pub fn dialled(text: &str) -> String {
+    let bare: String = text.chars().filter(|c| !" -.()/".contains(*c)).collect();
+    let digits = bare.strip_prefix('+').unwrap_or(&bare);
+    if is_number(digits) { bare } else { text.to_owned() }
+}
+
 /// True for digits only, without a plus.
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
@@ -135,6 +143,19 @@ mod tests {
         assert_eq!(Number::parse("12[0-9]+"), Ok(Number::Pattern("12[0-9]+".into())));
         for wrong in ["", "(", "12[", "+", &"1".repeat(300), "(?:a{1000}){1000}"] {
             assert!(Number::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn separators_of_a_number_mean_nothing() {
+        for text in ["+1 (555) 010-0000", "+1.555.010.0000", "+15550100000", "+1/555/0100000"] {
+            assert_eq!(dialled(text), "+15550100000");
+        }
+        assert_eq!(dialled("12-34"), "1234");
+        for text in
+            ["alice", "alice.b-1", "client:bob", "sip:+1-555@a.test", "*98", "+", "", "- -", "+1 555 CALL"]
+        {
+            assert_eq!(dialled(text), text);
         }
     }
 

@@ -17,7 +17,8 @@ pub enum Base {
 }
 
 impl Base {
-    pub(crate) const ALL: [Base; 3] = [Base::Restcomm, Base::Twilio, Base::Belfry];
+    /// All of them.
+    pub const ALL: [Base; 3] = [Base::Restcomm, Base::Twilio, Base::Belfry];
 
     /// The path before the resources.
     pub fn prefix(self) -> &'static str {

@@ -54,6 +54,8 @@ pub struct State {
     pub(crate) control: Arc<dyn ControlPlane>,
     /// The domain of clients' logins.
     pub(crate) domain: Box<str>,
+    /// The beginning of URLs in answers, without a slash at its end.
+    pub(crate) public_url: Box<str>,
     /// Derives SCRAM keys of clients' passwords.
     pub(crate) keys: MakeKeys,
     /// Failed sign-ins by address and name, which slow further ones down.
@@ -65,18 +67,28 @@ pub struct State {
 }
 
 impl State {
-    /// `domain` is where new clients get their accounts: the first of the served ones. `keys` are made of their
-    /// passwords.
+    /// `domain` is where new clients get their accounts: the first of the served ones. `public_url` is where applications find this interface,
+    /// without a slash at its end. `keys` are made of clients' passwords.
     pub fn new(
         repository: Arc<dyn Repository>,
         control: Arc<dyn ControlPlane>,
         domain: &str,
+        public_url: &str,
         keys: MakeKeys,
     ) -> Arc<Self> {
         let attempts = Mutex::new(Attempts::new(Keyed::new(table_key()), &limits::SIGN_IN));
         let (identity_tokens, token_key) = (Mutex::default(), Keyed::new(table_key()));
-        let domain = domain.into();
-        Arc::new(State { repository, control, domain, keys, attempts, identity_tokens, token_key })
+        let (domain, public_url) = (domain.into(), public_url.into());
+        Arc::new(State {
+            repository,
+            control,
+            domain,
+            public_url,
+            keys,
+            attempts,
+            identity_tokens,
+            token_key,
+        })
     }
 
     /// The node's time, which tests set.

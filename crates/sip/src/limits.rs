@@ -140,8 +140,12 @@ pub const DNS_TTL_FAILURE: Duration = Duration::from_secs(1);
 /// §4.3).
 pub const PENALTY: Duration = Duration::from_secs(32);
 
-/// Hops remembered as failed, per shard. Beyond it the oldest are tried like any other.
+/// Hops remembered as failed, and as many that want no requests, per shard. Beyond it the oldest are tried like any other.
 pub const PENALTIES: usize = 1_024;
+
+/// The longest time for which a hop's Retry-After keeps requests from it (RFC 3261 §21.5.4). A hop that asks for more, by mistake or to
+/// harm, is asked again after five minutes.
+pub const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
 /// Bytes of ACKs, probes and NOTIFYs that wait for DNS, per shard. A caller may send ACKs as fast as it likes while a name
 /// is asked for; beyond it an ACK is dropped, and comes again with the next 2xx (RFC 3261 §13.3.1.4).

@@ -122,6 +122,8 @@ pub struct Resolver {
     refused: u64,
     cache: Cache<DnsQuery, DnsAnswer>,
     penalties: Cache<(SocketAddr, Transport), ()>,
+    /// Hops that have said how long they want no requests.
+    pauses: Cache<(SocketAddr, Transport), ()>,
 }
 
 struct InFlight {
@@ -142,6 +144,7 @@ impl Resolver {
             refused: 0,
             cache: Cache::new(limits::DNS_CACHE),
             penalties: Cache::new(limits::PENALTIES),
+            pauses: Cache::new(limits::PENALTIES),
         }
     }
 
@@ -196,10 +199,22 @@ impl Resolver {
         self.penalties.insert_until(now + limits::PENALTY, (addr, transport), ());
     }
 
+    /// This hop answered 503 and wants no requests for so long (RFC 3261 §21.5.4): others are tried before it, those of other targets, too.
+    pub fn pause(&mut self, now: Instant, addr: SocketAddr, transport: Transport, pause: Duration) {
+        self.pauses.insert_until(now + pause.min(limits::LONGEST_PAUSE), (addr, transport), ());
+    }
+
+    /// True if all of these hops want no requests now. False for none.
+    pub fn is_paused(&self, now: Instant, hops: &[Hop]) -> bool {
+        !hops.is_empty()
+            && hops.iter().all(|hop| self.pauses.get_at(now, &(hop.addr, hop.transport)).is_some())
+    }
+
     /// Forgets everything DNS said, e.g. after a reload of the configuration.
     pub fn forget(&mut self) {
         self.cache.clear();
         self.penalties.clear();
+        self.pauses.clear();
     }
 
     /// The figures of this moment.
@@ -257,7 +272,10 @@ impl Resolver {
     }
 
     fn penalised_last(&self, now: Instant, mut hops: Vec<Hop>) -> Vec<Hop> {
-        hops.sort_by_key(|hop| self.penalties.get_at(now, &(hop.addr, hop.transport)).is_some());
+        hops.sort_by_key(|hop| {
+            let key = (hop.addr, hop.transport);
+            self.penalties.get_at(now, &key).is_some() || self.pauses.get_at(now, &key).is_some()
+        });
         hops
     }
 }

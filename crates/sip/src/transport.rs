@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 pub use router::{FlowId, Transport};
 
+use crate::wire::Uri;
+
 /// One whole SIP message as it came from the network: a datagram, a framed piece of a stream or a
 /// WebSocket message. Keep-alives never get here.
 #[derive(Clone, Debug)]
@@ -89,6 +91,26 @@ pub(crate) fn address_bytes(address: std::net::IpAddr) -> [u8; 16] {
 /// True if the transport delivers, or reports that it could not (RFC 3261 §17: timers A, D, E, G, I, J, K depend on it).
 pub fn is_reliable(transport: Transport) -> bool {
     transport != Transport::Udp
+}
+
+/// The transport that the `transport` parameter of a URI names (RFC 3261 §19.1.1, RFC 7118 §5.1); `secure`: of a sips URI. `None`: none
+/// that we know.
+pub(crate) fn uri_transport(name: &[u8], secure: bool) -> Option<Transport> {
+    match name.to_ascii_lowercase().as_slice() {
+        b"udp" => Some(Transport::Udp),
+        b"tcp" if secure => Some(Transport::Tls),
+        b"tcp" => Some(Transport::Tcp),
+        b"tls" => Some(Transport::Tls),
+        b"ws" if secure => Some(Transport::Wss),
+        b"ws" => Some(Transport::Ws),
+        b"wss" => Some(Transport::Wss),
+        _ => None,
+    }
+}
+
+/// False if a URI names a transport that we do not know: no request can go where it says.
+pub(crate) fn has_known_transport(uri: &Uri<'_>) -> bool {
+    uri.params.get("transport").is_none_or(|name| uri_transport(name, false).is_some())
 }
 
 /// The token of a Via's sent-protocol.

@@ -9,6 +9,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use admin::numbers::dialled;
 use bytes::Bytes;
 use ivr::document::code;
 use ivr::request::{Method, Request};
@@ -253,6 +254,8 @@ impl Texts {
         let (leg, found) = parts.calls.leg_of(script.0)?;
         let owner = Arc::clone(&found.owner);
         let Message { from, to, body, status } = message;
+        // As Dial reads numbers.
+        let (from, to) = (dialled(&from), dialled(&to));
         // Otherwise an application could write under any bank's name.
         if !parts.origin.may_show(parts.numbers, &owner.account, &from) {
             let text =

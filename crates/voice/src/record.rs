@@ -98,7 +98,10 @@ impl Recordings {
     /// The recording of the account that has this URL. An application plays it without the account's token, as it was told
     /// the URL.
     pub(super) fn file_at(&self, account: &str, url: &str) -> Option<PathBuf> {
-        let name = url.strip_prefix(&self.url(account, "Recordings", ""))?;
+        let path = url.strip_prefix(&*self.url)?;
+        // `media_url` of the REST interface begins as the request for it did.
+        let below = admin::Base::ALL.iter().find_map(|base| path.strip_prefix(base.prefix()))?;
+        let name = below.strip_prefix(&*format!("/Accounts/{account}/Recordings/"))?;
         self.files.path(sid_of_sound(name))
     }
 

@@ -7,6 +7,7 @@ use store::rest::{Kind, RestFilter};
 
 use crate::fault::Fault;
 use crate::limits;
+use crate::numbers::dialled;
 use crate::paging::{self, PAGING};
 use crate::table::{Answer, Context, Kind as Of, Parameter, Route, Shape};
 use crate::value::Value;
@@ -170,9 +171,11 @@ fn list(context: &Context<'_>) -> Result<Answer, Fault> {
     let text = |name| context.text(name).map(Box::from);
     // Messages are sent when they are made, so DateSent filters by the time of creation, which has an index.
     let (created_from, created_to) = paging::range(context, "DateSent");
+    // As they are kept.
+    let number = |name| context.text(name).map(|text| dialled(text).into());
     let filter = RestFilter {
-        from: text("From"),
-        to: text("To"),
+        from: number("From"),
+        to: number("To"),
         status: text("Status"),
         created_from,
         created_to,
@@ -197,8 +200,8 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     }
     let message = TextMessage {
         common: context.state.common("SM", &context.account),
-        from: from.to_owned(),
-        to: to.to_owned(),
+        from: dialled(from),
+        to: dialled(to),
         body: body.to_owned(),
         // Twilio's first state; the request is answered before the message is sent.
         status: "queued".into(),

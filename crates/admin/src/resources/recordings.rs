@@ -273,7 +273,7 @@ fn item(context: &Context<'_>, status: u16, recording: &Recording) -> Answer {
     Answer::Item(status, "Recording", render(Some(context), recording))
 }
 
-/// The fields of Twilio's Recording, and RestComm's `file_uri` for `media_url`.
+/// The fields of Twilio's Recording, and RestComm's `file_uri`, the path of `media_url`.
 pub(crate) fn render(context: Option<&Context<'_>>, recording: &Recording) -> Value {
     let Recording { common, .. } = recording;
     let path = format!("/Recordings/{}", common.sid);
@@ -301,7 +301,11 @@ pub(crate) fn render(context: Option<&Context<'_>>, recording: &Recording) -> Va
         ("encryption_details", Value::Null),
         uri(context, &path),
         ("file_uri", Value::Text(file.clone())),
-        ("media_url", Value::Text(file)),
+        // As at Twilio a whole URL, which applications give on.
+        (
+            "media_url",
+            Value::Text(format!("{}{file}", context.map_or("", |context| &context.state.public_url))),
+        ),
         ("subresource_uris", subresources(&path, context, &[("transcriptions", "Transcriptions")])),
     ])
 }

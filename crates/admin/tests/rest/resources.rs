@@ -199,6 +199,10 @@ fn messages_are_sent_under_both_names() {
     assert_eq!(world.plane.asked.lock().unwrap()[0], "send hello ä to bob");
     assert_eq!(world.get("/Messages.json?To=bob").json()["total"], 2);
     assert_eq!(world.get("/Messages.json?To=carol").json()["total"], 0);
+    // Separators between digits mean nothing (RFC 3966 §5.1.1).
+    let made = world.make("/Messages.json", "To=%2B1%20(555)%20010-0000&From=%2B1.555.0100001&Body=a");
+    assert_eq!((made["to"].as_str(), made["from"].as_str()), (Some("+15550100000"), Some("+15550100001")));
+    assert_eq!(world.get("/Messages.json?To=%2B1-555-010-0000").json()["total"], 1);
     assert_eq!(world.delete(&path).status, 204);
     let fault = |form: &str| world.post("/Messages.json", form).fault();
     assert_eq!(fault("From=a&Body=b"), (400, 21604));
@@ -357,6 +361,10 @@ fn recordings_are_started_heard_and_deleted() {
     let made = world.make("/Calls/CA1/Recordings.json", "RecordingChannels=dual");
     let sid = made["sid"].as_str().unwrap().to_owned();
     assert_eq!((made["channels"].as_u64(), made["call_sid"].as_str()), (Some(2), Some("CA1")));
+    // Twilio's Recording resource: `media_url` is a whole URL. `uri` and RestComm's `file_uri` are paths.
+    let file = world.path(&format!("/Recordings/{sid}.wav"));
+    assert_eq!(made["media_url"], format!("https://calls.example.org{file}"));
+    assert_eq!(made["file_uri"], file);
     assert_eq!(world.post("/Calls/CA2/Recordings.json", "").fault(), (400, 21220));
     let path = format!("/Calls/CA1/Recordings/{sid}.json");
     assert_eq!(world.post(&path, "Status=paused").json()["status"], "paused");

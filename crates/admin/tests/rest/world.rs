@@ -69,7 +69,13 @@ impl World {
         let (plane, repository) = (Arc::new(Plane::default()), Arc::new(Blocking::new(admin)));
         let me =
             ensure_account(&*repository, &*plane, FIRST, None).unwrap().expect("a new record has no account");
-        let router = router(State::new(repository.clone(), plane.clone(), "example.org", keys));
+        let router = router(State::new(
+            repository.clone(),
+            plane.clone(),
+            "example.org",
+            "https://calls.example.org",
+            keys,
+        ));
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         World { plane, repository, me, router, runtime, _directory: directory }

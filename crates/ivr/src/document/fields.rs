@@ -9,6 +9,7 @@ use roxmltree::Node;
 
 use super::lexicon::{Attribute, ElementEntry, ValueKind};
 use super::verb::Callback;
+use super::voices::named;
 use super::{Notes, Place, code};
 use crate::request::{Method, Target};
 
@@ -167,6 +168,9 @@ fn expectation(kind: ValueKind, value: &str) -> Option<String> {
             .then(|| format!("a whole number from {min} to {max}, or auto")),
         ValueKind::OneOf(words) => (!words.iter().any(|word| word.eq_ignore_ascii_case(value)))
             .then(|| format!("one of {}", words.join(", "))),
+        ValueKind::Voice => named(value)
+            .is_none()
+            .then(|| "man, woman, alice, or a voice as Polly.Joanna or Google.en-US-Wavenet-C".to_owned()),
         ValueKind::Words(words) => {
             let good = |word: &str| words.iter().any(|known| known.eq_ignore_ascii_case(word));
             (split(value).next().is_none() || !split(value).all(good))

@@ -45,6 +45,8 @@ pub(super) enum ValueKind {
     WholeOrAuto { min: u32, max: u32 },
     /// One of these words.
     OneOf(&'static [&'static str]),
+    /// `man`, `woman`, `alice`, or the name of a voice of other services ([`super::voices`]).
+    Voice,
     /// Some of these, separated by blanks.
     Words(&'static [&'static str]),
     /// Keys of a telephone; `-1` and the empty text are none.
@@ -131,13 +133,8 @@ pub(super) const VERBS: &[ElementEntry] = &[
         "Speaks a text.",
         "the text, with SSML's elements",
         &[
-            a("voice", ValueKind::OneOf(&["man", "woman", "alice"]), "man", "`alice` is the woman"),
-            a(
-                "language",
-                ValueKind::Text,
-                "en",
-                "of the text: `en`, `en-GB`, `pt-BR`, RestComm's two and three letters",
-            ),
+            a("voice", ValueKind::Voice, "man", "`alice` is the woman; others: man or woman, and language"),
+            a("language", ValueKind::Text, "en", "`en`, `en-GB`, `pt-BR`, RestComm's two and three letters"),
             LOOP,
         ],
         SSML,

@@ -16,6 +16,7 @@ mod speech;
 #[cfg(test)]
 mod tests;
 mod verb;
+mod voices;
 mod xml;
 
 use std::fmt;

@@ -13,6 +13,7 @@ use super::speech::{plain, spoken};
 use super::verb::{
     Email, Enqueue, Gather, Item, Piece, Record, Refer, Sms, Stream, Track, Transcribe, Verb, Voice,
 };
+use super::voices::named;
 use super::{Document, Note, Notes, Place, Severity, code, dial};
 use crate::limits;
 use crate::request::Target;
@@ -162,9 +163,12 @@ fn say(
     fields: &Fields,
     notes: &mut Notes<'_>,
 ) -> Option<Piece> {
-    let voice = if fields.text("voice") == Some("man") { Voice::Man } else { Voice::Woman };
-    let language = fields.filled("language").unwrap_or_else(|| "en".to_owned());
-    let items = spoken(node, entry, voice, &language, notes);
+    let named = fields.text("voice").and_then(named);
+    let voice = named.map_or(Voice::Man, |named| named.voice);
+    // As at Twilio, a voice of one language says which that is.
+    let of_voice = named.and_then(|named| named.language).filter(|_| fields.given("language").is_none());
+    let language = of_voice.map(str::to_owned).or_else(|| fields.filled("language"));
+    let items = spoken(node, entry, voice, language.as_deref().unwrap_or("en"), notes);
     if items.is_empty() {
         notes.warn(notes.place_at(node.range().start), "<Say> without a text: passed over".to_owned());
         return None;

@@ -84,6 +84,12 @@ fn value(kind: ValueKind) -> String {
         ValueKind::Whole { min, max } => format!("{min} to {max}"),
         ValueKind::WholeOrAuto { min, max } => format!("{min} to {max}, `auto`"),
         ValueKind::OneOf(words) => ticked(words),
+        ValueKind::Voice => {
+            format!(
+                "{}, `Polly.Joanna`, `Google.en-US-Wavenet-C` and the like",
+                ticked(&["man", "woman", "alice"])
+            )
+        }
         ValueKind::Words(words) => format!("some of {}", ticked(words)),
         ValueKind::Keys => "keys `0`-`9`, `*`, `#`".to_owned(),
         ValueKind::Tones => "keys, `w`, `W`".to_owned(),

@@ -74,6 +74,7 @@ fn values(kind: ValueKind) -> (String, Option<&'static str>) {
         ValueKind::Whole { max, .. } => (max.to_string(), Some("4294967296")),
         ValueKind::WholeOrAuto { .. } => ("auto".into(), Some("-1")),
         ValueKind::OneOf(words) => (words[words.len() - 1].to_uppercase(), Some("other")),
+        ValueKind::Voice => ("Polly.Hans-Neural".into(), Some("Polly.Nobody")),
         ValueKind::Words(words) => (words.join(" "), Some("other")),
         ValueKind::Keys => ("*1".into(), Some("x")),
         ValueKind::Tones => ("1w#W".into(), Some("1-2")),

@@ -255,7 +255,7 @@ pub enum StreamEvent {
 /// A message or mail that was taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sent {
-    /// `SmsSid`.
+    /// `MessageSid`, also `SmsSid`.
     pub sid: String,
     /// `sending`, `sent`, `failed`.
     pub status: String,

@@ -24,7 +24,7 @@ pub(super) struct PendingReply {
 /// The verb that waits, with its `action`.
 #[derive(Debug)]
 enum ReplyRequest {
-    /// An Sms; its `action` gets `SmsSid` and `SmsStatus`.
+    /// An Sms; its `action` gets `MessageSid` and `MessageStatus`, also as `SmsSid` and `SmsStatus`.
     Message { action: Target },
     /// A Refer; its `action` gets the status of the REFER.
     Transfer { action: Option<Target> },
@@ -82,9 +82,15 @@ impl PendingReply {
         if self.id != id {
             return Flow::Wait;
         }
+        // By Message's names and by Sms': Twilio sends both of either verb.
         let form = match result {
-            Ok(sent) => vec![pair("SmsSid", sent.sid), pair("SmsStatus", sent.status)],
-            Err(_) => vec![pair("SmsStatus", "failed")],
+            Ok(Sent { sid, status }) => vec![
+                pair("MessageSid", &*sid),
+                pair("MessageStatus", &*status),
+                pair("SmsSid", sid),
+                pair("SmsStatus", status),
+            ],
+            Err(_) => vec![pair("MessageStatus", "failed"), pair("SmsStatus", "failed")],
         };
         Flow::Document(action.clone(), form)
     }

@@ -181,7 +181,7 @@ fn requests_use_the_method_of_the_document() {
         "<Message action='/m' method='GET'>a</Message>",
         "> message +1234 to +1555: a (-)
          rest: sent
-         > ask GET http://app/m SmsSid=SM1 SmsStatus=sent",
+         > ask GET http://app/m MessageSid=SM1 MessageStatus=sent SmsSid=SM1 SmsStatus=sent",
     );
 }
 

@@ -188,7 +188,7 @@ fn notes_have_their_lines_and_the_rest_is_performed() {
            rest: performs <Pay/><Say voice='robot'>b</Say><Fax>c</Fax><Start><Recording/></Start>
            > stop playing
            > note 12200: <Pay> needs a payment provider: passed over
-           > note 12200: voice="robot" on <Say>: expected one of man, woman, alice; man is taken
+           > note 12200: voice="robot" on <Say>: expected man, woman, alice, or a voice as Polly.Joanna or Google.en-US-Wavenet-C; man is taken
            > note 12200: <Fax> needs a fax provider: passed over
            > note 12200: <Recording> is begun by <Record>, the `record` of <Dial>, or the REST interface: passed over
            > note 12200: <Start> without <Stream>: passed over

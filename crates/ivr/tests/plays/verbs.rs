@@ -33,6 +33,25 @@ fn say_speaks_and_the_call_ends_with_the_document() {
     );
 }
 
+/// Voices of other services: the engines here have a man and a woman. The language is the voice's, unless the document says another.
+#[test]
+fn a_voice_of_another_service_is_a_man_or_a_woman_and_has_its_language() {
+    performs(
+        "<Say voice='Polly.Joanna'>a</Say><Say voice='Polly.Hans-Neural'>b</Say>\
+         <Say voice='Google.fr-FR-Wavenet-C'>c</Say><Say voice='Polly.Matthew' language='en-GB'>d</Say>",
+        r#"> play Woman/en-US "a"
+           media: over
+           > play Man/de-DE "b"
+           media: over
+           > play Woman/fr-FR "c"
+           media: over
+           > play Man/en-GB "d"
+           media: over
+           > hang up
+           > end completed"#,
+    );
+}
+
 /// A call that performs a document which ends by itself 0.5 s after its last sound.
 fn pauses(document: &str, text: &str) {
     let mut stage = Play::new(call(), plan());
@@ -275,7 +294,7 @@ fn sms_is_sent_and_awaited_only_for_its_action() {
          > message +2 to +1: b (http://app/s)
          > message +1234 to +1555: c (-)
          rest: sent
-         > ask GET http://app/sent SmsSid=SM1 SmsStatus=sent
+         > ask GET http://app/sent MessageSid=SM1 MessageStatus=sent SmsSid=SM1 SmsStatus=sent
          caller: hangs up
          > end completed",
     );
@@ -284,7 +303,7 @@ fn sms_is_sent_and_awaited_only_for_its_action() {
         "> message +1234 to +1555: c (-)
          rest: unsent
          > note 14100: nobody there
-         > ask POST http://app/sent SmsStatus=failed
+         > ask POST http://app/sent MessageStatus=failed SmsStatus=failed
          caller: hangs up
          > end completed",
     );
@@ -293,7 +312,7 @@ fn sms_is_sent_and_awaited_only_for_its_action() {
         "> message +1234 to +1555: c (-)
          deadline: passes
          > note 14100: the message was not taken in time
-         > ask POST http://app/sent SmsStatus=failed
+         > ask POST http://app/sent MessageStatus=failed SmsStatus=failed
          rest: sent
          caller: hangs up
          > end completed",

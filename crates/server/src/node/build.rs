@@ -550,8 +550,7 @@ pub(crate) fn voice_common(
     let repository = admin::Blocking::new(store::Admin::new(database)?);
     let numbers = ::voice::Numbers::load(&voice.number_settings(), &repository)
         .context("bound numbers cannot be read")?;
-    let listen = config.rest.listen.unwrap_or(config.http.listen);
-    let url = voice.public_url.clone().unwrap_or_else(|| format!("http://{listen}").into());
+    let url = crate::rest::public_url(config);
     let domain = &config.sip.default_domain;
     let node = NodeVoice::new(voice, numbers, domain, (Arc::new(helpers), Arc::new(files)), &url);
     Ok(node.map(|node| node.with_trace(traces.parts())))

@@ -12,6 +12,7 @@ mod record;
 use std::sync::Arc;
 
 use axum::Router;
+use config::Config;
 use stdx::attempts::{Block, Subject};
 
 use crate::node::Node;
@@ -27,6 +28,12 @@ pub(crate) struct Rest {
     state: Arc<admin::State>,
 }
 
+/// Where applications find the REST interface, without a slash at its end.
+pub(crate) fn public_url(config: &Config) -> Box<str> {
+    let listen = config.rest.listen.unwrap_or(config.http.listen);
+    config.voice.public_url.clone().unwrap_or_else(|| format!("http://{listen}").into())
+}
+
 impl Rest {
     pub(crate) fn new(node: &Node) -> Rest {
         let config = &node.shared.config;
@@ -36,6 +43,7 @@ impl Rest {
             Arc::clone(&record) as _,
             Arc::new(plane),
             &config.sip.default_domain,
+            &public_url(config),
             chat_store::keys::make,
         );
         Rest { router: admin::router(Arc::clone(&state)), record, state }

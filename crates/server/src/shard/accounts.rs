@@ -7,8 +7,8 @@
 //! A database that is away for longer refuses them at once.
 //!
 //! In: questions by address (`get`, `wait`), results of reads (`loaded`), news of changes (`forget`), time (`expire`). Out:
-//! which read to begin and who has waited for it. Invariants: of one address at most one read is under way, and
-//! a read that a change overtook is answered but not cached.
+//! which read to begin and who has waited for it. Invariants: of one address at most one read is under way; a read that a change of its
+//! account overtook is answered but not cached; one that news of all accounts overtook is not believed afterwards.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -96,6 +96,8 @@ struct Read {
     began: Instant,
     /// The account changed since it was asked: the answer may be from before.
     outdated: bool,
+    /// `Accounts::generation` when it began.
+    generation: u64,
 }
 
 impl Accounts {
@@ -141,7 +143,12 @@ impl Accounts {
     /// Notes a read for which no query waits.
     pub(crate) fn try_again(&mut self, now: Instant, address: &str, ticket: u64) {
         self.waiting.entry(address.into()).or_default();
-        self.reads.insert(ticket, Read { address: address.into(), began: now, outdated: false });
+        self.note_read(now, address, ticket);
+    }
+
+    fn note_read(&mut self, began: Instant, address: &str, ticket: u64) {
+        let read = Read { address: address.into(), began, outdated: false, generation: self.generation };
+        self.reads.insert(ticket, read);
     }
 
     /// Lets a question wait for the database without a read of its own, while reads fail: the one under way shows when it is back. False:
@@ -198,7 +205,7 @@ impl Accounts {
             self.watched.push_back((began + limits::SLOW_READ, ticket));
         }
         self.waiting.insert(address.into(), vec![question]);
-        self.reads.insert(ticket, Read { address: address.into(), began, outdated: false });
+        self.note_read(began, address, ticket);
         true
     }
 
@@ -211,7 +218,7 @@ impl Accounts {
         known: Option<CachedAccount>,
     ) -> Option<EndedRead> {
         // A ticket of another part's read is not in the table.
-        let Read { address, began, outdated } = self.reads.remove(&ticket)?;
+        let Read { address, began, outdated, generation } = self.reads.remove(&ticket)?;
         self.is_slow = known.is_some() && self.is_on_server() && now.since(began) >= limits::SLOW_READ;
         let mut waiting = self.waiting.remove(&address).unwrap_or_default();
         // The last read decides: with the first success all entries have to be believed again.
@@ -229,7 +236,7 @@ impl Accounts {
             waiting.retain(|question| !is_held(question));
         }
         if let Some(known) = known.filter(|_| !outdated) {
-            let (believed_until, generation) = (now + LIFETIME, self.generation);
+            let believed_until = now + LIFETIME;
             // An address without an account is kept no longer than it is believed: attackers ask for many of
             // them.
             let until = if known.is_some() { now + self.kept } else { believed_until };
@@ -249,19 +256,20 @@ impl Accounts {
         Some(EndedRead { waiting, outdated, released: Vec::new() })
     }
 
-    /// Voids the entry of an address, or of all accounts. Reads under way are not cached: they may have seen the
-    /// account as it was before.
+    /// Voids the entry of an address, or of all accounts. Reads under way may have seen the account as it was before.
     pub(crate) fn forget(&mut self, address: Option<&str>) {
+        // All are asked again. The database may be away again before that: entries stay for an outage, those of the reads under way, too.
+        // Their number makes them unbelieved at once, without a pass over the cache.
+        if address.is_none() && self.is_on_server() {
+            self.generation += 1;
+            return;
+        }
         let meant = |read: &&mut Read| address.is_none_or(|address| *read.address == *address);
         self.reads.values_mut().filter(meant).for_each(|read| read.outdated = true);
         match address {
             Some(address) => {
                 self.cache.remove(address);
             }
-            // All are asked again. The database may be away again before that.
-            // Entries stay for an outage; their number makes them unbelieved at once, without a pass over the
-            // cache.
-            None if self.is_on_server() => self.generation += 1,
             None => self.cache.clear(),
         }
     }
@@ -507,6 +515,36 @@ mod tests {
         accounts.loaded(at(long + 9), 3, Some(None));
         accounts.wait("eve@a", patient(4, long + 10), 4);
         assert!(accounts.loaded(at(long + 10), 4, None).unwrap().waiting.is_empty());
+    }
+
+    /// Each change of the routes is news of all accounts, as the first notice after a connection is. An account that was being read at that
+    /// moment is used in the next outage like one that was read before.
+    #[test]
+    fn a_read_that_news_of_all_accounts_overtook_is_used_while_the_database_is_away() {
+        let mut accounts = Accounts::new(8, true);
+        accounts.wait("bob@a", patient(1, 0), 1);
+        accounts.wait("eve@a", patient(2, 0), 2);
+        accounts.forget(None);
+        accounts.forget(Some("eve@a"));
+        for ticket in [1, 2] {
+            accounts.loaded(NOW, ticket, Some(account("then")));
+        }
+        assert!(accounts.get(NOW, "bob@a").is_none(), "it may have been read before the change");
+        accounts.wait("bob@a", patient(3, 1), 3);
+        let failed = accounts.loaded(at(1), 3, None).unwrap();
+        assert_eq!((failed.waiting, name(&failed.outdated)), (vec![AskId(3)], Some("then")));
+        // News of the account itself: its password may be another, and it may be gone.
+        assert!(accounts.outdated(at(2), "eve@a").is_none());
+    }
+
+    /// A file cannot be away, so that nothing is kept for that.
+    #[test]
+    fn a_read_of_a_file_that_news_of_all_accounts_overtook_is_not_kept() {
+        let mut accounts = Accounts::new(8, false);
+        accounts.wait("bob@a", patient(1, 0), 1);
+        accounts.forget(None);
+        accounts.loaded(NOW, 1, Some(account("then")));
+        assert_eq!(accounts.len(), 0);
     }
 
     /// A store with too much to do is there: requests that it refuses are shed at once. To keep them would have each read that ends ask for all of them.

@@ -85,7 +85,8 @@ impl World {
         let repository = Arc::new(admin::Blocking::new(Admin::new(&sqlite).expect("a record")));
         let sid = "AC00000000000000000000000000000001";
         let _ = admin::first::ensure_account(&*repository, &Nothing, sid, Some("a-token-of-the-tests"));
-        let state = admin::State::new(repository, Arc::new(Nothing), "a.test", |_| Arc::new([]));
+        let state =
+            admin::State::new(repository, Arc::new(Nothing), "a.test", "http://a.test", |_| Arc::new([]));
         let settings = web_console::Settings {
             listen: SocketAddr::from(([127, 0, 0, 1], 5380)),
             origin: None,

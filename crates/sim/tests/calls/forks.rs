@@ -82,6 +82,105 @@ fn the_next_gateway_is_tried_only_when_one_fails() {
     }
 }
 
+const NOT_NOW: &str = "Retry-After: 60 (maintenance)\n";
+
+/// Places a call to the gateways and hangs up. The status, and how many calls each gateway has had.
+fn call_again(scene: &mut Scene) -> (u16, usize, usize) {
+    scene.call("sip:all@10.0.0.1");
+    scene.run(2_000);
+    let outcome = (scene.status(), scene.callee(0).calls.len(), scene.callee(1).calls.len());
+    if outcome.0 == 200 {
+        scene.hang_up();
+    }
+    scene.run(2_000);
+    outcome
+}
+
+/// RFC 3261 §21.5.4: no other requests for the time of Retry-After.
+#[test]
+fn a_gateway_that_says_when_to_come_again_gets_no_calls_until_then() {
+    let mut busy = bob().answering(&[(0, 503)]);
+    busy.extra = NOT_NOW;
+    let mut scene = Scene::new(1, one_by_one, vec![busy, carol()]);
+    assert_eq!(call_again(&mut scene), (200, 1, 1), "the next one takes the call");
+    assert_eq!(call_again(&mut scene), (200, 1, 2), "the first one is not asked");
+    scene.run(60_000);
+    assert_eq!(call_again(&mut scene), (200, 2, 3), "its time is over");
+    scene.rest();
+}
+
+/// Without the header "the client MUST act as if it had received a 500 response" (§21.5.4).
+#[test]
+fn a_gateway_that_does_not_say_when_to_come_again_gets_the_next_call() {
+    for (status, extra) in
+        [(503, ""), (503, "Retry-After: 0\n"), (503, "Retry-After: soon\n"), (500, NOT_NOW)]
+    {
+        let mut busy = bob().answering(&[(0, status)]);
+        busy.extra = extra;
+        let mut scene = Scene::new(1, one_by_one, vec![busy, carol()]);
+        assert_eq!(call_again(&mut scene), (200, 1, 1));
+        assert_eq!(call_again(&mut scene), (200, 2, 2), "{status} {extra}");
+        scene.rest();
+    }
+}
+
+/// A gateway cannot take itself out of service for days by a mistake.
+#[test]
+fn a_gateway_is_asked_again_after_five_minutes() {
+    let mut busy = bob().answering(&[(0, 503)]);
+    busy.extra = "Retry-After: 86400\n";
+    let mut scene = Scene::new(1, one_by_one, vec![busy, carol()]);
+    assert_eq!(call_again(&mut scene), (200, 1, 1));
+    scene.run(290_000);
+    assert_eq!(call_again(&mut scene), (200, 1, 2));
+    scene.run(10_000);
+    assert_eq!(call_again(&mut scene), (200, 2, 3));
+    scene.rest();
+}
+
+/// "SHOULD NOT" (§21.5.4) is no reason to refuse a call that has no other way. The caller does not see the 503 (§16.7 step 6).
+#[test]
+fn gateways_that_want_no_calls_are_asked_when_there_is_no_other() {
+    let closed = |mut phone: Phone| {
+        phone.script = vec![(std::time::Duration::ZERO, 503)];
+        phone.extra = NOT_NOW;
+        phone
+    };
+    let mut scene = Scene::new(1, one_by_one, vec![closed(bob()), closed(carol())]);
+    assert_eq!(call_again(&mut scene), (500, 1, 1));
+    assert_eq!(call_again(&mut scene), (500, 2, 2), "in their order");
+    scene.rest();
+    // The other one fails: then the first one is asked.
+    let mut scene = Scene::new(1, one_by_one, vec![closed(bob()), carol().answering(&[(0, 500)])]);
+    assert_eq!(call_again(&mut scene), (500, 1, 1));
+    assert_eq!(call_again(&mut scene), (500, 2, 2));
+    scene.rest();
+    // The other one says that the number does not exist: the first one would say the same.
+    let mut scene = Scene::new(1, one_by_one, vec![closed(bob()), carol().answering(&[(0, 404)])]);
+    assert_eq!(call_again(&mut scene), (404, 1, 1));
+    assert_eq!(call_again(&mut scene), (404, 1, 2));
+    scene.rest();
+}
+
+/// A caller that gives up while the second gateway rings: the first one, which was left out, is not asked then.
+#[test]
+fn a_cancelled_call_asks_no_gateway_that_wants_none() {
+    let mut busy = bob().answering(&[(0, 503)]);
+    busy.extra = NOT_NOW;
+    let mut scene = Scene::new(1, one_by_one, vec![busy, carol().answering(&[(0, 180)])]);
+    for calls in [1, 2] {
+        scene.call("sip:all@10.0.0.1");
+        scene.run(1_000);
+        scene.cancel();
+        scene.run(1_000);
+        assert_eq!(
+            (scene.status(), scene.callee(0).calls.len(), scene.callee(1).calls.len()),
+            (487, 1, calls)
+        );
+    }
+    scene.rest();
+}
+
 /// The Contacts of a 3xx are not called either way: a gateway could name any number in them.
 #[test]
 fn a_redirected_call_goes_to_the_next_gateway_where_the_operator_says_so() {

@@ -279,6 +279,37 @@ fn the_second_address_is_tried_after_503_and_after_a_transport_error() {
     scene.rest();
 }
 
+/// RFC 3263 §4.1: the transport that a URI names, "SHOULD be used", and no other in its place. One that we do not know fails like one that
+/// cannot be used (RFC 3261 §16.9).
+#[test]
+fn a_target_by_an_unknown_transport_is_not_asked_by_another() {
+    for transport in ["sctp", "udp4", "tls-sctp", "", "u%64p%20"] {
+        let uri = format!("sip:bob@10.0.0.3;transport={transport}");
+        let plan = move |_: &PlanRequest| targets(&[&[&*uri]]);
+        let mut scene = Scene::new(1, plan, vec![bob()]);
+        scene.call("sip:bob@10.0.0.1");
+        scene.run(2_000);
+        assert_eq!((scene.status(), scene.callee(0).requests.len()), (500, 0), "{transport}");
+        scene.rest();
+    }
+    // Names of transports have no case (RFC 3261 §7.3.1).
+    let plan = |_: &PlanRequest| targets(&[&["sip:bob@10.0.0.3;Transport=UdP"]]);
+    let mut scene = Scene::new(1, plan, vec![bob()]);
+    scene.call("sip:bob@10.0.0.1");
+    scene.run(2_000);
+    assert_eq!(scene.status(), 200);
+    scene.hang_up();
+    scene.rest();
+    // The next target is another way.
+    let plan = |_: &PlanRequest| targets(&[&["sip:bob@10.0.0.3;transport=sctp"], &["sip:carol@10.0.0.4"]]);
+    let mut scene = Scene::new(1, plan, vec![bob(), carol()]);
+    scene.call("sip:bob@10.0.0.1");
+    scene.run(2_000);
+    assert_eq!((scene.status(), scene.callee(1).calls.len()), (200, 1));
+    scene.hang_up();
+    scene.rest();
+}
+
 /// A call whose INVITE is `bytes` longer than it need be, to a peer that takes TCP or refuses it.
 fn long_call(tcp_for_large_requests: bool, refuses_tcp: bool, bytes: usize) -> Scene {
     let settings = EndpointSettings { tcp_for_large_requests, ..server::settings(1) };

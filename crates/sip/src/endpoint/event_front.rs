@@ -12,12 +12,12 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::context::{RequestStage, TransactionUser};
-use super::environment::forwarded_copy::next_hop_of;
+use super::environment::forwarded_copy::next_hop_in;
 use super::lower::{LowerView, UnresolvedMessage};
 use super::{Endpoint, EndpointEffect, EndpointOutbox};
 use crate::events::{self, EventEffect, IncomingRequest, Notifier, OutgoingRoute, RequestId, TxRef};
 use crate::resolve::Hop;
-use crate::wire::{Message, Method, Uri};
+use crate::wire::{Message, Method};
 
 /// The owners of the addresses that `has_moved` names have changed: subscriptions to these watch at the new ones.
 pub fn watch_again(
@@ -162,7 +162,7 @@ impl EventFront {
         if let Some(received) = &onward.received {
             return self.send_notifiers_request(lower, id, bytes, onward, Some(Hop::of_flow(received)));
         }
-        let next = Uri::parse(onward.next_hop.as_bytes()).ok().and_then(|uri| next_hop_of(&uri));
+        let next = next_hop_in(&onward.next_hop).ok();
         let waiting = UnresolvedMessage::Notifier { id, request: bytes, onward: onward.clone() };
         if let Some((UnresolvedMessage::Notifier { id, request, onward }, hop)) =
             lower.send_when_resolved(next.as_ref(), waiting)

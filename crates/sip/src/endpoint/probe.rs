@@ -5,15 +5,15 @@
 
 use super::EndpointEffect;
 use super::context::TransactionUser;
-use super::environment::forwarded_copy::next_hop_of;
+use super::environment::forwarded_copy::next_hop_in;
 use super::lower::{LowerView, UnresolvedMessage};
 use crate::resolve::Hop;
 use crate::token;
-use crate::wire::{Message, RequestBuilder, Uri};
+use crate::wire::{Message, RequestBuilder};
 
 /// Sends an OPTIONS to a route's target; [`EndpointEffect::ProbeOutcome`] tells what became of it.
 pub(super) fn probe(lower: &mut LowerView<'_>, id: u64, target: &str) {
-    let next = Uri::parse(target.as_bytes()).ok().and_then(|uri| next_hop_of(&uri));
+    let next = next_hop_in(target).ok();
     let waiting = UnresolvedMessage::Probe { id, target: target.into() };
     if let Some((_, hop)) = lower.send_when_resolved(next.as_ref(), waiting) {
         send_probe(lower, id, target, hop);

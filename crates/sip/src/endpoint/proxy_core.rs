@@ -11,7 +11,7 @@ use super::context::{RequestStage, TransactionUser};
 use super::environment::call_stamp::{CallStamp, call_stamp_text};
 use super::environment::dialog_route::{DialogRequest, destination_within};
 use super::environment::forwarded_copy::{
-    ForwardedCopy, max_breadth, next_hop, with_challenges, without_top_via,
+    ForwardedCopy, NextHopFault, max_breadth, next_hop, with_challenges, without_top_via,
 };
 use super::environment::response_route::ResponseRoute;
 use super::lower::{LowerView, ResolutionOwner, UnresolvedMessage};
@@ -145,11 +145,10 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
                 }
             }
             ProxyEffect::Accepted => self.lower.note_bye_accepted(key),
-            ProxyEffect::Unavailable { client } => {
-                if let Some((addr, transport)) =
-                    self.lower.transactions.table.get(client).map(|tx| tx.target().hop())
-                {
-                    self.lower.resolutions.penalise(self.lower.now, addr, transport);
+            ProxyEffect::Unavailable => {
+                if let Some(BranchResponse { from, message, .. }) = response {
+                    let hop = (from.remote, from.transport);
+                    self.lower.resolutions.handle_unavailable(self.lower.now, hop, message);
                 }
             }
             ProxyEffect::HopFailed { hop, next } => {
@@ -179,14 +178,15 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
         let Some(branch) = proxied.branch(index) else { return };
         let next = next_hop(&context.request, proxied.purpose().own_routes, &branch.destination);
         match next {
-            Some(next) => {
+            Ok(next) => {
                 if let Some(result) = self.lower.resolve(&next, || ResolutionOwner::Branch(key, index)) {
                     self.handle_resolved(key, index, result);
                 }
             }
-            None => self.drive_proxy(key, None, |proxied, now, effects| {
+            Err(NextHopFault::Scheme) => self.drive_proxy(key, None, |proxied, now, effects| {
                 proxied.handle_unsupported_uri(now, index, effects);
             }),
+            Err(NextHopFault::Transport) => self.handle_resolved(key, index, Err(ResolveFault::Unsupported)),
         }
     }
 
@@ -194,8 +194,10 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
         let Some(context) = self.lower.contexts.get(key) else { return };
         let bytes = context.request.bytes().len();
         let result = result.map(|hops| self.lower.with_tcp_first(bytes, hops));
+        let is_paused =
+            result.as_ref().is_ok_and(|hops| self.lower.resolutions.is_paused(self.lower.now, hops));
         self.drive_proxy(key, None, |proxied, now, effects| {
-            proxied.handle_resolved(now, index, result, effects);
+            proxied.handle_resolved(now, index, result, is_paused, effects);
         });
     }
 
@@ -356,7 +358,7 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
         if let Some(received) = &forwarded.destination.received {
             return self.transmit_ack(&forwarded, &Hop::of_flow(received));
         }
-        let next = next_hop(&forwarded.ack, forwarded.own_routes, &forwarded.destination);
+        let next = next_hop(&forwarded.ack, forwarded.own_routes, &forwarded.destination).ok();
         let resolved = self.lower.send_when_resolved(next.as_ref(), UnresolvedMessage::Ack(forwarded));
         if let Some((UnresolvedMessage::Ack(forwarded), hop)) = resolved {
             self.transmit_resolved_ack(&forwarded, hop);

@@ -3,7 +3,7 @@
 use router::Received;
 
 use super::{EventRefusal, IncomingRequest, OutgoingRoute};
-use crate::transport::{Source, is_reliable};
+use crate::transport::{Source, has_known_transport, is_reliable};
 use crate::wire::{Address, Header, Message, RequestBuilder, Uri, parse_ip, request_uri};
 
 /// The dialog of a subscription, as its notifier (RFC 6665 §4.4.1).
@@ -128,6 +128,7 @@ pub(crate) fn received(source: &Source, remote_target: &[u8], route: Option<&[u8
         let maddr = uri.params.get("maddr").filter(|host| !host.is_empty());
         let host = parse_ip(maddr.unwrap_or(uri.host));
         host.is_some_and(|ip| ip.to_canonical() == source.remote.ip().to_canonical())
+            && has_known_transport(&uri)
     });
     let is_direct_connection = route.is_none() && is_reliable(source.transport);
     (is_direct_connection || !leads_there).then_some(Received {

@@ -27,8 +27,8 @@ pub(crate) enum ProxyEffect {
     CallAnswered,
     /// The response just handled is a 2xx: if the request is a BYE, its call has ended.
     Accepted,
-    /// The hop of this client transaction answered 503: other requests avoid it for a while.
-    Unavailable { client: Key },
+    /// The response just handled is a 503: other requests avoid its hop for a while.
+    Unavailable,
     /// A hop was silent or could not be reached. `next` is the hop that is tried instead.
     HopFailed { hop: (SocketAddr, Transport), next: Option<Hop> },
     /// The best response goes upstream; the context is over (§16.7 step 6).

@@ -12,6 +12,7 @@ use stdx::slab::Key;
 
 use super::{
     BestResponse, Destination, FinalResponse, ForwardingPurpose, ProxyEffect, ProxyEffects, ResponseEdit,
+    TargetSearch,
 };
 use crate::resolve::{Hop, ResolveFault};
 use crate::transaction::TIMEOUT;
@@ -68,6 +69,8 @@ pub(crate) struct Branch {
 enum BranchState {
     /// Its next hop is being looked up.
     Resolving,
+    /// Its hops have answered 503 with Retry-After: it is tried when no other target is left.
+    Postponed,
     /// Sent; no response yet.
     Trying {
         client: Key,
@@ -110,12 +113,14 @@ impl ResponseContext {
         self.try_next_group(now, out);
     }
 
-    /// The hops of a branch, in the order to be tried, or the reason why there are none.
+    /// The hops of a branch, in the order to be tried, or the reason why there are none. `is_paused`: the time is not over for which all
+    /// of them want no requests.
     pub(crate) fn handle_resolved(
         &mut self,
         now: Instant,
         branch: usize,
         result: Result<Vec<Hop>, ResolveFault>,
+        is_paused: bool,
         out: &mut ProxyEffects,
     ) {
         // A branch may be cancelled while its next hop is looked up.
@@ -124,6 +129,11 @@ impl ResponseContext {
             return;
         };
         match result {
+            // RFC 3261 §21.5.4: to an alternate server instead.
+            Ok(hops) if is_paused && self.request.purpose.search != TargetSearch::Fork => {
+                (resolving.hops, resolving.state) = (hops.into(), BranchState::Postponed);
+                self.go_on(now, out);
+            }
             Ok(hops) => {
                 resolving.hops = hops.into();
                 self.try_next_hop(now, branch, 503, out);
@@ -167,10 +177,13 @@ impl ResponseContext {
             status @ ..200 => self.handle_provisional(now, branch, status, out),
             200..300 => self.handle_success(now, branch, client, out),
             503 if !self.closed && !self.branches[branch].hops.is_empty() => {
-                out.push(ProxyEffect::Unavailable { client });
+                out.push(ProxyEffect::Unavailable);
                 self.try_next_hop(now, branch, 503, out);
             }
             status => {
+                if status == 503 && self.request.purpose.search != TargetSearch::Fork {
+                    out.push(ProxyEffect::Unavailable);
+                }
                 if status >= 600 {
                     // §16.7 step 5: a 6xx ends the search, once the others have answered.
                     self.set_cancel_reason(format!("SIP;cause={status}").as_bytes());
@@ -325,12 +338,36 @@ impl ResponseContext {
         branch.state = BranchState::Done;
         if !self.request.purpose.search.goes_on(status, response.is_some()) {
             self.waiting.clear();
+            self.drop_postponed();
         }
         self.best.consider(status, response);
-        if self.all_done() && !self.closed && !self.waiting.is_empty() {
+        self.go_on(now, out);
+    }
+
+    /// Tries further targets once no branch is being tried; those that want no requests come last, in their order.
+    fn go_on(&mut self, now: Instant, out: &mut ProxyEffects) {
+        let is_idle = |branch: &Branch| matches!(branch.state, BranchState::Done | BranchState::Postponed);
+        if self.closed || !self.branches.iter().all(is_idle) {
+            return self.conclude(out);
+        }
+        if !self.waiting.is_empty() {
             return self.try_next_group(now, out);
         }
-        self.conclude(out);
+        match self.branches.iter().position(|branch| branch.state == BranchState::Postponed) {
+            Some(index) => {
+                self.deadline = now + self.request.timer_c;
+                self.try_next_hop(now, index, 503, out);
+            }
+            None => self.conclude(out),
+        }
+    }
+
+    fn drop_postponed(&mut self) {
+        for branch in &mut self.branches {
+            if branch.state == BranchState::Postponed {
+                branch.state = BranchState::Done;
+            }
+        }
     }
 
     /// Sends the best response once every branch is done, and ends when nothing is owed.
@@ -372,7 +409,7 @@ impl ResponseContext {
     fn cancel_branch(&mut self, index: usize, out: &mut ProxyEffects) {
         let branch = &mut self.branches[index];
         match &mut branch.state {
-            BranchState::Resolving => branch.state = BranchState::Done,
+            BranchState::Resolving | BranchState::Postponed => branch.state = BranchState::Done,
             // §9.1: a CANCEL must not be sent before a provisional response has come.
             BranchState::Trying { cancel, .. } => *cancel = true,
             BranchState::Proceeding { client, cancelled } if !*cancelled && self.request.is_invite => {
@@ -395,7 +432,7 @@ impl ResponseContext {
     pub(crate) fn clients(&self) -> SmallVec<[Key; 1]> {
         let clients = self.branches.iter().filter_map(|branch| match branch.state {
             BranchState::Trying { client, .. } | BranchState::Proceeding { client, .. } => Some(client),
-            BranchState::Resolving | BranchState::Done => None,
+            BranchState::Resolving | BranchState::Postponed | BranchState::Done => None,
         });
         clients.collect()
     }
@@ -406,7 +443,7 @@ impl ResponseContext {
             BranchState::Trying { client: own, .. } | BranchState::Proceeding { client: own, .. } => {
                 own == client
             }
-            BranchState::Resolving | BranchState::Done => false,
+            BranchState::Resolving | BranchState::Postponed | BranchState::Done => false,
         })
     }
 
@@ -505,7 +542,7 @@ mod tests {
     }
 
     fn send(context: &mut ResponseContext, branch: usize, client: u64) {
-        assert_eq!(names(|out| context.handle_resolved(NOW, branch, Ok(vec![hop()]), out)), ["Send"]);
+        assert_eq!(names(|out| context.handle_resolved(NOW, branch, Ok(vec![hop()]), false, out)), ["Send"]);
         context.handle_sent(branch, Key::from_u64(client), None);
     }
 

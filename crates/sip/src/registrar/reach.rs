@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use stdx::network::Network;
 
-use crate::transport::Source;
+use crate::transport::{Source, has_known_transport};
 use crate::wire::{Uri, parse_ip};
 
 /// The facts about the sender of one REGISTER.
@@ -22,11 +22,13 @@ pub struct ContactReach<'a> {
 }
 
 impl ContactReach<'_> {
-    /// True if requests go where the Contact says. Otherwise they go where the REGISTER came from, and nowhere else.
+    /// True if requests go where the Contact says. Otherwise they go where the REGISTER came from, and nowhere else: also where it says a
+    /// transport that we do not know, which the client does not use with us.
     pub(super) fn is_direct(&self, uri: &Uri<'_>, source: &Source) -> bool {
         let at_source = |ip: IpAddr| ip.to_canonical() == source.remote.ip().to_canonical();
         let is_allowed = |ip: IpAddr| self.networks.iter().any(|network| network.contains(ip));
-        self.is_trusted || parse_ip(host(uri)).is_some_and(|ip| at_source(ip) || is_allowed(ip))
+        let is_sound = parse_ip(host(uri)).is_some_and(|ip| at_source(ip) || is_allowed(ip));
+        self.is_trusted || is_sound && has_known_transport(uri)
     }
 
     pub(super) fn leads_astray(&self, uri: &Uri<'_>) -> bool {

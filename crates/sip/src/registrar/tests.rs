@@ -281,6 +281,20 @@ fn requests_to_a_binding_reuse_its_connection() {
     assert_eq!(contacts(&pathed, &source)[0].received, None);
 }
 
+/// RFC 3263 §4.1: no other transport is used in place of the one that a URI names. The client has just used one with us.
+#[test]
+fn a_contact_by_an_unknown_transport_is_called_where_its_register_came_from() {
+    let source = udp("192.0.2.4:5060");
+    for (transport, is_direct) in
+        [("", true), (";transport=UDP", true), (";transport=sctp", false), (";transport=", false)]
+    {
+        let request = register(&format!("Contact: <sip:bob@192.0.2.4:5060{transport}>\n"));
+        let received = contacts(&request, &source)[0].received;
+        assert_eq!(received.is_none(), is_direct, "{transport}");
+        assert!(received.is_none_or(|received| received.remote == source.remote));
+    }
+}
+
 /// Toll fraud: we call the bound Contacts, and a carrier knows us by our address.
 #[test]
 fn no_binding_leads_out_by_a_route() {

@@ -173,7 +173,8 @@ pub(super) fn applications(document: &'static str) -> WorldOfApplications {
     let live = Arc::<Mutex<LiveCalls>>::default();
     let plane = Arc::new(Plane { clock, removed: Arc::clone(&removed), live: Arc::clone(&live) });
     ensure_account(&*repository, &*plane, FIRST, Some("a token")).unwrap();
-    let state = admin::State::new(Arc::clone(&repository) as _, plane, "example.test", keys);
+    let state =
+        admin::State::new(Arc::clone(&repository) as _, plane, "example.test", "https://example.test", keys);
     let asked = Arc::<Mutex<Vec<Wire>>>::default();
     let source = Application { document, asked: Arc::clone(&asked) };
     let configured = ConfiguredNumber {

@@ -92,6 +92,29 @@ fn a_text_reaches_a_phone() {
     node.stop();
 }
 
+/// RFC 3966 §5.1.1: separators in a number mean nothing.
+#[test]
+fn a_text_to_a_number_with_separators_reaches_it() {
+    let app =
+        App::new(&[("/", "<Response><Sms to='(49) 30.901-820' action='/sent'>x</Sms></Response>"), OVER]);
+    let place = Place::new(&app.voice("/", "")).with_accounts(&["4930901820"]);
+    let mut node = place.start();
+    let mut phone = place.phone("4930901820", Transport::Tcp);
+    phone.register();
+    let mut caller = Caller::new(&place);
+    caller.call();
+    let message = phone.expect_request("MESSAGE");
+    phone.reply(&message, "200 OK", "a", "");
+    let bye = caller.phone.expect_request("BYE");
+    caller.phone.reply(&bye, "200 OK", "", "");
+    let sent = app.asked_for("/sent").unwrap();
+    assert_eq!((&*sent["SmsStatus"], &*sent["MessageStatus"]), ("sent", "sent"));
+    assert_eq!(sent["MessageSid"], sent["SmsSid"]);
+    assert_eq!(of_record(&place, &sent["SmsSid"])["to"], "4930901820");
+    nothing_left(&node, 1);
+    node.stop();
+}
+
 #[test]
 fn a_text_with_a_sender_that_is_not_the_accounts_is_not_sent() {
     let app = App::new(&[

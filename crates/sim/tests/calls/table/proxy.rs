@@ -101,6 +101,16 @@ pub(super) const ROWS: &[Row] = &[
         "sim/tests/calls/routes.rs::the_second_address_is_tried_after_503_and_after_a_transport_error",
     ),
     test(
+        "21.5.4",
+        "A target of a route that answers 503 with Retry-After gets no other requests for that time, five minutes at most, as long as there is another target",
+        "sim/tests/calls/forks.rs::a_gateway_that_says_when_to_come_again_gets_no_calls_until_then",
+    ),
+    test(
+        "21.5.4",
+        "A 503 without Retry-After counts as a 500",
+        "sim/tests/calls/forks.rs::a_gateway_that_does_not_say_when_to_come_again_gets_the_next_call",
+    ),
+    test(
         "16.7 step 7",
         "Challenges of all branches are passed on",
         "sim/tests/calls/forks.rs::every_challenge_is_passed_on",
@@ -119,6 +129,11 @@ pub(super) const ROWS: &[Row] = &[
         "16.9",
         "A transport error counts as 503",
         "sim/tests/calls/routes.rs::the_second_address_is_tried_after_503_and_after_a_transport_error",
+    ),
+    test(
+        "16.9",
+        "So does a target whose URI names an unknown transport",
+        "sim/tests/calls/routes.rs::a_target_by_an_unknown_transport_is_not_asked_by_another",
     ),
     test("16.10", "A CANCEL ends the branches", "sim/tests/calls/cancels.rs::while_it_rings"),
     body("16.10", "A CANCEL without a context goes nowhere: it is answered 481", cancel_without_context),

@@ -26,7 +26,7 @@ use super::route_token::{
 };
 use crate::proxy::{DialogProof, ResponseEdit, WayBack};
 use crate::token;
-use crate::transport::{Source, is_reliable};
+use crate::transport::{Source, has_known_transport, is_reliable};
 use crate::wire::{Address, Header, Message, Method, Rewrite, Uri, parse_ip};
 
 /// Our own values in a Route header.
@@ -154,7 +154,7 @@ impl Environment {
         FlowText::of(&received, &self.listeners.all)
     }
 
-    /// True if a request that goes by `route`, or else to `contact`, goes to this host. Another port of it is fine:
+    /// True if a request that goes by `route`, or else to `contact`, goes to this host, by a transport that we know. Another port of it is fine:
     /// not all user agents send from where they listen. A GRUU of ours is looked up each time (RFC 5627 §6.1).
     fn leads_to(&self, route: Option<&[u8]>, contact: &RemoteTarget<'_>, ip: IpAddr) -> bool {
         let of_route =
@@ -165,7 +165,9 @@ impl Environment {
         }
         let maddr = uri.params.get("maddr").filter(|host| !host.is_empty());
         match parse_ip(maddr.unwrap_or(uri.host)) {
-            Some(host) => uri.is_sip() && host.to_canonical() == ip.to_canonical(),
+            Some(host) => {
+                uri.is_sip() && has_known_transport(&uri) && host.to_canonical() == ip.to_canonical()
+            }
             None => route.is_none() && maddr.is_none() && self.is_own_gruu(&uri),
         }
     }

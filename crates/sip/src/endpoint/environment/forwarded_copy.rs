@@ -9,7 +9,7 @@ use super::response_route::{ResponseRoute, write_response_route};
 use crate::limits;
 use crate::proxy::{Destination, DialogProof};
 use crate::resolve::{Hop, NextHop};
-use crate::transport::{Source, Target, Transport};
+use crate::transport::{Source, Target, uri_transport};
 use crate::wire::{Header, Message, Rewrite, Scheme, Uri, request_uri, write_number, write_via_with_source};
 
 /// The changes that one copy of a request needs.
@@ -117,15 +117,15 @@ impl Environment {
 }
 
 /// RFC 3261 §16.6 step 7: the first Route that is not ours, else the Request-URI.
-pub(crate) fn next_hop(request: &Message, own: usize, to: &Destination) -> Option<NextHop> {
+pub(crate) fn next_hop(request: &Message, own: usize, to: &Destination) -> Result<NextHop, NextHopFault> {
     let from_path = first_address(&to.path);
     let from_route = || route_after(request, own);
     let route = from_path.or_else(from_route);
     let uri = match &route {
-        Some(address) => address.parsed_uri().ok()?,
-        None => Uri::parse(&to.uri).ok()?,
+        Some(address) => address.parsed_uri(),
+        None => Uri::parse(&to.uri),
     };
-    next_hop_of(&uri)
+    next_hop_of(&uri.map_err(|_| NextHopFault::Scheme)?)
 }
 
 pub(crate) fn without_top_via(response: &Message) -> Bytes {
@@ -167,27 +167,40 @@ pub(crate) fn max_breadth(request: &Message) -> usize {
     breadth.map_or(limits::MAX_BREADTH, |breadth: usize| breadth.min(limits::MAX_BREADTH))
 }
 
-pub(crate) fn next_hop_of(uri: &Uri<'_>) -> Option<NextHop> {
-    if !uri.is_sip() {
-        return None;
-    }
-    let secure = uri.scheme == Scheme::Sips;
-    let transport = uri.params.get("transport").and_then(|name| transport_of(name, secure));
-    // RFC 3261 §19.1.1: maddr overrides the host.
-    let host = uri.params.get("maddr").filter(|host| !host.is_empty()).unwrap_or(uri.host);
-    let host = std::str::from_utf8(host).ok()?.to_ascii_lowercase();
-    Some(NextHop { host: host.into(), port: uri.port, transport, secure })
+/// Why a URI says nothing of where to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NextHopFault {
+    /// It is no sip or sips URI.
+    Scheme,
+    /// Its `transport` parameter names none that we know, SCTP for example. RFC 3263 §4.1: "that transport protocol SHOULD be used", so
+    /// that no other is chosen for it; the request fails as if the transport had (RFC 3261 §16.9).
+    Transport,
 }
 
-fn transport_of(name: &[u8], secure: bool) -> Option<Transport> {
-    match name.to_ascii_lowercase().as_slice() {
-        b"udp" => Some(Transport::Udp),
-        b"tcp" if secure => Some(Transport::Tls),
-        b"tcp" => Some(Transport::Tcp),
-        b"tls" => Some(Transport::Tls),
-        b"ws" if secure => Some(Transport::Wss),
-        b"ws" => Some(Transport::Ws),
-        b"wss" => Some(Transport::Wss),
-        _ => None,
+impl NextHopFault {
+    /// The status of a request of our own that fails so (RFC 3261 §8.1.3.1 and §21.4.14).
+    pub(crate) fn status(self) -> u16 {
+        match self {
+            NextHopFault::Scheme => 416,
+            NextHopFault::Transport => 503,
+        }
     }
+}
+
+/// The next hop that a URI in text names.
+pub(crate) fn next_hop_in(uri: &str) -> Result<NextHop, NextHopFault> {
+    next_hop_of(&Uri::parse(uri.as_bytes()).map_err(|_| NextHopFault::Scheme)?)
+}
+
+fn next_hop_of(uri: &Uri<'_>) -> Result<NextHop, NextHopFault> {
+    if !uri.is_sip() {
+        return Err(NextHopFault::Scheme);
+    }
+    let secure = uri.scheme == Scheme::Sips;
+    let named = uri.params.get("transport").map(|name| uri_transport(name, secure));
+    let transport = named.map(|known| known.ok_or(NextHopFault::Transport)).transpose()?;
+    // RFC 3261 §19.1.1: maddr overrides the host.
+    let host = uri.params.get("maddr").filter(|host| !host.is_empty()).unwrap_or(uri.host);
+    let host = std::str::from_utf8(host).map_err(|_| NextHopFault::Scheme)?.to_ascii_lowercase();
+    Ok(NextHop { host: host.into(), port: uri.port, transport, secure })
 }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use bytes::Bytes;
 use stdx::Instant;
@@ -17,7 +18,7 @@ use crate::events::{OutgoingRoute, RequestId};
 use crate::limits;
 use crate::resolve::{self, Hop, NextHop, ResolveEffect, ResolveFault, Resolver};
 use crate::transport::Transport;
-use crate::wire::Message;
+use crate::wire::{Header, Message, trim};
 
 /// The hops of a name in the order to be tried.
 pub(crate) type ResolveResult = Result<Vec<Hop>, ResolveFault>;
@@ -93,6 +94,24 @@ impl Resolutions {
     /// A request to this hop failed: others are tried before it for a while.
     pub(crate) fn penalise(&mut self, now: Instant, addr: SocketAddr, transport: Transport) {
         self.resolver.penalise(now, addr, transport);
+    }
+
+    /// A hop answered 503: it gets no other requests for the time of its Retry-After, as far as they have another way (RFC 3261 §21.5.4).
+    pub(crate) fn handle_unavailable(
+        &mut self,
+        now: Instant,
+        (addr, transport): (SocketAddr, Transport),
+        response: &Message,
+    ) {
+        self.resolver.penalise(now, addr, transport);
+        if let Some(pause) = retry_after(response) {
+            self.resolver.pause(now, addr, transport, pause);
+        }
+    }
+
+    /// True if none of these hops wants requests now.
+    pub(crate) fn is_paused(&self, now: Instant, hops: &[Hop]) -> bool {
+        self.resolver.is_paused(now, hops)
     }
 
     /// The answer to an [`EndpointEffect::Dns`]. Resolutions that end with it are `finished`.
@@ -223,4 +242,43 @@ impl LowerView<'_> {
 /// The hop of a message that does not fail over.
 pub(crate) fn first_hop(result: ResolveResult) -> Option<Hop> {
     result.ok().and_then(|hops| hops.into_iter().next())
+}
+
+/// The time in Retry-After, without its comment and parameters (RFC 3261 §20.33). `None` also when it is zero or no number: the response
+/// counts like a 500 then (§21.5.4).
+fn retry_after(response: &Message) -> Option<Duration> {
+    let value = trim(response.header(Header::RetryAfter)?);
+    let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, rest) = value.split_at(digits);
+    if rest.first().is_some_and(|next| !matches!(next, b' ' | b'\t' | b'(' | b';')) {
+        return None;
+    }
+    // A number that does not fit is a long time.
+    let seconds = number.iter().fold(0_u64, |sum, digit| {
+        let digit = u64::from(digit.saturating_sub(b'0'));
+        sum.saturating_mul(10).saturating_add(digit)
+    });
+    (seconds > 0).then(|| Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_a_number_of_seconds() {
+        let seconds = |value: &str| {
+            let text = format!("SIP/2.0 503 Busy\r\nRetry-After: {value}\r\n\r\n");
+            let response = Message::parse(Bytes::from(text)).unwrap();
+            retry_after(&response).map(|pause| pause.as_secs())
+        };
+        let good = [("120", 120), ("18000;duration=3600", 18_000), ("60 (maintenance)", 60), ("7(x)", 7)];
+        for (value, expected) in good {
+            assert_eq!(seconds(value), Some(expected), "{value}");
+        }
+        assert_eq!(seconds("99999999999999999999999"), Some(u64::MAX));
+        for value in ["", "0", "soon", "-5", "5s", "1.5", "(5)", "Fri, 01 Jan 2027 00:00:00 GMT"] {
+            assert_eq!(seconds(value), None, "{value}");
+        }
+    }
 }

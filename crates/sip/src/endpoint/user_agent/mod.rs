@@ -17,7 +17,7 @@ use stdx::slab::Key;
 use self::open_calls::OpenCalls;
 use super::context::{RequestStage, TransactionUser};
 use super::environment::Environment;
-use super::environment::forwarded_copy::next_hop_of;
+use super::environment::forwarded_copy::next_hop_in;
 use super::environment::identity::{IDENTITIES, remove_identities};
 use super::ladders::begin_ladder;
 use super::lower::{LowerView, ResolutionOwner, UnresolvedMessage};
@@ -27,7 +27,7 @@ use crate::events::{OutgoingRoute, RequestId, TxRef};
 use crate::resolve::{Hop, ResolveFault};
 use crate::session::{ReceivedRequest, SessionCounts, SessionEffect, SessionEvent, SessionId, Sessions};
 use crate::transport::{Target, Transport};
-use crate::wire::{Header, Message, Method, Rewrite, Uri};
+use crate::wire::{Header, Message, Method, Rewrite};
 
 /// A request of a session on its way: which hops are left, and which transaction tries one now.
 pub(crate) struct SessionRequest {
@@ -263,8 +263,7 @@ impl UserAgent {
             return self.fail_own(lower, id.0, 500);
         };
         let (onward, hops) = (onward.clone(), VecDeque::new());
-        let (received, next) = (onward.received, Uri::parse(onward.next_hop.as_bytes()));
-        let next = next.ok().and_then(|uri| next_hop_of(&uri));
+        let (received, next) = (onward.received, next_hop_in(&onward.next_hop));
         self.own.insert(
             id.0,
             SessionRequest { message, onward, hops, attempt: 0, client: None, had_response: false },
@@ -272,7 +271,10 @@ impl UserAgent {
         if let Some(received) = &received {
             return self.try_own_hops(lower, id.0, vec![Hop::of_flow(received)]);
         }
-        let Some(next) = next else { return self.fail_own(lower, id.0, 416) };
+        let next = match next {
+            Ok(next) => next,
+            Err(fault) => return self.fail_own(lower, id.0, fault.status()),
+        };
         if let Some(result) = lower.resolve(&next, || ResolutionOwner::Own(id.0)) {
             self.handle_own_resolved(lower, id.0, result);
         }
@@ -343,7 +345,7 @@ impl UserAgent {
         if let Some(received) = &onward.received {
             return transmit_session_ack(lower, &ack, &Hop::of_flow(received), onward);
         }
-        let next = Uri::parse(onward.next_hop.as_bytes()).ok().and_then(|uri| next_hop_of(&uri));
+        let next = next_hop_in(&onward.next_hop).ok();
         let waiting = UnresolvedMessage::SessionAck { ack, onward: onward.clone() };
         if let Some((UnresolvedMessage::SessionAck { ack, onward }, hop)) =
             lower.send_when_resolved(next.as_ref(), waiting)
@@ -363,14 +365,16 @@ impl UserAgent {
     ) {
         if let Some(own) = self.own.get_mut(&id) {
             own.had_response = true;
-            if response.status() == 503 && !own.hops.is_empty() {
-                // RFC 3263 §4.3.
-                if let Some((addr, transport)) =
-                    lower.transactions.table.get(client).map(|tx| tx.target().hop())
-                {
-                    lower.resolutions.penalise(lower.now, addr, transport);
+            // A phone that is registered has no other way.
+            if response.status() == 503 && own.onward.received.is_none() {
+                let hop = lower.transactions.table.get(client).map(|tx| tx.target().hop());
+                if let Some(hop) = hop {
+                    lower.resolutions.handle_unavailable(lower.now, hop, response);
                 }
-                return self.try_own_hop(lower, id, 503);
+                // RFC 3263 §4.3.
+                if !own.hops.is_empty() {
+                    return self.try_own_hop(lower, id, 503);
+                }
             }
             if response.status() >= 200 {
                 self.own.remove(&id);
