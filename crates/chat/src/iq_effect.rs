@@ -90,8 +90,7 @@ pub(super) fn perform(host: &mut Host, now: Instant, iq: &IqRequest<'_>, effect:
         }
         IqEffect::ViewNodes(then) => {
             let (owner, then) = (iq.to.bare(), host.feature_continuations.insert_view(then));
-            let event = PubSubEvent::View { owner: &owner, from: iq.from, then };
-            return host.tell_pubsub(now, event, out);
+            return host.tell_pubsub(now, PubSubEvent::View { owner: &owner, from: iq.from, then }, out);
         }
         IqEffect::RetrieveOffline => {
             let user = iq.to.bare();

@@ -132,6 +132,24 @@ fn entering_a_full_or_a_new_room() {
             .void()
             .when("hag", enter("hag"))
             .told(&["hag: presence error not-allowed"]),
+        row("7.1", "a nickname that the service modified: 210")
+            .after("wicca", leave("wicca", ""))
+            .when("hag", enter("ﬁre"))
+            .told(&[
+                "crone: fire here participant/none =hag",
+                "hag: firstwitch here moderator/owner",
+                "hag: fire here participant/none 110 210 =hag",
+                "hag: room subject ()",
+            ]),
+        row("7.1", "presence that does not enter, of who is not in: not-acceptable")
+            .when("hag", presence("hag", ""))
+            .told(&["hag: presence error not-acceptable"]),
+    ]);
+}
+
+#[test]
+fn entering_a_logged_room() {
+    play(&[
         row("7.2.12", "of a room that is logged who enters is told: 170")
             .room(&[("persistentroom", "1"), ("enablelogging", "1")])
             .after("wicca", leave("wicca", ""))
@@ -152,18 +170,6 @@ fn entering_a_full_or_a_new_room() {
                 "hag: hag here participant/none 110 170 =hag",
                 "hag: room subject ()",
             ]),
-        row("7.1", "a nickname that the service modified: 210")
-            .after("wicca", leave("wicca", ""))
-            .when("hag", enter("ﬁre"))
-            .told(&[
-                "crone: fire here participant/none =hag",
-                "hag: firstwitch here moderator/owner",
-                "hag: fire here participant/none 110 210 =hag",
-                "hag: room subject ()",
-            ]),
-        row("7.1", "presence that does not enter, of who is not in: not-acceptable")
-            .when("hag", presence("hag", ""))
-            .told(&["hag: presence error not-acceptable"]),
     ]);
 }
 
