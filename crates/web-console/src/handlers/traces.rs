@@ -69,9 +69,8 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Fault> {
 pub(super) async fn ladder(context: &Context<'_>) -> Result<Answer, Fault> {
     let (by, call_id) = (&context.user.session.account, context.values.text("call_id").trim());
     let request = Request::CallMessages { call_id: call_id.into() };
-    let (call, nodes) = match context.state.node.ask(request).await? {
-        (Response::CallMessages(call), nodes) => (call, nodes),
-        _ => return Err(Fault::unexpected()),
+    let (Response::CallMessages(call), nodes) = context.state.node.ask(request).await? else {
+        return Err(Fault::unexpected());
     };
     let traced = context.state.traces.ladder(call_id, by);
     let is_traced = traced.lines.len() >= call.lines.len();
