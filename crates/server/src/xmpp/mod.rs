@@ -288,7 +288,7 @@ impl Xmpp {
     pub(crate) fn turn(&mut self, now: Instant, outbox: &mut Vec<XmppEffect>) -> usize {
         farm::expire(self, now, outbox);
         for request in self.rtbl.expire(now, self.queues.own(), &mut self.host) {
-            self.route(now, request, outbox);
+            self.route(now, Box::new(request), outbox);
         }
         let mut events = std::mem::take(&mut self.events);
         self.streams.take_events(&mut events);

@@ -85,12 +85,7 @@ impl ShardRtbl {
     }
 
     /// Handles the timers that are due at `now`. Returns requests for the services of lists.
-    pub(super) fn expire(
-        &mut self,
-        now: Instant,
-        own: ShardAddress,
-        host: &mut HostDriver,
-    ) -> Vec<Box<Element>> {
+    pub(super) fn expire(&mut self, now: Instant, own: ShardAddress, host: &mut HostDriver) -> Vec<Element> {
         if self.deadline(host.get().settings()).is_none_or(|deadline| deadline > now) {
             return Vec::new();
         }
@@ -109,7 +104,7 @@ impl ShardRtbl {
         own: ShardAddress,
         (token, reply): (&str, &Element),
         host: &mut HostDriver,
-    ) -> Vec<Box<Element>> {
+    ) -> Vec<Element> {
         let mut effects = Vec::new();
         match &mut self.client {
             Some(client) if reply.name() == "iq" => client.handle_answer(now, reply, &mut effects),
@@ -125,7 +120,7 @@ impl ShardRtbl {
         effects: Vec<RtblEffect>,
         own: ShardAddress,
         host: &mut HostDriver,
-    ) -> Vec<Box<Element>> {
+    ) -> Vec<Element> {
         let mut requests = Vec::new();
         for effect in effects {
             match effect {
@@ -134,7 +129,7 @@ impl ShardRtbl {
                     let id = iq.attr("id").unwrap_or_default();
                     let from = shard_requests::address_for_answers(domain, own, id);
                     iq.set("from", from);
-                    requests.push(iq);
+                    requests.push(*iq);
                 }
                 RtblEffect::Publish(lists) => {
                     self.shared.publish(lists);

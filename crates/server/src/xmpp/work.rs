@@ -586,7 +586,7 @@ impl Xmpp {
     fn handle_reply(&mut self, now: Instant, token: &str, answer: Element, outbox: &mut Vec<XmppEffect>) {
         let own = self.queues.own();
         for request in self.rtbl.handle_reply(now, own, (token, &answer), &mut self.host) {
-            self.route(now, request, outbox);
+            self.route(now, Box::new(request), outbox);
         }
         if token == privileged::NESTED {
             self.tell_host(now, outbox, |host, _| host.components().handle_nested_answer(now, &answer));
