@@ -43,6 +43,8 @@ fn clients_for_whom_no_file_descriptor_is_left_are_refused_at_once() {
     let place = Place::new("").with_accounts(&["alice"]).with_xmpp("");
     let node = place.spawn();
     let mut alice = Client::sign_in(&place, Tcp, "alice", "desk");
+    // Its other listeners may come after the one that has answered.
+    until("all listeners are there", || node.log().contains("belfry is up").then_some(()));
     let files = std::fs::read_dir(format!("/proc/{}/fd", node.id())).unwrap().count();
     limit(&node, &files.to_string());
     [place.at(Tcp), place.xmpp_at(Tcp), place.http()].into_iter().for_each(refuses);
