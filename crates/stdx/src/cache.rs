@@ -228,6 +228,10 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
     where
         K: Borrow<Q>,
     {
+        // Most caches of rare things are empty, and a hash takes longer than all the rest of a look-up.
+        if self.entries.is_empty() {
+            return None;
+        }
         let matches = |position: &u32| self.entries[*position as usize].key.borrow() == key;
         self.index.find(self.hasher.hash_one(key), matches).map(|position| *position as usize)
     }
