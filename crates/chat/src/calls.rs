@@ -1,6 +1,6 @@
 //! The calls of an account that have ended, for its own clients: a query of our own, `urn:belfry:calls:0`, in pages (XEP-0059).
 //!
-//! A session asks its own account, so a client needs no credential besides that of its stream, and nobody else's calls can be named. The records
+//! A session asks its own account, so a client needs no credential besides that of its stream, and the calls of other accounts cannot be named. The records
 //! are those of calls by SIP, of all phones of the account (`Load::Calls`). `docs/webphone.md` has the form of the query and of its answer.
 
 use stdx::Instant;
@@ -115,7 +115,7 @@ fn outcome_of(call: &PastCall) -> &'static str {
         _ if call.answered_at.is_some() => "answered",
         486 | 600 => "busy",
         603 => "declined",
-        // Nobody answered: neither in time (408), nor because nobody was there (480), nor before the caller gave up (487); 0: the call was lost.
+        // No phone answered: none in time (408), none was registered (480), the caller gave up before (487); 0: the call was lost.
         0 | 408 | 480 | 487 if call.is_incoming => "missed",
         487 => "cancelled",
         0 | 408 | 480 => "no-answer",

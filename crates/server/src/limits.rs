@@ -104,7 +104,7 @@ pub(crate) const FARM_PLAN_FAILURES: usize = 4;
 
 /// Requests of this node's operators that wait for other nodes at once. More are answered by this node alone.
 pub(crate) const FARM_REQUESTS_WAITING: usize = 64;
-/// Of these those of users that ask for their calls, where nodes have databases of their own: few, so that operators find a place, also at the
+/// The requests among these that users cause who ask for their calls, where nodes have databases of their own: few, so that operators find a place, also at the
 /// nodes that are asked. Beyond: the user's client is told to try again.
 pub(crate) const FARM_REQUESTS_OF_USERS: usize = 8;
 

@@ -193,7 +193,7 @@ impl Sipp {
     }
 }
 
-/// Where a test fails at one end of a call, the other end's messages say why.
+/// The messages of one end of a call say why a test has failed at the other.
 impl Drop for Sipp {
     fn drop(&mut self) {
         if std::thread::panicking() {

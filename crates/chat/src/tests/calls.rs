@@ -134,7 +134,7 @@ fn the_calls_of_another_account_are_not_shown() {
     let bob = world.sign_in("bob@example.org/desk");
     for to in [ALICE, "alice@example.org/desk", "example.org"] {
         world.say(bob, &format!("<iq type='get' id='q' to='{to}'>{}</iq>", calls("")));
-        // The client of alice is asked itself: it is bob who may ask what he likes, and not the server that answers.
+        // The client of alice is asked itself: bob may ask a client anything, and the server does not answer for it.
         let heard = world.hear(bob).concat();
         assert!(!heard.contains("<call ") && !heard.contains("type='result'"), "{to}: {heard}");
     }

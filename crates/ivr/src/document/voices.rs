@@ -5,7 +5,7 @@
 
 use super::verb::Voice;
 
-/// What the name of a voice says.
+/// A voice by the name that another service gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NamedVoice<'a> {
     pub(super) voice: Voice,

@@ -28,7 +28,7 @@ pub(crate) struct Rest {
     state: Arc<admin::State>,
 }
 
-/// Where applications find the REST interface, without a slash at its end.
+/// The address at which applications find the REST interface, without a slash at its end.
 pub(crate) fn public_url(config: &Config) -> Box<str> {
     let listen = config.rest.listen.unwrap_or(config.http.listen);
     config.voice.public_url.clone().unwrap_or_else(|| format!("http://{listen}").into())

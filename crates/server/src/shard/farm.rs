@@ -1,4 +1,4 @@
-//! A shard in a farm: follows the farm's view, and performs what other nodes send. What it sends to them goes by `node_links`; SIP messages
+//! A shard in a farm: follows the farm's view, and performs what other nodes send. Messages to them go by `node_links`; SIP messages
 //! on their way between nodes are the part of `sip_relay`.
 
 mod moved_slots;

@@ -11,7 +11,7 @@ use super::farm::FarmAdapter;
 use crate::message::{InboxMessage, LocalMessage, ShardMessage};
 use shard_message::wire;
 
-/// What a shard sends by.
+/// The ways by which a shard sends to other nodes.
 pub(super) struct NodeLinks<'a> {
     pub(super) own: ShardAddress,
     /// `None`: the node is alone.

@@ -60,7 +60,7 @@ fn a_call_that_waits_for_an_owner_is_not_lost_with_the_node_at_which_it_waits() 
     }
 }
 
-/// The node of the call's slot has died, and nobody knows it yet: the call waits where its INVITE arrived. The repetitions go to the slot's
+/// The node of the call's slot has died, and no other node knows it yet: the call waits where its INVITE arrived. The repetitions go to the slot's
 /// next node once there is one. One node forwards the call: another's copy could be refused as a merged request (RFC 3261 §8.2.2.2).
 #[test]
 fn a_call_that_waits_away_from_its_slot_is_forwarded_by_one_node() {

@@ -31,7 +31,7 @@ pub(crate) struct CallLadders {
     has_request: bool,
 }
 
-/// What a shard remembers of calls, in numbers.
+/// The numbers of calls that a shard remembers, and of those that it does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LadderCounts {
     /// The time from which on calls are remembered.
@@ -332,7 +332,7 @@ mod tests {
         );
     }
 
-    /// What is no SIP, or of another call, changes nothing.
+    /// Bytes that are no SIP, and messages of other calls, change nothing.
     #[test]
     fn messages_are_labelled_by_what_can_be_read_of_them() {
         let mut ladders = ladders();

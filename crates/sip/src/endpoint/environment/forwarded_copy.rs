@@ -167,7 +167,7 @@ pub(crate) fn max_breadth(request: &Message) -> usize {
     breadth.map_or(limits::MAX_BREADTH, |breadth: usize| breadth.min(limits::MAX_BREADTH))
 }
 
-/// Why a URI says nothing of where to send.
+/// The reason why a URI names no next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextHopFault {
     /// It is no sip or sips URI.
