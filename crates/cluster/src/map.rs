@@ -99,6 +99,12 @@ impl FarmMap {
         self.level
     }
 
+    /// True if a member of the farm has an earlier wire version than this. False while the map is not known (version 0), which says nothing
+    /// about the members.
+    pub fn is_before(&self, wire_version: u16) -> bool {
+        self.version > 0 && self.level < wire_version
+    }
+
     /// The owner of a bucket.
     pub fn owner(&self, bucket: Bucket) -> Ownership {
         self.owners.get(usize::from(bucket.number())).copied().unwrap_or_default()
@@ -353,6 +359,15 @@ mod tests {
         assert_eq!(slot.previous(Instant::from_unix_seconds(200)), None);
         map.expire(Instant::from_unix_seconds(200));
         assert_eq!(map.worker(0).previous, None);
+    }
+
+    #[test]
+    fn a_map_that_is_not_known_says_nothing_about_the_members() {
+        let mut map = FarmMap::new(8);
+        assert!(!map.is_before(2));
+        map.set_level(1);
+        map.succeed(0);
+        assert!(map.is_before(2) && !map.is_before(1));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use interop::{Shell, link_programs, write_program};
+use interop::{Ended, Shell, link_programs, write_program};
 
 /// For one line. The longest takes a minute on two idle cores, unoptimised.
 const PATIENCE: Duration = Duration::from_secs(400);
@@ -148,8 +148,8 @@ fn every_line_of_readme_does_what_it_says() {
             special.pop_front();
         }
         match how {
-            None => shell.expect(&run, &[0], &[]),
-            Some(Prints(codes, words)) => shell.expect(&run, codes, words),
+            None => run_line(&mut shell, &run, &[0], &[]),
+            Some(Prints(codes, words)) => run_line(&mut shell, &run, codes, words),
             Some(Terminal(name, ready)) => {
                 shell.open(name, &run);
                 shell.see(name, ready);
@@ -161,6 +161,20 @@ fn every_line_of_readme_does_what_it_says() {
     assert!(left.is_empty(), "README has no such lines in this order any more: {left:?}");
     assert!(shorter.is_empty(), "README has no such lines any more: {shorter:?}");
     assert!(shell.text("node").contains("web chat     ws://127.0.0.1:5280/"), "{}", shell.text("node"));
+}
+
+/// Runs a line, which must end with one of `codes` and print all of `words`. Once more if the node refused something meanwhile: an unoptimised
+/// one on a busy machine is behind now and then, and answers 503 as it should.
+fn run_line(shell: &mut Shell, line: &str, codes: &[i32], words: &[&str]) {
+    let Ended { code, printed } = shell.run(line);
+    let printed = printed.join("\n");
+    if codes.contains(&code) && words.iter().all(|word| printed.contains(word)) {
+        return;
+    }
+    assert!(printed.contains("503"), "{line:?} ended with {code}:\n{printed}\n{}", shell.tails());
+    // The calls of the first time are in it.
+    shell.expect("test ! -e ask-digit.log || truncate --size 0 ask-digit.log", &[0], &[]);
+    shell.expect(line, codes, words);
 }
 
 fn type_line(shell: &mut Shell, terminal: &str, line: &str, then: &[Do]) {

@@ -209,7 +209,7 @@ impl PlanFollower {
 
     /// Asks this node, or the one that has answered last, or another. Returns the time until the next question.
     async fn ask(&mut self, told: Option<Life>) -> Result<Duration, Failure> {
-        if self.board.view().is_some_and(|view| view.map.level() < REQUESTS_SINCE) {
+        if self.board.view().is_some_and(|view| view.map.is_before(REQUESTS_SINCE)) {
             // A node of the version before cannot be asked, and edges have their own domains there.
             if self.known() == 0 {
                 self.operator.read_plan().await;

@@ -69,6 +69,25 @@ pub(crate) enum RequestStage {
     Session(SessionId),
 }
 
+impl RequestStage {
+    /// True while the request waits for an account, for bindings, or for the owner of an address, and was not forwarded yet.
+    pub(crate) fn is_before_forwarding(&self) -> bool {
+        match self {
+            RequestStage::Authenticating { .. }
+            | RequestStage::Planning { .. }
+            | RequestStage::Admitting { .. }
+            | RequestStage::Finding { .. }
+            | RequestStage::Locating { .. } => true,
+            RequestStage::Offering { .. }
+            | RequestStage::Registering { .. }
+            | RequestStage::Proxying(_)
+            | RequestStage::Agent
+            | RequestStage::Waiting
+            | RequestStage::Session(_) => false,
+        }
+    }
+}
+
 /// The user of a transaction, which gets its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TransactionUser {

@@ -41,18 +41,6 @@ pub fn take_waiting(
 /// True for a request outside a dialog that waits for an account, or for the owner of an address: another node can begin again with it. Not
 /// while an owner is asked for one more call of an account, as its answer would count a call that is not here.
 fn may_go(context: &RequestContext) -> bool {
-    let waits = match context.stage {
-        RequestStage::Authenticating { .. }
-        | RequestStage::Planning { .. }
-        | RequestStage::Finding { .. }
-        | RequestStage::Locating { .. } => true,
-        RequestStage::Admitting { .. }
-        | RequestStage::Offering { .. }
-        | RequestStage::Registering { .. }
-        | RequestStage::Proxying(_)
-        | RequestStage::Agent
-        | RequestStage::Waiting
-        | RequestStage::Session(_) => false,
-    };
-    waits && context.request.to_tag().is_none()
+    let is_counted = matches!(context.stage, RequestStage::Admitting { .. });
+    context.stage.is_before_forwarding() && !is_counted && context.request.to_tag().is_none()
 }

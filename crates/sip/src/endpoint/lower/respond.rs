@@ -156,20 +156,7 @@ impl LowerView<'_> {
 fn has_to_be_repeated(env: &Environment, context: &RequestContext) -> bool {
     let is_repeated = context.request.method() == Method::Invite && !is_reliable(context.source.transport);
     let is_alone = env.peer_lives.is_empty();
-    let waits = match context.stage {
-        RequestStage::Authenticating { .. }
-        | RequestStage::Planning { .. }
-        | RequestStage::Admitting { .. }
-        | RequestStage::Finding { .. }
-        | RequestStage::Locating { .. } => true,
-        RequestStage::Offering { .. }
-        | RequestStage::Registering { .. }
-        | RequestStage::Proxying(_)
-        | RequestStage::Agent
-        | RequestStage::Waiting
-        | RequestStage::Session(_) => false,
-    };
-    is_repeated && !is_alone && waits
+    is_repeated && !is_alone && context.stage.is_before_forwarding()
 }
 
 /// RFC 3261 §8.2.2.3 and §16.3 step 5: option tags that the request demands and we do not have.
