@@ -131,6 +131,12 @@ impl Client {
         features
     }
 
+    /// Begins a stream; its features, or the error that ends it. `None`: the server closed.
+    pub(crate) fn try_open(&mut self) -> Option<Element> {
+        self.try_say(HEADER).ok()?;
+        self.hear_or_end()
+    }
+
     /// The next element. `None`: the server closed.
     #[track_caller]
     pub(crate) fn hear_or_end(&mut self) -> Option<Element> {

@@ -17,6 +17,7 @@ mod invitations;
 mod limits;
 mod moved;
 mod operate;
+mod overload;
 mod phones;
 mod proxies;
 mod registration;
