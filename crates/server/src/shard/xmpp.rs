@@ -175,7 +175,7 @@ impl Shard {
                 }
             }
             // The session has the account from now on.
-            XmppEffect::LetGo { address } => self.reads.accounts().let_go(&address),
+            XmppEffect::LetGo { address } => self.reads.accounts().let_go(now, &address),
             XmppEffect::Forget { address } => {
                 // Here at once: the next effect may ask for it.
                 self.reads.accounts().forget(Some(&address));

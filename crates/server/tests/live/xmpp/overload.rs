@@ -74,7 +74,7 @@ fn try_sign_in(place: &Place, resource: &str) -> Option<Client> {
 
 #[test]
 fn sign_ins_are_refused_while_the_node_is_behind_and_clients_that_are_there_go_on() {
-    let place = Place::new("").with_accounts(&["alice", "bob", "carol"]).with_xmpp("");
+    let place = Place::new("").with_accounts(&["alice", "bob", "carol"]).with_xmpp("sign_in = \"300s\"");
     let node = place.spawn();
     let mut bob = Client::sign_in(&place, Tcp, "bob", "desk");
     let mut carol = Client::sign_in(&place, Tcp, "carol", "desk");
