@@ -37,7 +37,7 @@ pub struct SlotWorker {
 pub struct PreviousWorker {
     /// The previous worker.
     pub worker: ShardAddress,
-    /// Until then, messages that belong to no call of the new worker go to the previous one.
+    /// The time until which the map names it, by the clock of the coordinator that moved the slot: each node has a clock of its own.
     pub until: Instant,
 }
 
@@ -145,7 +145,7 @@ impl FarmMap {
         buckets.chain(slots).collect()
     }
 
-    /// Performs moves. The old worker of a slot is asked for [`PREVIOUS_WORKER`] more.
+    /// Performs moves. The map names the old worker of a slot for [`PREVIOUS_WORKER`] more.
     pub fn apply(&mut self, now: Instant, moves: &[Move]) {
         let previous_until = now + PREVIOUS_WORKER;
         for one in moves {
@@ -192,11 +192,6 @@ impl FarmMap {
 }
 
 impl SlotWorker {
-    /// The previous worker if it is still to be asked.
-    pub fn previous(&self, now: Instant) -> Option<ShardAddress> {
-        self.previous.filter(|previous| previous.until > now).map(|previous| previous.worker)
-    }
-
     fn move_to(&mut self, to: Option<ShardAddress>, until: Instant) {
         self.previous = self.worker.map(|worker| PreviousWorker { worker, until });
         self.worker = to;
@@ -355,8 +350,9 @@ mod tests {
         planned(&mut map, &[candidate(2, 1)]);
         let slot = map.worker(0);
         assert_eq!(slot.worker, Some(ShardAddress::new(Life(2), 0)));
-        assert_eq!(slot.previous(Instant::from_unix_seconds(199)), Some(ShardAddress::new(Life(1), 0)));
-        assert_eq!(slot.previous(Instant::from_unix_seconds(200)), None);
+        assert_eq!(slot.previous.map(|previous| previous.worker), Some(ShardAddress::new(Life(1), 0)));
+        map.expire(Instant::from_unix_seconds(199));
+        assert_eq!(map.worker(0), slot);
         map.expire(Instant::from_unix_seconds(200));
         assert_eq!(map.worker(0).previous, None);
     }

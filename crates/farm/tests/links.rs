@@ -489,6 +489,29 @@ fn a_node_that_only_receives_writes_no_acknowledgement_for_each_message() {
     });
 }
 
+/// The node that leaves has flushed the message before the others learn that it has left. The test's task goes on before those of the
+/// connections, which have not read it.
+#[test]
+fn a_message_of_a_node_that_leaves_is_read_although_the_view_has_it_no_more() {
+    run(async {
+        let (mut one, mut two) = (Node::start(1, 7), Node::start(2, 7));
+        see_each_other(&mut [&mut one, &mut two]);
+        two.send(one.life, Class::Call, 1).await;
+        one.receives(1).await;
+        for kind in 2..12 {
+            two.links.send(now(), one.life, Class::Call, message(kind)).expect("room");
+        }
+        two.links.flush(now());
+        // The runtime learns that there is something to read.
+        tokio::task::yield_now().await;
+        one.links.set_view(&view(one.life, &[(one.life, one.address)]));
+        let mut events = Vec::new();
+        one.links.take(&mut events);
+        let received = events.iter().filter(|event| matches!(event, LinkEvent::Received { .. })).count();
+        assert_eq!(received, 10, "{events:?}");
+    });
+}
+
 #[test]
 fn a_host_that_refuses_is_said() {
     run(async {

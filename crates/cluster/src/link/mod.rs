@@ -210,6 +210,12 @@ impl Link {
         Ok(())
     }
 
+    /// This node leaves: what it has taken is acknowledged at once from now on, as all that is not when it has left comes back to the peer and takes
+    /// effect twice.
+    pub fn leave(&mut self) {
+        self.channels.iter_mut().for_each(|channel| channel.receive.leave());
+    }
+
     /// The time at which [`Link::expire`] is due; none without a connection.
     pub fn deadline(&self) -> Option<Instant> {
         let connection = self.connection.as_ref()?;

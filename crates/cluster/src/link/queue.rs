@@ -194,6 +194,8 @@ pub(crate) struct ReceiveQueue {
     ack_at: Option<Instant>,
     /// An acknowledgement waits no longer for a message of the other direction.
     is_ack_late: bool,
+    /// No acknowledgement waits.
+    is_leaving: bool,
     /// Bytes that came over this connection, and how many may come.
     received_bytes: u64,
     granted: u64,
@@ -211,6 +213,7 @@ impl ReceiveQueue {
             unacknowledged_bytes: 0,
             ack_at: None,
             is_ack_late: false,
+            is_leaving: false,
             received_bytes: 0,
             granted: 0,
         }
@@ -259,7 +262,7 @@ impl ReceiveQueue {
     /// True if an acknowledgement is worth a frame of its own. Before that it goes with the next message of the other direction.
     pub(crate) fn ack_is_due(&self) -> bool {
         let is_large = self.unacknowledged_bytes >= self.class.window() / ACK_PARTS;
-        self.handled() > self.acknowledged && (self.is_ack_late || is_large)
+        self.handled() > self.acknowledged && (self.is_ack_late || self.is_leaving || is_large)
     }
 
     /// The time at which [`ReceiveQueue::expire`] is due.
@@ -273,6 +276,11 @@ impl ReceiveQueue {
             self.ack_at = None;
             self.is_ack_late = true;
         }
+    }
+
+    /// From now on no acknowledgement waits.
+    pub(crate) fn leave(&mut self) {
+        self.is_leaving = true;
     }
 
     /// An acknowledgement is sent.

@@ -111,6 +111,24 @@ fn acknowledgements_alone_go_out_together_and_late() {
 }
 
 #[test]
+fn a_node_that_leaves_acknowledges_at_once() {
+    let mut pair = Pair::connected(Lane::Acknowledged);
+    pair.ends[0].link.send(at(0), Class::Chat, message(1, 200)).unwrap();
+    assert!(writes(&mut pair, 0, at(0)));
+    assert_eq!(drain(&mut pair, 1, Class::Chat), [1]);
+    assert!(!writes(&mut pair, 1, at(0)));
+    pair.ends[1].link.leave();
+    assert!(writes(&mut pair, 1, at(0)) && pair.ends[0].link.is_empty(), "of what it had before");
+    pair.ends[0].link.send(at(1), Class::Chat, message(2, 200)).unwrap();
+    assert!(writes(&mut pair, 0, at(1)));
+    assert!(!writes(&mut pair, 1, at(1)), "it has not taken the message");
+    assert_eq!(drain(&mut pair, 1, Class::Chat), [2]);
+    assert!(writes(&mut pair, 1, at(1)) && pair.ends[0].link.is_empty(), "of what comes afterwards");
+    let deadline = pair.ends[1].link.deadline().unwrap();
+    assert!(deadline > at(1) + ACK_DELAY, "nothing but a keep-alive is due");
+}
+
+#[test]
 fn what_the_owner_takes_late_is_acknowledged_at_once_and_wakes_nobody_before() {
     let mut pair = Pair::connected(Lane::Acknowledged);
     pair.ends[0].link.send(at(0), Class::Chat, message(1, 200)).unwrap();

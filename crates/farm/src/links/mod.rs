@@ -249,6 +249,12 @@ impl Links {
         }
     }
 
+    /// This node leaves: it acknowledges at once what it has taken, and what it takes until the end.
+    pub fn leave(&self) {
+        let peers = self.shared.peers.borrow();
+        peers.values().flat_map(|peer| &peer.lanes).for_each(|lane| lane.link.borrow_mut().leave());
+    }
+
     /// Moves out what happened since the last call.
     pub fn take(&self, into: &mut Vec<LinkEvent>) {
         into.append(&mut self.shared.events.borrow_mut());
@@ -349,7 +355,7 @@ impl Shared {
         peer.dialing.borrow().iter().for_each(JoinHandle::abort);
         let mut returned = Vec::new();
         for lane in &peer.lanes {
-            self.read(peer, lane);
+            self.read_rest(peer, lane);
             lane.link.borrow_mut().handle_dead(&mut returned);
             lane.stream.borrow_mut().take();
             lane.notify.notify_one();
@@ -402,6 +408,20 @@ impl Shared {
                 self.counters.borrow_mut().received += 1;
                 self.waiting.set(self.waiting.get() + message.wire_bytes());
                 self.tell(LinkEvent::Received { from: peer.life, class: *class, message });
+            }
+        }
+    }
+
+    /// Reads what has come by a connection that ends: a node that leaves has sent it before, and nothing of it comes again.
+    fn read_rest(&self, peer: &Peer, lane: &LaneSocket) {
+        self.read(peer, lane);
+        let Some(stream) = lane.stream.borrow().clone() else { return };
+        let mut buffer = vec![0; WRITE];
+        while let Ok(count @ 1..) = stream.try_read(&mut buffer) {
+            let handled = lane.link.borrow_mut().handle_bytes((self.settings.clock)(), &buffer[..count]);
+            self.read(peer, lane);
+            if handled.is_err() {
+                return;
             }
         }
     }
@@ -514,6 +534,8 @@ async fn serve(shared: &Shared, peer: &Peer, stream: LinkStream, established: Es
         shared.tell(LinkEvent::Fault { address, reason });
     }
     if is_current {
+        // A write may have failed before all was read.
+        shared.read_rest(peer, lane);
         lane.stream.borrow_mut().take();
         lane.link.borrow_mut().handle_disconnected(&mut returned);
         shared.give_back(peer.life, returned);

@@ -45,6 +45,7 @@ use std::time::Duration;
 use anyhow::Result;
 use cluster::Outlet;
 use control::FarmStatus;
+use stdx::Instant;
 use store::rest::{Kind, RestWrite};
 use store::{Database, Service, Store, Write};
 use voice_io::NodeVoice;
@@ -52,7 +53,7 @@ use voice_io::NodeVoice;
 use crate::limits;
 use crate::message::{Command, InboxMessage, LocalMessage};
 use crate::rest::Rest;
-use crate::shard::{RecordSinks, StatusBoard};
+use crate::shard::{RecordSinks, ShardStatus, StatusBoard};
 use crate::waiting::StartListeners;
 pub(crate) use build::Shared;
 use call_traces::CallTraces;
@@ -228,8 +229,10 @@ impl Node {
             return false;
         }
         // Figures of half a second ago: callers wait for longer than that (`operator::QUIET`) before they
-        // believe it.
-        self.board.shards().iter().all(|shard| shard.contexts == 0)
+        // believe it. A shard that stands still has none, and may have requests in its sockets.
+        let now = self.clock.now();
+        let is_idle = |shard: &ShardStatus| shard.contexts == 0 && now.since(shard.at) < OLDEST_FIGURES;
+        self.board.shards().iter().all(is_idle)
     }
 
     /// A new configuration file: what can change while running does, or nothing.
@@ -293,13 +296,19 @@ impl Node {
         }
     }
 
-    /// Waits until each shard has read its UDP sockets until they were empty, and closed them.
+    /// Waits until each shard has read its UDP sockets until they were empty, and closed them; and until messages to other nodes, which shards
+    /// without links have put into the inbox of the first one by then, have left by its links.
     fn close_sockets(&self) {
+        let until = self.clock.now() + CLOSE_PATIENCE;
+        // The answer of a shard to the second command follows what it had in its inbox at the end of the first round.
+        (0..2).for_each(|_| self.close_sockets_until(until));
+    }
+
+    fn close_sockets_until(&self, until: Instant) {
         let (closed, done) = sync_channel(self.outlets.len());
         self.tell(|| Command::CloseSockets { closed: closed.clone() });
         // Only shards hold senders now: the channel closes if one ends without an answer.
         drop(closed);
-        let until = self.clock.now() + CLOSE_PATIENCE;
         for _ in &self.outlets {
             let rest = until.since(self.clock.now());
             if done.recv_timeout(rest).is_err() {
@@ -328,6 +337,9 @@ impl Node {
         self.call_traces = CallTraces::default();
     }
 }
+
+/// The age from which a shard's figures say nothing. A shard puts them up twice a second, with a turn between at most.
+const OLDEST_FIGURES: Duration = Duration::from_millis(1_500);
 
 /// The time that shards have to empty their sockets at the end.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);

@@ -8,16 +8,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use ::voice::RoomHomes;
+use cluster::ShardAddress;
 use cluster::link::{Message, SendError, SendFailure};
 use cluster::relay::Passage;
-use cluster::{CallSlot, ShardAddress};
 use farm::agent::FarmAgent;
 use farm::links::{LinkCounters, LinkEvent, LinkSettings, Links};
 use farm::view::FarmView;
 use net::clock::Clock;
 use router::Answer;
-use sip::endpoint::{Endpoint, share_moved_calls};
-use sip::wire::raw_call_id;
+use sip::endpoint::Endpoint;
 use stdx::Instant;
 
 use super::Shard;
@@ -33,6 +32,8 @@ use crate::message::ShardMessage;
 use shard_message::wire;
 use shard_message::wire::Decoded;
 use shard_message::wire::Probe;
+
+use moved_slots::MovedSlots;
 
 /// A shard's part in the farm.
 pub(super) struct FarmAdapter {
@@ -50,8 +51,7 @@ pub(super) struct FarmAdapter {
     /// Gets the figures of the links, and messages of other nodes for operators.
     board: Arc<FarmBoard>,
     last_probe: Instant,
-    /// Until then, nodes may pass requests of call slots that have moved to or from this shard to the worker before.
-    slots_move_until: Instant,
+    moved: MovedSlots,
     /// The buffer of `read_links`.
     events: Vec<LinkEvent>,
 }
@@ -73,7 +73,7 @@ impl FarmAdapter {
             traffic: LinkTraffic::default(),
             board,
             last_probe: Instant::default(),
-            slots_move_until: Instant::default(),
+            moved: MovedSlots::default(),
             events: Vec::new(),
         };
         if let Some(parts) = links {
@@ -115,6 +115,16 @@ impl FarmAdapter {
         self.links.as_ref().map(Links::counters).unwrap_or_default()
     }
 
+    /// Closes the links: nothing is read and acknowledged any more that no turn of the shard would handle.
+    pub(super) fn close_links(&mut self) {
+        self.links = None;
+    }
+
+    /// The node leaves the farm next.
+    pub(super) fn leave(&self) {
+        self.links.iter().for_each(Links::leave);
+    }
+
     pub(super) fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
         self.links.as_ref().map_or(Poll::Pending, |links| links.poll_ready(context))
     }
@@ -134,33 +144,10 @@ impl FarmAdapter {
         address.life != own.life && self.view().is_some_and(|view| view.has(address))
     }
 
-    /// True if the packet's call slot has moved a moment ago.
+    /// True if the packet's call slot has moved to or from this shard a moment ago, and the other worker lives.
     pub(super) fn may_be_at_two_nodes(&self, now: Instant, packet: &[u8]) -> bool {
-        if now >= self.slots_move_until {
-            return false;
-        }
-        let slot = raw_call_id(packet).map(|id| CallSlot::of(id).number());
-        let previous = self.view().zip(slot).and_then(|(view, slot)| view.map.worker(slot).previous(now));
-        previous.is_some_and(|previous| self.view().is_some_and(|view| view.has(previous)))
-    }
-
-    /// A new map may have moved call slots to or from this shard, while the other worker lives: both share the responses to the requests of
-    /// such slots, as the two may get the same request (`docs/decisions/0088`).
-    fn handle_moved_slots(
-        &mut self,
-        now: Instant,
-        own: ShardAddress,
-        before: Option<&FarmView>,
-        endpoint: &mut Endpoint,
-    ) {
-        let Some(view) = &self.view else { return };
-        let is_same = before.is_none_or(|before| before.map.version() == view.map.version());
-        let mut workers = view.map.workers();
-        if is_same || !workers.any(|(slot, _)| has_moved(view, before, own, slot)) {
-            return;
-        }
-        self.slots_move_until = now + limits::SLOTS_MOVE;
-        share_moved_calls(endpoint, |call_id| has_moved(view, before, own, CallSlot::of(call_id).number()));
+        let other = self.moved.other_worker(now, packet);
+        other.is_some_and(|other| self.view().is_some_and(|view| view.has(other)))
     }
 
     /// Returns the view before.
@@ -263,7 +250,7 @@ pub(super) fn set_view(shard: &mut Shard, now: Instant, view: &Arc<FarmView>) {
         farm.edges.keep(|edge| view.has(edge));
         let before = farm.set_view(Arc::clone(view));
         has_this_map = before.as_ref().is_some_and(|before| before.map.version() == view.map.version());
-        farm.handle_moved_slots(now, shard.parts.edge, before.as_deref(), &mut shard.parts.endpoint);
+        farm.moved.handle_map(now, shard.parts.edge, (&**view, before.as_deref()), &mut shard.parts.endpoint);
         if !has_this_map {
             moved_slots::give_waiting_to_workers(shard, now, view);
         }
@@ -306,13 +293,6 @@ pub(super) fn begin(shard: &mut Shard, now: Instant) {
 fn set_lives(endpoint: &mut Endpoint, view: &FarmView) {
     endpoint.set_dead_lives(view.map.dead());
     endpoint.set_peer_lives(view.peers.keys().copied().filter(|life| *life != view.own));
-}
-
-/// True if the call slot has moved to or from this shard since the view before, and both workers live.
-fn has_moved(view: &FarmView, before: Option<&FarmView>, own: ShardAddress, slot: u16) -> bool {
-    let (worker, previous) = (view.worker(slot), before.and_then(|before| before.worker(slot)));
-    let lives = |worker: Option<ShardAddress>| worker.is_some_and(|worker| view.has(worker));
-    worker != previous && [worker, previous].contains(&Some(own)) && lives(worker) && lives(previous)
 }
 
 /// Sends a message that another shard of this node has put into this one's inbox, because the links are here. One that cannot be sent goes

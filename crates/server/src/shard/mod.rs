@@ -201,6 +201,7 @@ impl Shard {
             let tick = self.voice.as_ref().and_then(|voice| voice.calls.deadline());
             self.pace.rest(ended, messages, tick);
         }
+        self.farm.iter_mut().for_each(farm::FarmAdapter::close_links);
         if let Some(adapter) = &mut self.xmpp {
             // Every connected client is told that the node ends.
             adapter.xmpp.close_all().await;
@@ -291,6 +292,7 @@ impl Shard {
     fn close_sockets(&mut self, received: usize) {
         if let Some(closed) = self.closing.take_if(|_| self.io.leave_udp_groups() && received == 0) {
             self.io.close_udp();
+            self.farm.iter().for_each(farm::FarmAdapter::leave);
             // The asker waits for a limited time.
             let _ = closed.try_send(());
         }

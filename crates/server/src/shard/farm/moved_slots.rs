@@ -1,11 +1,95 @@
-//! Requests that wait here while their call slot gets another worker.
+//! Call slots that move from one living node to another, and their requests.
 
-use cluster::CallSlot;
+use std::collections::BTreeMap;
+
+use cluster::{CallSlot, ShardAddress};
 use farm::view::FarmView;
-use sip::endpoint::take_waiting;
+use sip::endpoint::{Endpoint, share_moved_calls, take_waiting};
+use sip::wire::raw_call_id;
 use stdx::Instant;
 
 use super::Shard;
+use crate::limits;
+
+/// The call slots that have moved to or from this shard a moment ago: nodes may pass their requests to the worker before.
+///
+/// The time is the shard's own: [`PreviousWorker::until`](cluster::map::PreviousWorker::until) is of the clock of the node that wrote the map.
+#[derive(Debug, Default)]
+pub(super) struct MovedSlots {
+    /// The other worker of each.
+    others: BTreeMap<u16, ShardAddress>,
+    until: Instant,
+}
+
+impl MovedSlots {
+    /// Handles a new map: its slots that have moved to or from this shard, while the other worker lives. The two share the responses to
+    /// requests of such slots that are open already, as both may get them (`docs/decisions/0088`).
+    pub(super) fn handle_map(
+        &mut self,
+        now: Instant,
+        own: ShardAddress,
+        (view, before): (&FarmView, Option<&FarmView>),
+        endpoint: &mut Endpoint,
+    ) {
+        if self.note_map(now, own, view, before) {
+            share_moved_calls(endpoint, |call_id| self.others.contains_key(&CallSlot::of(call_id).number()));
+        }
+    }
+
+    /// True if slots have moved.
+    fn note_map(
+        &mut self,
+        now: Instant,
+        own: ShardAddress,
+        view: &FarmView,
+        before: Option<&FarmView>,
+    ) -> bool {
+        let is_other = |before: &&FarmView| before.map.version() != view.map.version();
+        let Some(before) = before.filter(is_other) else { return false };
+        let slots = view.map.workers().map(|(slot, _)| slot);
+        let moved: Vec<_> =
+            slots.filter_map(|slot| Some((slot, other_worker(view, before, own, slot)?))).collect();
+        if moved.is_empty() {
+            return false;
+        }
+        if now >= self.until {
+            self.others.clear();
+        }
+        self.until = now + limits::SLOTS_MOVE;
+        self.others.extend(moved);
+        true
+    }
+
+    /// The other worker of a packet's call slot, if it has moved a moment ago.
+    pub(super) fn other_worker(&self, now: Instant, packet: &[u8]) -> Option<ShardAddress> {
+        // Nothing is searched while no slot moves.
+        if now >= self.until {
+            return None;
+        }
+        self.of_slot(now, CallSlot::of(raw_call_id(packet)?).number())
+    }
+
+    fn of_slot(&self, now: Instant, slot: u16) -> Option<ShardAddress> {
+        self.others.get(&slot).copied().filter(|_| now < self.until)
+    }
+}
+
+/// The other worker of a slot that has moved to or from this shard since the view before, if it lives at another node.
+fn other_worker(view: &FarmView, before: &FarmView, own: ShardAddress, slot: u16) -> Option<ShardAddress> {
+    let (worker, had) = (view.worker(slot), before.worker(slot));
+    let other = if worker == had {
+        None
+    } else if worker == Some(own) {
+        // The map names the last one, also if this node has not seen the map between.
+        let last = view.map.worker(slot).previous.map(|previous| previous.worker);
+        last.filter(|last| *last != own).or(had)
+    } else if had == Some(own) {
+        worker
+    } else {
+        None
+    };
+    other.filter(|other| other.life != own.life && view.has(*other))
+}
 
 /// Gives requests that wait here, as their worker could not be reached or has changed, to their workers, which get their repetitions
 /// (`docs/decisions/0118`).
@@ -18,5 +102,80 @@ pub(super) fn give_waiting_to_workers(shard: &mut Shard, now: Instant, view: &Fa
     let (endpoint, effects) = (&mut shard.parts.endpoint, &mut shard.scratch.effects);
     for packet in take_waiting(endpoint, now, has_other_worker, effects) {
         shard.handle_received(now, packet);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use cluster::Life;
+    use cluster::map::{FarmMap, Move};
+    use cluster::member::{MemberState, Roles};
+    use farm::view::FarmPeer;
+
+    use super::*;
+
+    fn shard(life: u32) -> ShardAddress {
+        ShardAddress::new(Life(life), 0)
+    }
+
+    /// The view of the node 1 of nodes 1 to 3, of which the slots 0, 1, … have these workers in turn. The coordinator has started a minute ago.
+    fn view(versions: &[[u32; 3]]) -> FarmView {
+        let mut map = FarmMap::new(3);
+        for (version, workers) in (0..).zip(versions) {
+            let to_worker = |(slot, life): (u16, &u32)| Move::Slot { slot, to: Some(shard(*life)) };
+            let is_other = |(slot, life): &(u16, &u32)| map.worker(*slot).worker != Some(shard(**life));
+            let moves: Vec<Move> = (0..).zip(workers).filter(is_other).map(to_worker).collect();
+            map.apply(Instant::from_unix_seconds(60), &moves);
+            map.succeed(version);
+        }
+        let peer = |life: u32| {
+            let peer = FarmPeer {
+                name: format!("n{life}").into(),
+                address: "127.0.0.1:5280".parse().unwrap(),
+                shards: 1,
+                build: "0".into(),
+                state: MemberState::Serving,
+                roles: Roles::default(),
+                weight: 100,
+                is_suspect: false,
+            };
+            (Life(life), peer)
+        };
+        FarmView { own: Life(1), map, peers: (1..=3).map(peer).collect(), is_council_away: false }
+    }
+
+    /// The life of the other worker of each slot.
+    fn others(moved: &MovedSlots, now: Instant) -> Vec<Option<u32>> {
+        let other = |slot| moved.of_slot(now, slot).map(|other| other.life.0);
+        (0..3).map(other).collect()
+    }
+
+    #[test]
+    fn either_worker_of_a_slot_that_has_moved_knows_the_other_for_a_while() {
+        let now = Instant::from_unix_seconds(1_800_000_000);
+        let mut moved = MovedSlots::default();
+        let (first, second) = ([1, 2, 2], [2, 1, 3]);
+        let (before, after) = (view(&[first]), view(&[first, second]));
+        assert!(!moved.note_map(now, shard(1), &before, None));
+        assert_eq!(others(&moved, now), [None, None, None], "the first map that a node reads");
+        assert!(moved.note_map(now, shard(1), &after, Some(&before)));
+        let of_both = [Some(2), Some(2), None];
+        assert_eq!(others(&moved, now), of_both, "by the clock of this node, not by the coordinator's");
+        // Another map, in which nothing moves.
+        let same = view(&[first, second, second]);
+        assert!(!moved.note_map(now, shard(1), &same, Some(&after)));
+        assert_eq!(others(&moved, now + limits::SLOTS_MOVE - Duration::from_micros(1)), of_both);
+        assert_eq!(others(&moved, now + limits::SLOTS_MOVE), [None, None, None]);
+    }
+
+    #[test]
+    fn the_worker_before_is_the_last_one_of_maps_that_were_not_seen() {
+        let now = Instant::from_unix_seconds(1_800_000_000);
+        let mut moved = MovedSlots::default();
+        let (before, after) = (view(&[[2, 1, 1]]), view(&[[2, 1, 1], [3, 2, 1], [1, 3, 1]]));
+        assert!(moved.note_map(now, shard(1), &after, Some(&before)));
+        assert_eq!(others(&moved, now), [Some(3), Some(3), None]);
     }
 }

@@ -52,7 +52,11 @@ impl<'a> Bosh<'a> {
         let attributes = format!(
             "rid='1000000' to='example.test' wait='20' hold='1' ver='1.6' xml:lang='en' xmpp:version='1.0' {more}"
         );
-        let answer = read(&mut post(place, transport, &body(&attributes, "")));
+        // As `Client::try_open`.
+        let answer = until("the server has time for a stream", || {
+            let answer = read(&mut post(place, transport, &body(&attributes, "")));
+            (!answer.to_string().contains("resource-constraint")).then_some(answer)
+        });
         bosh.sid = answer.attr("sid").unwrap_or_else(|| panic!("{answer}")).to_owned();
         (bosh, answer)
     }

@@ -18,7 +18,7 @@ use xmpp::{Element, ns, sasl};
 use crate::link::Stream;
 use crate::phone::{DOMAIN, PASSWORD};
 use crate::place::Place;
-use crate::{Deadline, PATIENCE};
+use crate::{Deadline, PATIENCE, until};
 
 type TlsStream = StreamOwned<ClientConnection, TcpStream>;
 
@@ -119,6 +119,13 @@ impl Client {
 
     /// Begins a stream; what is offered.
     pub(crate) fn open(&mut self) -> Element {
+        let features = self.begin();
+        assert!(features.is("features", ns::STREAM), "{features}");
+        features
+    }
+
+    /// Begins a stream; the first element.
+    fn begin(&mut self) -> Element {
         if matches!(self.io, Io::WebSocket(_)) {
             self.say("<open xmlns='urn:ietf:params:xml:ns:xmpp-framing' to='example.test' version='1.0'/>");
             assert!(self.hear().is("open", ns::FRAMING));
@@ -126,9 +133,19 @@ impl Client {
             self.framer = Framer::new();
             self.say(&HEADER.replace(DOMAIN, &self.domain));
         }
-        let features = self.hear();
+        self.hear()
+    }
+
+    /// Connects and begins a stream; what is offered. `None`: the server is behind and has no time for a client that begins (`docs/decisions/0112`).
+    fn try_open(domain: &str, place: &Place, transport: Transport) -> Option<(Client, Element)> {
+        let mut client = Client::connect(place, transport);
+        domain.clone_into(&mut client.domain);
+        let features = client.begin();
+        if features.get("resource-constraint", ns::STREAM_ERRORS).is_some() {
+            return None;
+        }
         assert!(features.is("features", ns::STREAM), "{features}");
-        features
+        Some((client, features))
     }
 
     /// Begins a stream; its features, or the error that ends it. `None`: the server closed.
@@ -291,9 +308,8 @@ impl Client {
         user: &str,
         resource: &str,
     ) -> Client {
-        let mut client = Client::connect(place, transport);
-        domain.clone_into(&mut client.domain);
-        let features = client.open();
+        let open = || Client::try_open(domain, place, transport);
+        let (mut client, features) = until("the server has time for a stream", open);
         if features.get("starttls", ns::TLS).is_some() {
             client.start_tls();
             client.open();
