@@ -164,6 +164,9 @@ pub(crate) const LINK_PROBE: Duration = Duration::from_secs(5);
 /// The time for which both workers of a call slot that has moved share the responses to its requests: nodes adopt a new map within
 /// a second, on a busy machine within a few, and the other one may get a repeated request until then. Each response costs a message to each node.
 pub(crate) const SLOTS_MOVE: Duration = Duration::from_secs(5);
+/// The time for which a shard that has worked on a request of another node's slot looks for the transaction of each request that it would pass to
+/// another node: 64*T1, after which no client repeats one (RFC 3261 §17.1.1.2).
+pub(crate) const WORK_FOR_OTHERS: Duration = Duration::from_secs(32);
 
 /// Groups of notices of other programs' changes that wait for the node's main thread: more wait at the database's server.
 pub const NOTICE_GROUPS: usize = 64;

@@ -51,7 +51,7 @@ pub(super) struct FarmAdapter {
     /// Gets the figures of the links, and messages of other nodes for operators.
     board: Arc<FarmBoard>,
     last_probe: Instant,
-    moved: MovedSlots,
+    pub(super) moved: MovedSlots,
     /// The buffer of `read_links`.
     events: Vec<LinkEvent>,
 }

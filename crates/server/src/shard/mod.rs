@@ -334,7 +334,7 @@ impl Shard {
             Some(address) if self.parts.map.has(address) => {
                 self.handover[usize::from(address.shard)].push(packet);
             }
-            Some(address) => sip_relay(self).relay(now, address, &packet),
+            Some(address) => sip_relay(self).relay(now, address, packet),
             None => sip_relay(self).work(now, packet),
         }
     }

@@ -49,6 +49,9 @@ impl SipRelay<'_> {
 
     /// The packet is for a worker that cannot be reached, or that has it as well.
     fn work_off_slot(&mut self, now: Instant, packet: Packet) {
+        if let Some(farm) = self.links.farm.as_deref_mut() {
+            farm.moved.note_work_for_other(now);
+        }
         self.survive_panic(|endpoint, effects| handle_packet_off_slot(endpoint, now, packet, effects));
     }
 
@@ -65,9 +68,14 @@ impl SipRelay<'_> {
     }
 
     /// Gives a packet to the worker of its call at another node. Without a link to it a third node passes the packet on. A packet that no
-    /// node can take is worked on here: a request that is repeated there is forwarded with the same branch.
-    pub(super) fn relay(&mut self, now: Instant, to: ShardAddress, packet: &Packet) {
-        self.send(now, to, wire::packet(to, packet));
+    /// node can take is worked on here: a request that is repeated there is forwarded with the same branch. So is the repetition of a request that
+    /// was worked on here, as its worker before could not be reached.
+    pub(super) fn relay(&mut self, now: Instant, to: ShardAddress, packet: Packet) {
+        let farm = self.links.farm.as_deref();
+        if farm.is_some_and(|farm| farm.moved.has_request(now, self.endpoint, &packet)) {
+            return self.work_off_slot(now, packet);
+        }
+        self.send(now, to, wire::packet(to, &packet));
     }
 
     /// Sends a message on a connection that another node holds. Without a link to it a third node passes the message on.

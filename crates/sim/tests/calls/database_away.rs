@@ -89,6 +89,39 @@ fn a_call_that_waits_away_from_its_slot_is_forwarded_by_one_node() {
     assert!(moved > 20, "{moved}");
 }
 
+/// The node of the call's slot has died, no other node knows it yet, and the call is forwarded where its INVITE arrived. A repetition of the INVITE
+/// comes when the slot has its next worker: it is no other call.
+#[test]
+fn a_repetition_of_a_call_that_was_forwarded_away_from_its_slot_is_not_forwarded_again() {
+    let mut moved = 0;
+    for seed in 0..120 {
+        let mut farm = farm(seed);
+        farm.begin_call(BOB);
+        let invite = last_invite(&farm);
+        let nodes = farm.world.node::<Nodes>(farm.nodes);
+        let (owner, worker) = (nodes.owner(&aor("bob")), nodes.worker_of(&invite));
+        if owner == worker {
+            continue;
+        }
+        let arrival = (1..=5).map(Life).find(|life| ![owner, worker].contains(life)).unwrap();
+        farm.world.act(farm.nodes, move |nodes: &mut Nodes, now, _| {
+            nodes.arrival = Some(arrival);
+            nodes.kill(now, worker);
+        });
+        farm.run(3_300 + seed * 20);
+        let packet = invite.bytes().clone();
+        farm.world
+            .act(farm.alice, move |alice: &mut Phone, _, out| out.push((alice.addr, alice.proxy, packet)));
+        farm.run(60_000);
+        let ladder = farm.world.ladder();
+        assert_eq!(farm.world.node::<Phone>(farm.alice).calls[0].status, 200, "seed {seed}\n{ladder}");
+        let nodes = farm.world.node::<Nodes>(farm.nodes);
+        assert_eq!(nodes.callers.len(), 1, "seed {seed}: {:?}\n{ladder}", nodes.callers);
+        moved += usize::from(nodes.worker_of(&invite) != arrival);
+    }
+    assert!(moved > 20, "{moved}");
+}
+
 /// Sends a REGISTER with these lines, and returns the answer once it has come, with the milliseconds until then.
 fn ask(farm: &mut Farm, phone: NodeId, lines: &str) -> (String, u64) {
     let (before, lines) = (farm.world.node::<Phone>(phone).finals.len(), lines.to_owned());

@@ -21,7 +21,7 @@ use sip::digest::Ha1s;
 use sip::dns::DnsFault;
 use sip::endpoint::{
     Account, AccountCalls, Endpoint, EndpointEffect, EndpointOutbox, EndpointSettings, StoreUnavailable,
-    handle_packet_off_slot, take_waiting,
+    handle_packet_off_slot, has_transaction, take_waiting,
 };
 use sip::transport::{Packet, Source, Transport};
 use sip::wire::Message;
@@ -293,9 +293,12 @@ impl Nodes {
         workers_of(message.call_id().unwrap_or_default()).find(is_alive).unwrap()
     }
 
-    /// The node that works on a packet without its worker, whose death is not known yet.
+    /// The node that works on a packet without its worker, whose death is not known yet, or was not when the request came for the first time.
     fn off_slot(&self, bytes: &[u8]) -> Option<usize> {
         let arrival = self.place(self.arrival?)?;
+        if has_transaction(&self.members[arrival].endpoint, &Bytes::copy_from_slice(bytes)) {
+            return Some(arrival);
+        }
         let message = Message::parse(Bytes::copy_from_slice(bytes)).ok().filter(Message::is_request)?;
         let is_known = |place: &usize| !self.dead.contains(&self.members[*place].life);
         let worker = workers_of(message.call_id()?).find(is_known)?;

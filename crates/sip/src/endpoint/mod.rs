@@ -74,7 +74,7 @@ pub use self::request_router::{CallLimits, StoreUnavailable};
 pub use self::settings::{EndpointSettings, Listener};
 pub use self::shared_response::{
     ResponseHandling, SharedResponse, forget_off_slot, handle_packet_off_slot, handle_shared_response,
-    has_ended, share_moved_calls,
+    has_ended, has_transaction, share_moved_calls,
 };
 pub(crate) use self::transactions::SourceCredit;
 use self::transactions::{SourceProofs, Transactions};

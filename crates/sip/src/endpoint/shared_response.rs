@@ -122,6 +122,19 @@ pub fn handle_packet_off_slot(
     forget_off_slot(endpoint);
 }
 
+/// True if this endpoint has the transaction of a request: the request is a repetition, the ACK of a failure, or the CANCEL of an INVITE.
+/// Whatever the worker of its call slot is, such a request is for the endpoint that has its transaction.
+pub fn has_transaction(endpoint: &Endpoint, request: &Bytes) -> bool {
+    let Ok(request) = Message::parse_packet(request.clone()) else { return false };
+    let Some(via) = request.top_via().filter(|_| request.is_request()) else { return false };
+    let method = match request.method() {
+        Method::Cancel => Method::Invite,
+        method => method,
+    };
+    let table = &endpoint.lower.transactions.table;
+    table.find(table.server_hash(&request, &via, method)).is_some()
+}
+
 /// The call slots of the requests whose Call-IDs satisfy `has_moved` have another worker than a moment ago, which is alive as the one before is.
 /// Their repetitions may come to the other one, which forwards them with the same branches: responses to them are shared from now on.
 pub fn share_moved_calls(endpoint: &mut Endpoint, has_moved: impl Fn(&[u8]) -> bool) {

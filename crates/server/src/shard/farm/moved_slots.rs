@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use cluster::{CallSlot, ShardAddress};
 use farm::view::FarmView;
-use sip::endpoint::{Endpoint, share_moved_calls, take_waiting};
+use sip::endpoint::{Endpoint, has_transaction, share_moved_calls, take_waiting};
+use sip::transport::Packet;
 use sip::wire::raw_call_id;
 use stdx::Instant;
 
@@ -15,10 +16,12 @@ use crate::limits;
 ///
 /// The time is the shard's own: [`PreviousWorker::until`](cluster::map::PreviousWorker::until) is of the clock of the node that wrote the map.
 #[derive(Debug, Default)]
-pub(super) struct MovedSlots {
+pub(in crate::shard) struct MovedSlots {
     /// The other worker of each.
     others: BTreeMap<u16, ShardAddress>,
     until: Instant,
+    /// Until then this shard may have transactions of requests of other nodes' slots.
+    works_for_others_until: Instant,
 }
 
 impl MovedSlots {
@@ -58,6 +61,17 @@ impl MovedSlots {
         self.until = now + limits::SLOTS_MOVE;
         self.others.extend(moved);
         true
+    }
+
+    /// This shard works on a packet whose worker cannot be reached.
+    pub(in crate::shard) fn note_work_for_other(&mut self, now: Instant) {
+        self.works_for_others_until = now + limits::WORK_FOR_OTHERS;
+    }
+
+    /// True if this shard has the transaction of a request for another node's slot: the request is a repetition, which the slot's next worker,
+    /// known by now, would forward once more.
+    pub(in crate::shard) fn has_request(&self, now: Instant, endpoint: &Endpoint, packet: &Packet) -> bool {
+        now < self.works_for_others_until && has_transaction(endpoint, &packet.bytes)
     }
 
     /// The other worker of a packet's call slot, if it has moved a moment ago.

@@ -137,7 +137,7 @@ impl Client {
     }
 
     /// Connects and begins a stream; what is offered. `None`: the server is behind and has no time for a client that begins (`docs/decisions/0112`).
-    fn try_open(domain: &str, place: &Place, transport: Transport) -> Option<(Client, Element)> {
+    pub(super) fn try_open(domain: &str, place: &Place, transport: Transport) -> Option<(Client, Element)> {
         let mut client = Client::connect(place, transport);
         domain.clone_into(&mut client.domain);
         let features = client.begin();
@@ -146,12 +146,6 @@ impl Client {
         }
         assert!(features.is("features", ns::STREAM), "{features}");
         Some((client, features))
-    }
-
-    /// Begins a stream; its features, or the error that ends it. `None`: the server closed.
-    pub(crate) fn try_open(&mut self) -> Option<Element> {
-        self.try_say(HEADER).ok()?;
-        self.hear_or_end()
     }
 
     /// The next element. `None`: the server closed.

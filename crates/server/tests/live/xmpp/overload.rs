@@ -9,7 +9,7 @@ use xmpp::ns;
 
 use super::client::Client;
 use crate::faults::get;
-use crate::phone::PASSWORD;
+use crate::phone::{DOMAIN, PASSWORD};
 use crate::place::{Place, Process};
 use crate::{PATIENCE, until};
 
@@ -50,20 +50,9 @@ impl Drop for Storm<'_> {
     }
 }
 
-/// True if the node refuses one more client, as it does not keep up.
-fn is_refused(place: &Place) -> bool {
-    let answer = Client::connect(place, Tcp).try_open();
-    answer.is_some_and(|answer| answer.get("resource-constraint", ns::STREAM_ERRORS).is_some())
-}
-
 /// Signs in with STARTTLS. `None`: refused before it, as the node does not keep up.
 fn try_sign_in(place: &Place, resource: &str) -> Option<Client> {
-    let mut client = Client::connect(place, Tcp);
-    let first = client.try_open()?;
-    if first.is("error", ns::STREAM) {
-        assert!(first.get("resource-constraint", ns::STREAM_ERRORS).is_some(), "{first}");
-        return None;
-    }
+    let (mut client, _) = Client::try_open(DOMAIN, place, Tcp)?;
     client.start_tls();
     client.open();
     assert!(client.plain("alice", PASSWORD).is("success", ns::SASL));
@@ -93,7 +82,8 @@ fn sign_ins_are_refused_while_the_node_is_behind_and_clients_that_are_there_go_o
             });
         }
         // Only when all work of half a second was late, which comes sooner or later.
-        let one_more = || is_refused(&place).then(|| refused.fetch_add(1, Relaxed));
+        let one_more =
+            || Client::try_open(DOMAIN, &place, Tcp).is_none().then(|| refused.fetch_add(1, Relaxed));
         wait::until("a sign-in is refused", PATIENCE * 4, one_more, || node.log());
         bob.message(&carol.jid, "still here");
         let message = carol.hear();
