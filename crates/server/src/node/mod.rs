@@ -51,6 +51,7 @@ use voice_io::NodeVoice;
 
 use crate::limits;
 use crate::message::{Command, InboxMessage, LocalMessage};
+use crate::recorded_sound::RecordedSound;
 use crate::rest::Rest;
 use crate::shard::{RecordSinks, StatusBoard};
 use crate::waiting::StartListeners;
@@ -176,6 +177,7 @@ impl Node {
         let mut operator =
             crate::xmpp::operator::Operator::new(self.shared.map(), self.outlets.clone(), desk, store, rooms);
         operator.farm = self.shared.farm.as_ref().map(|farm| farm.requester());
+        operator.recorded_sound = RecordedSound::new(self);
         operator
     }
 
