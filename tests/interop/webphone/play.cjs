@@ -440,6 +440,36 @@ async function first(alice, bob) {
     await leave([alice, bob]);
 }
 
+/** A phone leaves alice a message, which is there at once; she plays it by the keyboard, and deletes it. bob has none. */
+async function voicemail(alice, bob) {
+    await Promise.all([alice.signIn(), bob.signIn()]);
+    await Promise.all([alice.online(), bob.online()]);
+    for (const user of [alice, bob]) await user.shows("#no-messages", "No messages.");
+    await ask("message");
+    await alice.shows("#voicemail-title", "Voicemail (1 new)");
+    await alice.shows("#messages .name", "dora");
+    await alice.named();
+    await alice.tab.focus("#messages .person");
+    await alice.tab.keyboard.press("Enter");
+    await alice.until("the sound of the message", () => {
+        const sound = document.querySelector("#sound");
+        return sound.checkVisibility() && sound.duration > 2 && sound.currentTime > 0.2;
+    });
+    await alice.until("a message that is heard", () => document.querySelector("#voicemail-title").innerText === "Voicemail");
+    await alice.picture("voicemail");
+    // Another device of hers shows the same.
+    await alice.tab.reload();
+    await alice.signIn();
+    await alice.online();
+    await alice.shows("#messages .name", "dora");
+    await alice.until("a message that was heard before", () => document.querySelector("#voicemail-title").innerText === "Voicemail");
+    await bob.shows("#no-messages", "No messages.");
+    await alice.click("#messages .remove");
+    await alice.shows("#no-messages", "No messages.");
+    await ask("gone");
+    await leave([alice, bob]);
+}
+
 const lines = readline.createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 
 async function ask(what) {
@@ -590,7 +620,7 @@ async function main() {
     }, ALL);
     try {
         const users = await Promise.all(["alice", "bob"].map((name) => User.open(browser, name)));
-        await { all, first, language, restart, directory, provider }[play](...users, browser);
+        await { all, first, language, restart, directory, provider, voicemail }[play](...users, browser);
     } finally {
         clearTimeout(patience);
         await browser.close();
