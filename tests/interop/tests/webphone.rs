@@ -42,9 +42,9 @@ fn two_users_chat_and_call_each_other_in_their_browsers() {
     assert!(node.run(&["calls"]).contains(&format!("alice@{DOMAIN}")), "calls of browsers have records");
 }
 
-/// A file of twenty seconds of sound, mono at 8 kHz.
+/// A file of a minute of sound, mono at 8 kHz.
 fn sound(folder: &Path) -> PathBuf {
-    let samples: Vec<u8> = (0..20 * 8_000)
+    let samples: Vec<u8> = (0..60 * 8_000)
         .flat_map(|at| (if at / 10 % 2 == 0 { 4_000_i16 } else { -4_000 }).to_le_bytes())
         .collect();
     let mut file = Vec::new();
@@ -68,7 +68,7 @@ fn sound(folder: &Path) -> PathBuf {
     path
 }
 
-/// A phone that is no account's calls alice, whose browser takes no calls of applications, and leaves a message.
+/// A phone that is no account's calls alice, who declines in her browser, and leaves a message.
 #[test]
 fn a_user_hears_and_deletes_a_message_that_a_phone_has_left() {
     let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/ivr/documents");

@@ -440,12 +440,16 @@ async function first(alice, bob) {
     await leave([alice, bob]);
 }
 
-/** A phone leaves alice a message, which is there at once; she plays it by the keyboard, and deletes it. bob has none. */
+/** A phone whose call she declines leaves alice a message, which is there at once; she plays it by the keyboard, and deletes it. bob has none. */
 async function voicemail(alice, bob) {
     await Promise.all([alice.signIn(), bob.signIn()]);
     await Promise.all([alice.online(), bob.online()]);
     for (const user of [alice, bob]) await user.shows("#no-messages", "No messages.");
-    await ask("message");
+    const declines = async () => {
+        await alice.call("ringing");
+        await alice.click("#decline");
+    };
+    await Promise.all([ask("message"), declines()]);
     await alice.shows("#voicemail-title", "Voicemail (1 new)");
     await alice.shows("#messages .name", "dora");
     await alice.named();
