@@ -43,7 +43,8 @@ class User {
         await session.send("Emulation.setFocusEmulationEnabled", { enabled: true });
         await session.send("Network.enable");
         session.on("Network.webSocketCreated", ({ url }) => this.addresses.add(new URL(url).origin));
-        tab.on("request", (request) => this.addresses.add(new URL(request.url()).origin));
+        // The browser's own player has pictures in its address: they come from nowhere.
+        tab.on("request", (request) => request.url().startsWith("data:") || this.addresses.add(new URL(request.url()).origin));
         tab.on("pageerror", (error) => this.faults.push(String(error)));
         tab.on("console", (message) => {
             // Chromium itself reports each try while the node is away.
