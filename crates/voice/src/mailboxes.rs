@@ -99,7 +99,7 @@ impl Recordings {
         }
     }
 
-    /// Before the recording, during it, or while its file is completed.
+    /// The mailbox of a Record, before the recording, during it, or while its file is completed.
     fn mailbox_mut<'m>(&'m mut self, record: (Key, Id), calls: &'m mut Calls) -> Option<&'m mut Mailbox> {
         let of = |observer: &'m mut RecordingObserver| match observer {
             RecordingObserver::Verb { actor, id, mailbox } if (*actor, *id) == record => {

@@ -16,31 +16,31 @@ pub(super) struct Mailboxes {
 impl Mailboxes {
     pub(super) fn perform(&mut self, user: &Bare, request: &VoicemailRequest) -> VoicemailReply {
         let messages = self.of.entry(user.clone()).or_default();
-        let place = |id: &str| messages.iter().position(|message| &*message.id == id);
+        let place = |messages: &[Voicemail], id: &str| messages.iter().position(|message| &*message.id == id);
         match request {
             VoicemailRequest::List { until, max } => {
                 let mut listed =
                     messages.iter().filter(|message| until.is_none_or(|until| message.at <= until));
                 let page: Vec<Voicemail> = listed.by_ref().take(*max as usize).cloned().collect();
-                let unheard = messages.iter().filter(|message| !message.is_heard).count() as u64;
                 let next = listed.next().map(|message| message.at);
+                let unheard = messages.iter().filter(|message| !message.is_heard).count() as u64;
                 VoicemailReply::Page(VoicemailPage { messages: page, next, unheard })
             }
-            VoicemailRequest::Sound { id, offset } if place(id).is_some() => {
+            VoicemailRequest::Sound { id, offset } if place(messages, id).is_some() => {
                 let size = self.sound.len();
                 let start = (*offset as usize).min(size);
                 let bytes = self.sound[start..(start + limits::VOICEMAIL_PIECE).min(size)].to_vec();
                 VoicemailReply::Sound(VoicemailSound { size: size as u64, bytes })
             }
-            VoicemailRequest::Heard { id } if place(id).is_some() => {
-                messages[place(id).unwrap()].is_heard = true;
+            VoicemailRequest::Sound { .. } => VoicemailReply::NotFound,
+            VoicemailRequest::Heard { id } | VoicemailRequest::Delete { id } => {
+                let Some(at) = place(messages, id) else { return VoicemailReply::NotFound };
+                match request {
+                    VoicemailRequest::Heard { .. } => messages[at].is_heard = true,
+                    _ => drop(messages.remove(at)),
+                }
                 VoicemailReply::Done
             }
-            VoicemailRequest::Delete { id } if place(id).is_some() => {
-                messages.remove(place(id).unwrap());
-                VoicemailReply::Done
-            }
-            _ => VoicemailReply::NotFound,
         }
     }
 }
