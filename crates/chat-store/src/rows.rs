@@ -56,6 +56,7 @@ pub fn read_of(load: Load) -> Option<XmppRead> {
         | Load::Act(_)
         | Load::Accounts(_)
         | Load::Calls { .. }
+        | Load::Voicemail { .. }
         | Load::TooMany => {
             return None;
         }

@@ -32,24 +32,28 @@ fn handle(_: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if iq.is_set {
         return IqReply::Error(bad("calls are read by `get`"));
     }
-    match read_page(iq.payload) {
+    match read_page(iq.payload, limits::CALLS_PAGE, limits::CALLS_PAGE_MAX) {
         Ok(query) => IqReply::Perform(IqEffect::ReadCalls(query)),
         Err(error) => IqReply::Error(error),
     }
 }
 
-/// The page that the client asks for (XEP-0059 §2.1 and §2.2).
-fn read_page(payload: &Element) -> Result<CallHistoryQuery, StanzaError> {
-    let mut query = CallHistoryQuery { until: None, max: limits::CALLS_PAGE };
+/// The page that the client asks for (XEP-0059 §2.1 and §2.2), of so many rows unless it says how many, and at most.
+pub(super) fn read_page(
+    payload: &Element,
+    usual: u32,
+    most: u32,
+) -> Result<CallHistoryQuery, StanzaError> {
+    let mut query = CallHistoryQuery { until: None, max: usual };
     let Some(set) = payload.get("set", ns::RSM) else { return Ok(query) };
     if set.get("index", ns::RSM).is_some() || set.get("before", ns::RSM).is_some() {
-        let text = "calls are read from the newest on, by `after`";
+        let text = "pages are read from the newest on, by `after`";
         return Err(StanzaError::new(Condition::FeatureNotImplemented, text));
     }
     if let Some(max) = set.content_of("max", ns::RSM) {
         let max: u32 = max.trim().parse().map_err(|_| bad("max is a number"))?;
         query.max = Some(max).filter(|max| *max > 0).ok_or_else(|| bad("max is at least 1"))?;
-        query.max = query.max.min(limits::CALLS_PAGE_MAX);
+        query.max = query.max.min(most);
     }
     if let Some(after) = set.content_of("after", ns::RSM).filter(|after| !after.is_empty()) {
         // XEP-0059 §2.2: the page behind what is not there is an error.

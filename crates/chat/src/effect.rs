@@ -8,6 +8,7 @@ mod history;
 mod operate;
 mod services;
 mod stream_fault;
+mod voicemail;
 
 use ::bytestreams::ActivationFault;
 use stdx::Instant;
@@ -26,6 +27,7 @@ pub use operate::{
 };
 pub use services::{BytestreamActivation, UploadSlot};
 pub(crate) use stream_fault::StreamFault;
+pub use voicemail::{Voicemail, VoicemailPage, VoicemailReply, VoicemailRequest, VoicemailSound};
 
 /// The number under which an answer of the store finds its question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -183,6 +185,13 @@ pub enum Load {
         /// The page.
         query: CallHistoryQuery,
     },
+    /// A request about the voicemail of an account: `StoreReply::Voicemail`.
+    Voicemail {
+        /// The account.
+        user: Bare,
+        /// The request.
+        request: VoicemailRequest,
+    },
     /// `StoreReply::Room`; `None` where there is none.
     Room {
         /// The address of the room.
@@ -226,7 +235,8 @@ impl Load {
             Load::User { user }
             | Load::Offline { user, .. }
             | Load::Slot { user, .. }
-            | Load::Calls { user, .. } => Some(user),
+            | Load::Calls { user, .. }
+            | Load::Voicemail { user, .. } => Some(user),
             Load::Items { owner, .. } | Load::Nodes { owner, .. } | Load::Archive { owner, .. } => {
                 Some(owner)
             }
@@ -244,7 +254,11 @@ impl Load {
     /// clients; it must not wait for other reads of one of them.
     pub(super) fn is_large(&self) -> bool {
         match self {
-            Load::Items { .. } | Load::Offline { .. } | Load::Archive { .. } | Load::Calls { .. } => true,
+            Load::Items { .. }
+            | Load::Offline { .. }
+            | Load::Archive { .. }
+            | Load::Calls { .. }
+            | Load::Voicemail { .. } => true,
             Load::User { .. }
             | Load::Nodes { .. }
             | Load::Room { .. }
@@ -540,6 +554,8 @@ pub enum StoreReply {
     Page(MamPage),
     /// Calls of an account.
     Calls(CallHistoryPage),
+    /// The answer to a request about voicemail.
+    Voicemail(VoicemailReply),
     /// The configuration of a room; `None`: there is no such room.
     Room(Option<Box<Element>>),
     /// A place for a file.

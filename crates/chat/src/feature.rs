@@ -111,6 +111,7 @@ pub(super) const FEATURES: &[&Feature] = &[
     &super::sm::FEATURE,
     &super::upload::FEATURE,
     &super::vcard::FEATURE,
+    &super::voicemail::FEATURE,
 ];
 
 pub(super) fn find(at: IqTarget, payload: &Element) -> Option<IqHandlerFn> {

@@ -7,7 +7,7 @@ use xmpp::stanza::StanzaError;
 use xmpp::{Bare, Element};
 
 use super::blocking::{self, BlockingCommand};
-use super::effect::CallHistoryQuery;
+use super::effect::{CallHistoryQuery, VoicemailRequest};
 use super::feature::{IqRequest, IqView};
 use super::offline::OfflineEffect;
 use super::private::PrivateEffect;
@@ -17,7 +17,7 @@ use super::register::AccountRequest;
 use super::roster::RosterAction;
 use super::upload::UploadRequest;
 use super::vcard::AvatarEffect;
-use super::{Host, Outbox, archive, calls, offline, private, register, roster, route, upload, vcard};
+use super::{Host, Outbox, archive, calls, offline, private, register, roster, route, upload, vcard, voicemail};
 use crate::outgoing;
 
 /// The effect of a request that is not answered at once.
@@ -60,6 +60,8 @@ pub(super) enum IqEffect {
     Avatar(AvatarEffect),
     /// Grant a slot for a file.
     Upload(UploadRequest),
+    /// Read or change the sender's own voicemail.
+    Voicemail(VoicemailRequest),
 }
 
 /// The payload with which a request is answered at once; `None`: the answer follows.
@@ -83,6 +85,7 @@ pub(super) fn perform(host: &mut Host, now: Instant, iq: &IqRequest<'_>, effect:
         }
         IqEffect::Block(command) => blocking::change_blocked(host, now, iq, command, out).map(|()| None),
         IqEffect::ReadCalls(query) => return calls::read(&mut host.store, iq, query, out),
+        IqEffect::Voicemail(request) => return voicemail::ask(&mut host.store, iq, request, out),
         IqEffect::Command => {
             let Host { settings, accounts, privileged, commands, store, rng, .. } = host;
             let view = IqView { now, settings, accounts, nested: privileged.nested() };

@@ -107,6 +107,7 @@ mod store_requests;
 mod subaddress;
 pub mod upload;
 mod vcard;
+pub mod voicemail;
 pub mod webhooks;
 mod write_group;
 mod write_order;

@@ -247,6 +247,18 @@ pub const CALLS_PAGE_MAX: u32 = 100;
 /// shorter than was asked for.
 pub const CALLS_PAGE_BYTES: usize = 128 << 10;
 
+/// Messages of one page of an account's voicemail, unless its client asks for another number.
+pub const VOICEMAIL_PAGE: u32 = 50;
+
+/// Messages of one page at most, whatever is asked for. The rest is on the next page.
+pub const VOICEMAIL_PAGE_MAX: u32 = 100;
+
+/// Bytes of the sound of a message in one answer, three seconds: 64 KiB in base64, and a quarter of a stanza. The client asks for the next.
+pub const VOICEMAIL_PIECE: usize = 48 << 10;
+
+/// Bytes of the name of a message: a SID has 34. A longer one is no message's.
+pub const VOICEMAIL_ID: usize = 64;
+
 /// Reads of the store that one address has under way, each of as many bytes as a page may have. Further ones wait.
 pub const READS_UNDER_WAY: usize = 8;
 

@@ -53,6 +53,7 @@ impl WriteTarget {
             | Load::Room { .. }
             | Load::Slot { .. }
             | Load::Calls { .. }
+            | Load::Voicemail { .. }
             | Load::Activate(_)
             | Load::Accounts(_)
             | Load::Act(_)

@@ -205,7 +205,7 @@ fn the_example_of_make_run_is_sound() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../belfry.toml");
     let config = Config::read(&file).unwrap();
     let numbers: Vec<_> = config.voice.numbers.iter().map(|number| &*number.number).collect();
-    assert_eq!(numbers, ["1234", "1235", "1236", "1237", "1238", "1239"]);
+    assert_eq!(numbers, ["1234", "1235", "1236", "1237", "1238", "1239", "1241"]);
     let folder = config.voice.documents.unwrap();
     let urls = config.voice.numbers.iter().flat_map(|number| [Some(&number.url), number.fallback.as_ref()]);
     for name in urls.flatten().filter_map(|url| url.strip_prefix("file:///")) {

@@ -12,6 +12,7 @@ pub mod message;
 pub mod node;
 pub mod operate;
 mod outage_log;
+mod recorded_sound;
 mod rest;
 pub mod routes;
 pub mod shard;

@@ -192,3 +192,7 @@ pub(crate) const DATABASE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The time between two lines of the log about one outage of the database.
 pub(crate) const OUTAGE_LINES: Duration = Duration::from_secs(60);
+
+/// Messages in the mailbox of one account, heard ones too: what a busy line gets in months, and a list that is counted at each look. Beyond: the
+/// recording is the operator's alone, and the log says so.
+pub(crate) const VOICEMAIL: u64 = 500;

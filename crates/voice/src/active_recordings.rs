@@ -14,6 +14,7 @@ use media::session::{MediaEvent, MediaOutbox, MediaSession, RecordSource};
 use stdx::Instant;
 use stdx::slab::Key;
 
+use super::mailboxes::Mailbox;
 use super::recognise::SpeechCapture;
 use super::recording_files::RecordingFile;
 
@@ -89,8 +90,8 @@ pub enum Modify {
 
 /// The receiver of the notice that a recording has ended.
 pub(super) enum RecordingObserver {
-    /// The script, for its Record.
-    Verb { actor: Key, id: Id },
+    /// The script, for its Record; and the mailbox that gets the recording.
+    Verb { actor: Key, id: Id, mailbox: Option<Box<Mailbox>> },
     /// The script or request that began it; and this URL.
     Background { status: Option<Callback> },
     /// The REST interface, which made the row; and this URL.

@@ -16,6 +16,8 @@ pub enum VoiceEffect {
     },
     /// Writes to the record; no answer is awaited.
     Write(store::Write),
+    /// Writes a recording that goes into a mailbox to the record; the clients of the account are told. No answer is awaited.
+    Voicemail(Box<store::rest::Row>),
     /// Answered by `Voice::handle_resolved`; `Voice::account_known` before it, when it is one of ours.
     Resolve {
         /// The name of the question.
@@ -48,6 +50,8 @@ pub enum Purpose {
     Call,
     /// A text meets no limit of a route.
     Text,
+    /// Only an account is meant, whatever answers calls to its address.
+    Mailbox,
 }
 
 /// A call to an account whose calls at once are limited: counted there until the last of the phones that ring for it, or

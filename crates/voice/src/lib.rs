@@ -26,6 +26,7 @@ mod helper_service;
 mod leg;
 mod limits;
 pub mod lost_calls;
+mod mailboxes;
 mod media_rules;
 mod messages;
 pub mod numbers;
@@ -38,6 +39,7 @@ mod prompts;
 mod recognise;
 pub mod record;
 mod recording_files;
+mod recording_rows;
 pub mod redial;
 #[cfg(test)]
 mod redial_tests;

@@ -30,6 +30,9 @@ pub(super) const STREAM_QUEUE: usize = 5 * 60 * 8_000;
 /// Marks that wait until the sound before them has been played. Further ones are lost, with a notification.
 pub(super) const STREAM_MARKS: usize = 1_024;
 
+/// Bytes of the address of a mailbox: a name and a domain as long as XMPP has them (RFC 7622 §3), and `@`. A longer one is no account's.
+pub(super) const MAILBOX_ADDRESS: usize = 1023 + 1 + 1023;
+
 /// Texts of a shard that have no outcome yet. More: failed at once.
 pub(super) const TEXTS: usize = 10_000;
 

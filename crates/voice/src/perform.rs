@@ -70,6 +70,7 @@ impl Voice {
             }
             Effect::StopListening => self.recordings.stop_recognising(actor, &mut self.calls),
             Effect::Record { id, recording } => {
+                self.look_up_mailbox((actor, id), &recording, world);
                 self.recordings.record(now, actor, id, *recording, &mut self.calls, world);
             }
             Effect::StopRecording { id } => {

@@ -19,7 +19,8 @@ use store::rest::types::{Common, Transcription};
 
 use super::calls::Calls;
 use super::helper_service::{RecognitionResult, SpeechListener};
-use super::record::{Recording, Recordings, millis, write};
+use super::record::{Recording, Recordings, millis};
+use super::recording_rows::write;
 use super::{Owner, World, limits};
 
 /// The state of one listening script: the sound before an utterance, and the utterance under way.

@@ -14,15 +14,16 @@ use media::session::{PlayOptions, RecordSource};
 use media::speech::{SpeechEvent, SpeechOptions};
 use stdx::Instant;
 use stdx::slab::Key;
-use store::rest::types::{Common, Recording as Kept};
-use store::rest::{Resource, RestWrite};
+use store::rest::RestWrite;
+use store::rest::types::Recording as Kept;
 
 use super::active_recordings::ActiveRecording;
 use super::calls::Calls;
-use super::leg::Leg;
+use super::mailboxes::Mailbox;
 use super::recognise::Transcribing;
 use super::recording_files::{RecordingFiles, sid_of_sound};
-use super::{Owner, VoiceEffect, World, limits};
+use super::recording_rows::{row_of, write, write_voicemail};
+use super::{Owner, World, limits};
 
 pub use super::active_recordings::{Background, Modify, Pause};
 pub(super) use super::active_recordings::{Recording, RecordingObserver};
@@ -35,15 +36,15 @@ pub(super) struct Recordings {
     /// Legs that are recorded, or heard.
     legs: Vec<Key>,
     /// Recordings whose file is on its way to the disk, by ticket.
-    closing: HashMap<u64, Closing>,
+    pub(super) closing: HashMap<u64, Closing>,
     /// By ticket.
     pub(super) transcribing: HashMap<u64, Transcribing>,
 }
 
 /// Known but for its file.
-struct Closing {
+pub(super) struct Closing {
     leg: Key,
-    observer: RecordingObserver,
+    pub(super) observer: RecordingObserver,
     recorded: Recorded,
     row: Kept,
     owner: Arc<Owner>,
@@ -55,9 +56,10 @@ struct Closing {
 pub(super) struct Beep {
     /// As `Leg::playing`.
     playing: u64,
-    actor: Key,
-    id: Id,
+    pub(super) actor: Key,
+    pub(super) id: Id,
     wanted: Wanted,
+    pub(super) mailbox: Option<Box<Mailbox>>,
 }
 
 /// The parameters of a new recording.
@@ -116,14 +118,6 @@ impl Recordings {
         if !self.legs.contains(&leg) {
             self.legs.push(leg);
         }
-    }
-}
-
-impl Leg {
-    /// The row of a recording under way, and the account of the call.
-    fn row_under_way(&self, now: Instant, sid: &str) -> Option<(Kept, Arc<Owner>)> {
-        let take = self.recording.as_ref()?.takes.iter().find(|take| take.sid == sid)?;
-        Some((row_of(now, &self.sid, &self.owner, take), Arc::clone(&self.owner)))
     }
 }
 
@@ -248,16 +242,17 @@ impl Recordings {
         world: &mut World<'_>,
     ) {
         let Some((key, leg)) = calls.leg_of(actor) else { return };
+        let mailbox = Mailbox::of(&wanted, leg);
         if let Some(media) = leg.media.as_mut().filter(|_| wanted.beep)
             && let Ok(beep) = Prompt::beep(media.negotiated().audio.codec)
         {
             leg.speaking = None;
             leg.playing += 1;
             media.play(beep, PlayOptions::once(leg.playing));
-            leg.beep = Some(Box::new(Beep { playing: leg.playing, actor, id, wanted }));
+            leg.beep = Some(Box::new(Beep { playing: leg.playing, actor, id, wanted, mailbox }));
             return;
         }
-        self.record_now(now, key, (actor, id), &wanted, calls, world);
+        self.record_now(now, key, RecordingObserver::Verb { actor, id, mailbox }, &wanted, calls, world);
     }
 
     /// A prompt came to its end, perhaps the beep.
@@ -271,7 +266,8 @@ impl Recordings {
     ) {
         let Some(leg) = calls.legs.get_mut(key) else { return };
         if let Some(beep) = leg.beep.take_if(|beep| beep.playing == playing) {
-            self.record_now(now, key, (beep.actor, beep.id), &beep.wanted, calls, world);
+            let Beep { actor, id, wanted, mailbox, .. } = *beep;
+            self.record_now(now, key, RecordingObserver::Verb { actor, id, mailbox }, &wanted, calls, world);
         }
     }
 
@@ -279,11 +275,12 @@ impl Recordings {
         &mut self,
         now: Instant,
         key: Key,
-        (actor, id): (Key, Id),
+        observer: RecordingObserver,
         wanted: &Wanted,
         calls: &mut Calls,
         world: &mut World<'_>,
     ) {
+        let RecordingObserver::Verb { actor, id, .. } = observer else { return };
         let begin = Begin {
             sid: calls.new_sid(ivr::sid::RECORDING),
             of: "RecordVerb",
@@ -291,7 +288,7 @@ impl Recordings {
             source: RecordSource::Received,
             trim: wanted.trim,
             max: wanted.max_length,
-            observer: RecordingObserver::Verb { actor, id },
+            observer,
         };
         if let Err(text) = self.begin_take(now, key, begin, calls) {
             let failure = EffectFailure { code: code::RECORDING, text: format!("Record: {text}") };
@@ -322,7 +319,7 @@ impl Recordings {
             return calls
                 .tell(now, actor, world, |script, out| script.handle_recorded(now, id, Ok(none), out));
         }
-        let is_it = |take: &ActiveRecording| matches!(&take.observer, RecordingObserver::Verb { actor: of, id: own } if (*of, *own) == (actor, id));
+        let is_it = |take: &ActiveRecording| matches!(&take.observer, RecordingObserver::Verb { actor: of, id: own, .. } if (*of, *own) == (actor, id));
         let recording = leg.recording.as_ref();
         if let Some(index) = recording.and_then(|recording| recording.takes.iter().position(is_it)) {
             self.close_take(now, key, index, calls);
@@ -500,7 +497,7 @@ impl Recordings {
         row.duration = is_kept.then(|| u32::try_from(recorded.duration.as_secs()).unwrap_or(u32::MAX));
         row.error_code = result.is_err().then_some(code::RECORDING);
         row.common.updated_at = now;
-        let RecordingObserver::Verb { actor, id } = observer else {
+        let RecordingObserver::Verb { actor, id, mailbox } = observer else {
             write(&row, RestWrite::Replace, world);
             if let Err(problem) = result {
                 calls.warn(now, leg, code::RECORDING, format!("the recording ended: {problem}"), world);
@@ -511,7 +508,10 @@ impl Recordings {
             return;
         };
         if is_kept {
-            write(&row, RestWrite::Insert, world);
+            match mailbox {
+                Some(mailbox) if mailbox.deliver(&mut row) => write_voicemail(&row, world),
+                _ => write(&row, RestWrite::Insert, world),
+            }
         }
         let answer = result
             .map(|()| recorded)
@@ -565,35 +565,4 @@ impl Recordings {
 
 pub(super) fn millis(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
-}
-
-fn row_of(now: Instant, call: &str, owner: &Owner, take: &ActiveRecording) -> Kept {
-    Kept {
-        common: Common {
-            sid: take.sid.clone(),
-            account: owner.account.to_string(),
-            created_at: take.started,
-            updated_at: now,
-        },
-        call_sid: call.to_owned(),
-        conference_sid: take.conference.clone().unwrap_or_default(),
-        status: if take.pause.is_some() { "paused" } else { "in-progress" }.to_owned(),
-        source: take.of.to_owned(),
-        channels: take.channels(),
-        started_at: Some(take.started),
-        node: take.file.node().to_owned(),
-        ..Kept::default()
-    }
-}
-
-pub(super) fn write<R: Resource>(
-    resource: &R,
-    how: impl FnOnce(Box<store::rest::Row>) -> RestWrite,
-    world: &mut World<'_>,
-) {
-    // No text of a caller is in it that could be too long; a transcription's is cut before.
-    match resource.row() {
-        Ok(row) => world.outbox.push(VoiceEffect::Write(store::Write::Rest(how(Box::new(row))))),
-        Err(error) => tracing::error!(%error, "cannot encode a row for the database"),
-    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use ivr::script::Id;
 use router::{Admission, Aor};
 use stdx::Instant;
 use stdx::slab::Key;
@@ -15,6 +16,8 @@ pub(super) enum ResolutionPurpose {
     Text,
     /// The dial attempt that calls it.
     Call(Key),
+    /// The mailbox of a Record, by its actor and number.
+    Mailbox(Key, Id),
 }
 
 /// The look-ups of a shard that have no answer yet, by ticket.
@@ -36,7 +39,15 @@ impl Resolutions {
     pub(super) fn attempt(&self, ticket: u64) -> Option<Key> {
         match self.open.get(&ticket)? {
             ResolutionPurpose::Call(attempt) => Some(*attempt),
-            ResolutionPurpose::Text => None,
+            ResolutionPurpose::Text | ResolutionPurpose::Mailbox(..) => None,
+        }
+    }
+
+    /// The Record whose mailbox the look-up is for, if it is for one.
+    fn mailbox(&self, ticket: u64) -> Option<(Key, Id)> {
+        match self.open.get(&ticket)? {
+            ResolutionPurpose::Mailbox(actor, id) => Some((*actor, *id)),
+            ResolutionPurpose::Text | ResolutionPurpose::Call(_) => None,
         }
     }
 
@@ -53,6 +64,9 @@ impl Resolutions {
 impl Voice {
     /// The account that a ticket's address has led to.
     pub fn account_known(&mut self, ticket: u64, aor: &Aor) {
+        if let Some(record) = self.resolutions.mailbox(ticket) {
+            return self.recordings.handle_mailbox(record, aor, &mut self.calls);
+        }
         match self.resolutions.attempt(ticket) {
             Some(attempt) => self.dials.handle_account(attempt, aor),
             None => self.texts.handle_account(ticket, aor),
@@ -92,6 +106,9 @@ impl Voice {
                 let mut out = DialOutbox::new();
                 self.dials.handle_resolved(now, attempt, resolved, &mut out);
                 self.perform_dials(now, out, world);
+            }
+            Some(ResolutionPurpose::Mailbox(actor, id)) => {
+                self.recordings.end_mailbox_look_up(now, (actor, id), &resolved, &mut self.calls, world);
             }
             // The request's owner is gone.
             None => {}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ivr::document::{Callback, Severity, code};
 use ivr::request::Form;
-use ivr::script::{Call, CallStatus, LegFailure};
+use ivr::script::{Call, CallStatus, Direction, LegFailure};
 use stdx::Instant;
 use stdx::slab::Key;
 use store::rest::types::{Common, EndCallback, Notification, Redial, RestCall};
@@ -89,6 +89,11 @@ impl Row {
         self.has_call_id(call_id);
         self.answer(now);
         self.write(now)
+    }
+
+    /// The party at the other end, as its applications know it: who calls, or who is called.
+    pub(super) fn party(&self) -> &str {
+        if self.call.direction == Direction::Inbound.as_str() { &self.call.from } else { &self.call.to }
     }
 
     /// The Call-ID; empty before there is a dialog.

@@ -134,6 +134,7 @@ function connect({ user, domain, password, tokens }) {
         showHeader();
     });
     chat.addEventListener("calls", showCalls);
+    chat.addEventListener("voicemail", showVoicemail);
     chat.addEventListener("conversation", ({ detail }) => detail === open && showLog());
     chat.addEventListener("arrived", ({ detail }) => arrived(detail));
 }
@@ -169,7 +170,9 @@ function signOut(why = "") {
     phone?.stop();
     chat?.stop();
     [chat, phone, open] = [null, null, null];
-    for (const name of ["people", "log", "calls", "requests"]) $(name).replaceChildren();
+    stopSound();
+    $("voicemail").hidden = true;
+    for (const name of ["people", "log", "calls", "messages", "requests"]) $(name).replaceChildren();
     $("password").value = "";
     $("show").value = "";
     $("notice").textContent = "";
@@ -270,6 +273,74 @@ function makeCall(call) {
     return make("li", {}, button);
 }
 
+/** The caller of a message, as a contact is named. */
+const callerOf = ({ from }) => chat.nameOf(from.includes("@") ? from : `${from}@${account.split("@")[1]}`);
+
+function showVoicemail() {
+    if (!chat || !account) return;
+    const { messages, next, unheard, isThere } = chat.voicemail;
+    $("voicemail").hidden = !isThere;
+    $("no-messages").hidden = messages.length > 0;
+    $("more-messages").hidden = !next;
+    say($("voicemail-title"), unheard ? t("voicemail.title_unheard", { count: unheard }) : t("voicemail.title"));
+    if (playing && !messages.some(({ id }) => id === playing.id)) stopSound();
+    show($("messages"), messages, ({ id }) => id, makeVoicemail, updateVoicemail);
+}
+
+function makeVoicemail(message) {
+    const play = make("button", { className: "person", onclick: careful(() => playMessage(message)) }, make("span", { className: "name" }), make("span", { className: "about" }));
+    const remove = make("button", { className: "remove", textContent: t("voicemail.delete"), onclick: careful(() => removeMessage(message)) });
+    return make("li", {}, play, remove);
+}
+
+function updateVoicemail(item, message) {
+    const [play, remove] = item.children;
+    const name = callerOf(message);
+    const about = [timeWords(message.time), lengthWords(message.seconds), message.isHeard ? "" : t("voicemail.unheard")].filter(Boolean).join(", ");
+    say(play.querySelector(".name"), name);
+    say(play.querySelector(".about"), about);
+    play.title = t("voicemail.play");
+    play.setAttribute("aria-label", `${t("voicemail.from", { name })}, ${about}. ${t("voicemail.play")}`);
+    remove.setAttribute("aria-label", `${t("voicemail.delete")}: ${t("voicemail.from", { name })}, ${about}`);
+    item.classList.toggle("unheard", !message.isHeard);
+}
+
+/** The message whose sound is in the player, with the address of the sound. */
+let playing = null;
+
+function stopSound() {
+    if (!playing) return;
+    $("sound").pause();
+    $("sound").removeAttribute("src");
+    $("sound").hidden = true;
+    URL.revokeObjectURL(playing.url);
+    playing = null;
+}
+
+async function playMessage(message) {
+    const own = chat;
+    if (playing?.id !== message.id) {
+        notice(t("voicemail.loading"));
+        const sound = await own.voicemail.sound(message);
+        // The user has signed out meanwhile.
+        if (chat !== own) return;
+        stopSound();
+        playing = { id: message.id, url: URL.createObjectURL(sound) };
+        $("sound").src = playing.url;
+        $("sound").hidden = false;
+        notice("");
+    }
+    await $("sound").play();
+    const now = own.voicemail.messages.find(({ id }) => id === message.id);
+    if (now) await own.voicemail.markHeard(now);
+}
+
+async function removeMessage(message) {
+    const next = [...$("messages").children].find((item) => item.dataset.key === message.id)?.nextElementSibling;
+    await chat.voicemail.remove(message);
+    (next?.isConnected ? next.firstElementChild : $("find")).focus();
+}
+
 function openChat(jid) {
     open = jid;
     chat.conversation(jid);
@@ -336,7 +407,9 @@ function updateMessage(item, message) {
 
 /** Nothing tells of calls that another device has had. */
 function lookForCalls() {
-    if (chat?.isOnline && document.visibilityState === "visible") chat.history.look();
+    if (!chat?.isOnline || document.visibilityState !== "visible") return;
+    chat.history.look();
+    chat.voicemail.look();
 }
 
 const isLooking = () => document.visibilityState === "visible" && document.hasFocus();
@@ -466,6 +539,7 @@ $("find-add").onclick = careful(async () => {
     notice(t("contact.asked", { who: jid }));
 });
 $("more-calls").onclick = careful(() => chat.history.more());
+$("more-messages").onclick = careful(() => chat.voicemail.more());
 $("clear-calls").onclick = () => {
     chat.device.clearCalls();
     showCalls();

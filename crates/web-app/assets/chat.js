@@ -4,6 +4,7 @@ import { Device } from "./device.js";
 import { CallHistory } from "./history.js";
 import { Stream, newId } from "./stream.js";
 import { t } from "./text.js";
+import { VOICEMAIL, Voicemail } from "./voicemail.js";
 import { child, children, textOf, xml } from "./xml.js";
 
 const ROSTER = "jabber:iq:roster";
@@ -88,7 +89,7 @@ class Conversation {
     }
 }
 
-/** Events: `state`, `contacts`, `calls`, `conversation` (detail: address), `arrived` (detail: message), `refused` (detail: error). */
+/** Events: `state`, `contacts`, `calls`, `voicemail`, `conversation` (detail: address), `arrived` (detail: message), `refused` (detail: error). */
 export class Chat extends EventTarget {
     /** `tokens` in place of user and password: the server says whose they are, and there is no account until then. */
     constructor({ url, user, domain, password, tokens }) {
@@ -105,6 +106,8 @@ export class Chat extends EventTarget {
         this.stream = new Stream({ url, user, domain, password, tokens, onRequest: (stanza) => this.answer(stanza) });
         this.history = new CallHistory(this.stream, () => this.device?.calls ?? []);
         this.history.addEventListener("calls", () => this.tell("calls"));
+        this.voicemail = new Voicemail(this.stream);
+        this.voicemail.addEventListener("voicemail", () => this.tell("voicemail"));
         this.stream.addEventListener("online", ({ detail }) => this.begin(detail.isResumed));
         this.stream.addEventListener("offline", () => this.tell("state"));
         for (const name of ["refused", "waiting"]) {
@@ -142,6 +145,7 @@ export class Chat extends EventTarget {
             for (const jid of this.conversations.keys()) this.tell("conversation", jid);
             await this.fetchRelays();
             await this.history.refresh();
+            await this.voicemail.refresh();
         } catch (error) {
             // The connection was lost meanwhile: the next one begins again.
             console.debug(error.message);
@@ -259,6 +263,8 @@ export class Chat extends EventTarget {
     handle(stanza) {
         if (stanza.localName === "presence") return this.handlePresence(stanza);
         const isOurs = this.stream.isOwn(stanza.getAttribute("from"));
+        // Only the own account says that a message has come.
+        if (child(stanza, "voicemail", VOICEMAIL)) return isOurs && this.voicemail.refresh();
         const result = child(stanza, "result", MAM);
         if (result) return isOurs && this.archiveQueries.get(result.getAttribute("queryid"))?.push(result);
         for (const name of ["sent", "received"]) {

@@ -43,6 +43,7 @@ static FILES: &[(&str, &str, &[u8])] = files![
     "style.css" = "style.css",
     "text.js" = "text.js",
     "tones.js" = "tones.js",
+    "voicemail.js" = "voicemail.js",
     "xml.js" = "xml.js",
 ];
 

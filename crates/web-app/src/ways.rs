@@ -116,14 +116,14 @@ impl Ways {
         self.tokens.as_ref()?.provider.as_ref()
     }
 
-    /// The value of `Content-Security-Policy`: files of this site, connections to these two addresses and the provider, nothing else. Strings
+    /// The value of `Content-Security-Policy`: files of this site, sound that the page has read itself, connections to these two addresses and the provider, nothing else. Strings
     /// become XML by the page's one policy of trusted types, and never HTML or code.
     pub fn content_security_policy(&self) -> String {
         let further = [self.sip.as_deref(), self.provider().map(|provider| &*provider.issuer)];
         let further: String =
             further.into_iter().flatten().map(|url| format!(" {}", origin_of(url))).collect();
         format!(
-            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src blob:; \
              connect-src 'self' {}{further}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
              require-trusted-types-for 'script'; trusted-types xml",
             origin_of(&self.xmpp)

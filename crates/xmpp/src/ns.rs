@@ -124,6 +124,7 @@ namespaces! {
     DELEGATION = "urn:xmpp:delegation:2";
     PRIVILEGE = "urn:xmpp:privilege:2";
     CALLS = "urn:belfry:calls:0";
+    VOICEMAIL = "urn:belfry:voicemail:0";
     PIE = "urn:xmpp:pie:0";
     PIE_SCRAM = "urn:xmpp:pie:0#scram";
     PIE_MAM = "urn:xmpp:pie:0#mam";

@@ -2,12 +2,17 @@
 standard output, a line of JSON each. The client signs in again by itself only when it is told where."""
 
 import asyncio
+import base64
+import hashlib
 import json
 import logging
 import sys
 from xml.etree import ElementTree as ET
 
 from slixmpp import ClientXMPP
+
+
+VOICEMAIL = "{urn:belfry:voicemail:0}"
 
 
 def tell(event, **what):
@@ -60,6 +65,11 @@ class Client(ClientXMPP):
     def see_occupant(self, presence):
         self.see("unavailable" if presence["type"] == "unavailable" else "available", presence)
 
+    async def ask_voicemail(self, kind, name, **attributes):
+        question = self.make_iq_get() if kind == "get" else self.make_iq_set()
+        question.xml.append(ET.Element(VOICEMAIL + name, attributes))
+        return (await question.send(timeout=30)).xml
+
     async def obey(self, order, *words):
         if order == "connect":
             self.connect("127.0.0.1", int(words[0]))
@@ -93,6 +103,18 @@ class Client(ClientXMPP):
             answer = await question.send(timeout=30)
             calls = answer.xml.iter("{urn:belfry:calls:0}call")
             tell("calls", calls=[[call.get("direction"), call.get("with")] for call in calls])
+        elif order == "voicemail":
+            messages = []
+            for message in (await self.ask_voicemail("get", "voicemail")).iter(VOICEMAIL + "message"):
+                name, sound, size = message.get("id"), b"", 1
+                while len(sound) < size:
+                    piece = (await self.ask_voicemail("get", "sound", id=name, offset=str(len(sound)))).find(VOICEMAIL + "sound")
+                    sound, size = sound + base64.b64decode(piece.text or ""), int(piece.get("size"))
+                messages.append([name, hashlib.sha256(sound).hexdigest()])
+            tell("voicemail", messages=messages)
+        elif order == "delete-voicemail":
+            await self.ask_voicemail("set", "delete", id=words[0])
+            tell("deleted")
         elif order == "acknowledged":
             tell("acknowledged", messages=self.acknowledged)
         elif order == "ping":

@@ -167,6 +167,21 @@ impl Follower {
         bodies.iter().filter_map(Value::as_str).map(str::to_owned).collect()
     }
 
+    /// The user's voicemail: of each message the name and the SHA-256 of its sound, which is fetched piece by piece.
+    pub fn voicemail(&mut self) -> Vec<(String, String)> {
+        self.order("voicemail");
+        let event = self.expect("the voicemail", |event| event["event"] == "voicemail");
+        let messages = event["messages"].as_array().cloned().unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        messages.iter().map(|message| (text(&message[0]), text(&message[1]))).collect()
+    }
+
+    /// Deletes a message of the user's voicemail.
+    pub fn delete_voicemail(&mut self, id: &str) {
+        self.order(&format!("delete-voicemail {id}"));
+        self.expect("the deletion", |event| event["event"] == "deleted");
+    }
+
     /// The directions and the other ends of the user's calls, as the server has records of them.
     pub fn calls(&mut self) -> Vec<(String, String)> {
         self.order("calls");

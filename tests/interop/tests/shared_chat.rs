@@ -11,6 +11,7 @@ use interop::{
 };
 use lab_report::Report;
 use lab_report::model::XmppReport;
+use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 /// One farm at a time, as in `farm.rs`.
@@ -636,4 +637,55 @@ fn clients_are_referred_once_to_the_node_that_has_their_account() {
     assert_eq!(away, first.redirected, "those who follow may be referred each time");
     let (_, back) = load(ports.first(), false);
     assert_eq!(back, 0, "those who do not follow are served");
+}
+
+/// Its file is at the second node only: a client gets the sound wherever it is connected, and deletes it from there.
+#[test]
+fn a_user_hears_a_message_of_another_node_and_deletes_it() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Debian);
+    let url = new_postgres_database();
+    let ports = Ports::reserve(2);
+    let port = |number: u16| ports.first() + number;
+    let sections = |number: u16| {
+        let media = 32_300 + 100 * number;
+        format!(
+            "[xmpp]\nlisten = [\"tcp:127.0.0.1:{}\"]\n\
+             [voice]\nmedia = \"127.0.0.1\"\nmedia_ports = \"{media}-{}\"\nopen = true\n",
+            port(number),
+            media + 99
+        )
+    };
+    let farm = Farm::with_chat_sections(&nats, &url, 2, &[sections(0), sections(1)]);
+    let sid = format!("RE{:032x}", 7);
+    let file = farm.nodes[1].data().join(format!("recordings/{sid}.wav"));
+    // Three pieces.
+    let sound: Vec<u8> = (0..100_000_u32).map(|at| (at % 251) as u8).collect();
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, &sound).unwrap();
+    let body = format!(
+        r#"{{"sid":"{sid}","account":"AC1","created_at":1,"updated_at":1,"status":"completed","duration":6,"channels":1,"node":"n1","to":"user0@example.test","from":"100"}}"#
+    );
+    run_sql(
+        &url,
+        &format!(
+            "INSERT INTO rest (kind, sid, account, status, from_uri, to_uri, amount, created_at, updated_at, body) \
+             VALUES (6, '{sid}', 'AC1', 'completed', '100', 'user0@example.test', 6, 1, 1, '{body}')"
+        ),
+    );
+    let digest: String = Sha256::digest(&sound).iter().map(|byte| format!("{byte:02x}")).collect();
+    let certificate = farm.nodes[0].certificate();
+    let client = |user: &str, number: u16| {
+        let mut client = Follower::new(user, "secret", &certificate);
+        client.sign_in(port(number));
+        client
+    };
+    let message = vec![(sid.clone(), digest)];
+    assert_eq!(client("user1", 1).voicemail(), []);
+    assert_eq!(client("user0", 1).voicemail(), message);
+    let mut user = client("user0", 0);
+    assert_eq!(user.voicemail(), message);
+    user.delete_voicemail(&sid);
+    assert!(!file.exists());
+    assert_eq!(user.voicemail(), []);
 }

@@ -1,8 +1,12 @@
 //! The page of users in real browsers: chat, history, calls with sound and picture, refusals, and a node that restarts.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use interop::{DOMAIN, Node, OpenIdFault, OpenIdProvider, Slapd, bundle_jssip, free_port, play_in_browsers};
+use interop::{
+    Baresip, DOMAIN, Node, OpenIdFault, OpenIdProvider, Slapd, bundle_jssip, free_port, play_in_browsers,
+    wait_until,
+};
 use serde_json::json;
 
 /// A node of alice and bob with the page at that kind of address, `ws` or `wss`; and the URL of the page.
@@ -36,6 +40,71 @@ fn two_users_chat_and_call_each_other_in_their_browsers() {
     let (node, url) = node("ws");
     play_in_browsers(&url, "all", pictures().as_deref(), |line| panic!("the play asks for {line}"));
     assert!(node.run(&["calls"]).contains(&format!("alice@{DOMAIN}")), "calls of browsers have records");
+}
+
+/// A file of a minute of sound, mono at 8 kHz.
+fn sound(folder: &Path) -> PathBuf {
+    let samples: Vec<u8> = (0..60 * 8_000)
+        .flat_map(|at| (if at / 10 % 2 == 0 { 4_000_i16 } else { -4_000 }).to_le_bytes())
+        .collect();
+    let mut file = Vec::new();
+    let number = |file: &mut Vec<u8>, number: usize| {
+        file.extend(u32::try_from(number).expect("a short file").to_le_bytes())
+    };
+    file.extend(b"RIFF");
+    number(&mut file, 36 + samples.len());
+    file.extend(b"WAVEfmt ");
+    number(&mut file, 16);
+    // PCM, one channel; bytes a second; two bytes a frame of 16 bits.
+    file.extend([1, 0, 1, 0]);
+    number(&mut file, 8_000);
+    number(&mut file, 16_000);
+    file.extend([2, 0, 16, 0]);
+    file.extend(b"data");
+    number(&mut file, samples.len());
+    file.extend(samples);
+    let path = folder.join("says.wav");
+    std::fs::write(&path, file).expect("the test's folder is writable");
+    path
+}
+
+/// A phone that is no account's calls alice, who declines in her browser, and leaves a message.
+#[test]
+fn a_user_hears_and_deletes_a_message_that_a_phone_has_left() {
+    let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/ivr/documents");
+    let (node, url) = node_of(
+        "ws",
+        &format!(
+            "[voice]\nmedia = \"127.0.0.1\"\nmedia_ports = \"32200-32299\"\nopen = true\ndocuments = {documents:?}\n\
+             numbers = [{{ number = \"1241\", url = \"file:alice.xml\" }}]\n"
+        ),
+    );
+    let node = node.with_account("alice", "secret-a").with_account("bob", "secret-b").started();
+    let folder = tempfile::tempdir().unwrap();
+    let says = sound(folder.path());
+    let recordings = || {
+        let entries = std::fs::read_dir(node.data().join("recordings")).into_iter().flatten().flatten();
+        entries.map(|entry| entry.metadata().map_or(0, |metadata| metadata.len())).collect::<Vec<u64>>()
+    };
+    play_in_browsers(&url, "voicemail", pictures().as_deref(), |line| match line {
+        "message" => {
+            let mut phone = Baresip::with_files("dora", node.port, "PCMA/8000/1", &says);
+            phone.command("dial", &format!("sip:1241@{DOMAIN}"));
+            phone.expect("CALL_ESTABLISHED");
+            // Two pieces of the answer to a client.
+            let is_said = || recordings().iter().any(|bytes| *bytes > 60_000);
+            wait_until("four seconds of the message", Duration::from_secs(60), is_said, || node.tail());
+            phone.command("hangup", "");
+            phone.expect("CALL_CLOSED");
+        }
+        "gone" => wait_until(
+            "the end of the recording's file",
+            Duration::from_secs(20),
+            || recordings().is_empty(),
+            || node.tail(),
+        ),
+        other => panic!("the play asks for {other}"),
+    });
 }
 
 #[test]

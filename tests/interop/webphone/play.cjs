@@ -43,7 +43,8 @@ class User {
         await session.send("Emulation.setFocusEmulationEnabled", { enabled: true });
         await session.send("Network.enable");
         session.on("Network.webSocketCreated", ({ url }) => this.addresses.add(new URL(url).origin));
-        tab.on("request", (request) => this.addresses.add(new URL(request.url()).origin));
+        // The browser's own player has pictures in its address: they come from nowhere.
+        tab.on("request", (request) => request.url().startsWith("data:") || this.addresses.add(new URL(request.url()).origin));
         tab.on("pageerror", (error) => this.faults.push(String(error)));
         tab.on("console", (message) => {
             // Chromium itself reports each try while the node is away.
@@ -440,6 +441,40 @@ async function first(alice, bob) {
     await leave([alice, bob]);
 }
 
+/** A phone whose call she declines leaves alice a message, which is there at once; she plays it by the keyboard, and deletes it. bob has none. */
+async function voicemail(alice, bob) {
+    await Promise.all([alice.signIn(), bob.signIn()]);
+    await Promise.all([alice.online(), bob.online()]);
+    for (const user of [alice, bob]) await user.shows("#no-messages", "No messages.");
+    const declines = async () => {
+        await alice.call("ringing");
+        await alice.click("#decline");
+    };
+    await Promise.all([ask("message"), declines()]);
+    await alice.shows("#voicemail-title", "Voicemail (1 new)");
+    await alice.shows("#messages .name", "dora");
+    await alice.named();
+    await alice.tab.focus("#messages .person");
+    await alice.tab.keyboard.press("Enter");
+    await alice.until("the sound of the message", () => {
+        const sound = document.querySelector("#sound");
+        return sound.checkVisibility() && sound.duration > 2 && sound.currentTime > 0.2;
+    });
+    await alice.until("a message that is heard", () => document.querySelector("#voicemail-title").innerText === "Voicemail");
+    await alice.picture("voicemail");
+    // Another device of hers shows the same.
+    await alice.tab.reload();
+    await alice.signIn();
+    await alice.online();
+    await alice.shows("#messages .name", "dora");
+    await alice.until("a message that was heard before", () => document.querySelector("#voicemail-title").innerText === "Voicemail");
+    await bob.shows("#no-messages", "No messages.");
+    await alice.click("#messages .remove");
+    await alice.shows("#no-messages", "No messages.");
+    await ask("gone");
+    await leave([alice, bob]);
+}
+
 const lines = readline.createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 
 async function ask(what) {
@@ -590,7 +625,7 @@ async function main() {
     }, ALL);
     try {
         const users = await Promise.all(["alice", "bob"].map((name) => User.open(browser, name)));
-        await { all, first, language, restart, directory, provider }[play](...users, browser);
+        await { all, first, language, restart, directory, provider, voicemail }[play](...users, browser);
     } finally {
         clearTimeout(patience);
         await browser.close();

@@ -45,6 +45,7 @@ mod sm;
 mod table;
 mod upload;
 mod vcard;
+mod voicemail;
 mod webhooks;
 
 use std::collections::HashMap;
@@ -139,6 +140,7 @@ pub(super) struct FakeStore {
     pub(super) activation: Option<::bytestreams::ActivationFault>,
     pub(super) administered: Vec<Accounts>,
     calls: calls::Calls,
+    mailboxes: voicemail::Mailboxes,
     accounts: register::Known,
 }
 
@@ -189,6 +191,9 @@ impl FakeStore {
                 headers: vec![("Authorization".into(), "t".into())],
             })),
             Load::Calls { user, query } => StoreReply::Calls(self.calls.page(user, *query)),
+            Load::Voicemail { user, request } => {
+                StoreReply::Voicemail(self.mailboxes.perform(user, request))
+            }
             // The world has no connections.
             Load::Activate(_) => StoreReply::Activated(self.activation.map_or(Ok(()), Err)),
             Load::Waiting => {

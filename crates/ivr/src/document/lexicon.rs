@@ -230,6 +230,7 @@ pub(super) const VERBS: &[ElementEntry] = &[
             RECORDING_STATUS,
             RECORDING_STATUS_METHOD,
             RECORDING_EVENTS,
+            a("mailbox", ValueKind::Text, "", "our own: the account whose voicemail it is"),
             a("media", ValueKind::OneOf(&["audio_only"]), "audio_only", "there is no video"),
         ],
         &[],

@@ -260,6 +260,7 @@ fn record(fields: &Fields) -> Record {
         play_beep: fields.flag("playBeep"),
         trim: fields.text("trim") == Some("trim-silence"),
         transcribe: is_transcribed.then_some(Transcribe { callback }),
+        mailbox: fields.filled("mailbox"),
         status: fields.callback("recordingStatusCallback"),
     }
 }

@@ -162,6 +162,8 @@ pub struct Record {
     pub trim: bool,
     /// The transcription that `transcribe` or `transcribeCallback` asks for.
     pub transcribe: Option<Transcribe>,
+    /// `mailbox`: the account that gets the recording as voicemail, as written. Neither Twilio nor RestComm has the attribute.
+    pub mailbox: Option<String>,
     /// `recordingStatusCallback` and its events.
     pub status: Option<Callback>,
 }

@@ -251,6 +251,8 @@ pub struct Recording {
     pub max_length: Duration,
     /// Silence at both ends is cut off.
     pub trim: bool,
+    /// The account that gets the recording as voicemail: a name or an address.
+    pub mailbox: Option<String>,
 }
 
 /// One leg to dial.

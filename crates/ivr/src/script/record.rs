@@ -54,6 +54,7 @@ impl Recorder {
             silence: record.timeout,
             max_length: record.max_length,
             trim: record.trim,
+            mailbox: record.mailbox.clone(),
         };
         out.push(Effect::Record { id, recording: Box::new(recording) });
         let until = now + record.max_length + limits::ANSWER_WAIT;

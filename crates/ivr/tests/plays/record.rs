@@ -25,6 +25,20 @@ fn a_finish_key_ends_the_recording_and_is_sent_to_the_action() {
     );
 }
 
+#[test]
+fn a_recording_for_a_mailbox_names_it() {
+    performs(
+        "<Record mailbox=' alice@example.org ' finishOnKey=''/>",
+        &format!(
+            "> record beep silence 5s at most 3600s for alice@example.org
+             media: recorded 7
+             > ask POST http://app/start {RECORDED} Digits=
+             caller: hangs up
+             > end completed"
+        ),
+    );
+}
+
 /// Twilio's and RestComm's default is `1234567890*#`.
 #[test]
 fn any_key_ends_a_recording_that_names_none() {

@@ -430,11 +430,12 @@ impl Play {
             }
             Effect::StopListening => "stop listening".into(),
             Effect::Record { recording, .. } => format!(
-                "record{} silence {} at most {}{}",
+                "record{} silence {} at most {}{}{}",
                 if recording.beep { " beep" } else { "" },
                 seconds(recording.silence),
                 seconds(recording.max_length),
-                if recording.trim { " trim" } else { "" }
+                if recording.trim { " trim" } else { "" },
+                recording.mailbox.as_ref().map(|mailbox| format!(" for {mailbox}")).unwrap_or_default()
             ),
             Effect::StopRecording { .. } => "stop recording".into(),
             Effect::Transcribe { recording_sid, callback } => {

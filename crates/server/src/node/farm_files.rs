@@ -5,8 +5,6 @@
 //! name of their node in their own row. Bytes go by the links of the farm in pieces of bounded size, never
 //! through the database.
 
-use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -23,6 +21,7 @@ use xmpp_io::uploads::{FarmAnswer, FarmFiles, ReadFault, RegisterFault, UploadPi
 use super::{Node, StoreCompletions};
 use crate::farm::files::{NodeFileRequest, NodeFiles};
 use crate::limits;
+use crate::recorded_sound::{self, SoundPiece};
 use shard_message::wire::{FileBody, FileFault, FileKind, FileName, FilePiece};
 
 /// Makes the uploads of all nodes available at this one, where the nodes share a database.
@@ -242,17 +241,9 @@ async fn blocking<T: Send + 'static>(
     spawn_blocking(work).await.map_err(|_| FileFault::Failed)?
 }
 
-/// Reads a part of a recording. A range behind the end of the file is an empty piece, which still tells the size.
 fn part_of(sound: Sound, range: Range<u64>) -> Result<FilePiece, FileFault> {
-    let Sound { mut file, len } = sound;
-    let read = |file: &mut File| {
-        file.seek(SeekFrom::Start(range.start))?;
-        let mut bytes = Vec::new();
-        file.take(range.end.min(len).saturating_sub(range.start)).read_to_end(&mut bytes)?;
-        std::io::Result::Ok(bytes)
-    };
-    let bytes = read(&mut file).map_err(|_| FileFault::Failed)?;
-    Ok(FilePiece { size: len, bytes: bytes.into(), ..FilePiece::default() })
+    let SoundPiece { size, bytes } = recorded_sound::part_of(sound, range).map_err(|_| FileFault::Failed)?;
+    Ok(FilePiece { size, bytes: bytes.into(), ..FilePiece::default() })
 }
 
 #[cfg(test)]

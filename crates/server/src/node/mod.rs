@@ -52,6 +52,7 @@ use voice_io::NodeVoice;
 
 use crate::limits;
 use crate::message::{Command, InboxMessage, LocalMessage};
+use crate::recorded_sound::RecordedSound;
 use crate::rest::Rest;
 use crate::shard::{RecordSinks, ShardStatus, StatusBoard};
 use crate::waiting::StartListeners;
@@ -177,6 +178,7 @@ impl Node {
         let mut operator =
             crate::xmpp::operator::Operator::new(self.shared.map(), self.outlets.clone(), desk, store, rooms);
         operator.farm = self.shared.farm.as_ref().map(|farm| farm.requester());
+        operator.recorded_sound = RecordedSound::new(self);
         operator
     }
 

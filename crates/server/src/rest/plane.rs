@@ -32,11 +32,12 @@ use voice_io::recordings::Files;
 use super::Record;
 use super::identities::Identities;
 use super::live::{CALL_EVENTS, LiveObjects, background, callback};
-use crate::farm::files::{NodeFiles, RemoteContent};
+use crate::farm::files::RemoteContent;
 use crate::farm::requests::FarmRequester;
 use crate::node::Node;
+use crate::recorded_sound::{RecordedSound, sound_error};
 use crate::xmpp::operator::nodes;
-use shard_message::wire::{FileFault, FileKind, FileName};
+use shard_message::wire::{FileKind, FileName};
 
 /// The media type of recordings.
 const WAV: &str = "audio/x-wav";
@@ -47,8 +48,7 @@ pub(super) struct Plane {
     live: LiveObjects,
     /// `None`: there are no recordings without applications.
     files: Option<Arc<Files>>,
-    /// Recordings of the farm's other nodes; none if the node is alone.
-    other_files: Option<NodeFiles>,
+    sound: RecordedSound,
     /// The shard of the next call.
     next: AtomicUsize,
     chat: crate::xmpp::operator::Operator,
@@ -65,18 +65,13 @@ impl Plane {
             chance: Chance::new(node.clock),
             live: LiveObjects::with_record(node, record),
             files: node.voice.as_ref().map(|voice| Arc::clone(voice.files())),
-            other_files: node.shared.farm.as_ref().map(|farm| farm.files()),
+            sound: RecordedSound::new(node),
             next: AtomicUsize::new(0),
             chat: node.chat(),
             farm: node.shared.farm.as_ref().map(|farm| farm.requester()),
             failures: Arc::clone(&node.shared.failures),
             identities: node.shared.authenticator.clone().map(Identities),
         }
-    }
-
-    /// The way to files of that node, as the row of a recording names it; none if it is this one, or the row names none.
-    fn other_node(&self, node: &str) -> Option<&NodeFiles> {
-        self.other_files.as_ref().filter(|files| !node.is_empty() && *files.node != *node)
     }
 
     /// The answer of the node that has the object: this one or another of the farm. Lists are joined of all nodes' parts.
@@ -130,7 +125,7 @@ impl Plane {
         if stored.is_ok() {
             return stored;
         }
-        let Some(other) = self.other_node(node) else { return stored };
+        let Some(other) = self.sound.other_node(node) else { return stored };
         let opened = other.open(node, file(FileKind::Recording, sid));
         let opened = tokio::runtime::Handle::current().block_on(opened);
         let remote = opened.map(audio(WAV)).map_err(sound_error).and_then(|audio| audio.skip(from));
@@ -210,17 +205,6 @@ fn file(kind: FileKind, sid: &str) -> FileName {
 
 fn audio(media_type: &'static str) -> impl Fn(RemoteContent) -> Audio {
     move |content| Audio { media_type, length: content.size, read: Box::new(content) }
-}
-
-/// The failure at another node in the words of the REST interface.
-fn sound_error(fault: FileFault) -> EncodeError {
-    match fault {
-        FileFault::Unknown => EncodeError::NotFound,
-        FileFault::Away => EncodeError::Away,
-        FileFault::Busy => EncodeError::Busy,
-        FileFault::Failed => EncodeError::Failed,
-        FileFault::NoEncoder => EncodeError::NoEncoder,
-    }
 }
 
 /// An empty parameter counts as absent.
@@ -351,7 +335,7 @@ impl ControlPlane for Plane {
 
     fn recording_as_mp3(&self, sid: &str, node: &str) -> Encoding {
         let media_type = "audio/mpeg";
-        let (files, other) = (self.files.clone(), self.other_node(node).cloned());
+        let (files, other) = (self.files.clone(), self.sound.other_node(node).cloned());
         let (sid, node) = (sid.to_owned(), node.to_owned());
         Box::pin(async move {
             let here = match files {
@@ -371,26 +355,7 @@ impl ControlPlane for Plane {
     }
 
     fn remove_recording(&self, sid: &str, node: &str) -> Result<(), EncodeError> {
-        // Here, too, if the row names another node; a file that is not there is no error.
-        if let Some(files) = &self.files {
-            files.delete(sid).map_err(|error| {
-                tracing::error!(%error, sid, "a recording cannot be deleted");
-                EncodeError::Busy
-            })?;
-        }
-        let runtime = tokio::runtime::Handle::current();
-        let deleted = match self.other_node(node) {
-            Some(other) => {
-                runtime.block_on(other.delete(node, file(FileKind::Recording, sid))).map_err(sound_error)
-            }
-            None => Ok(()),
-        };
-        // A node that is gone has no file of a recording that is in the store: it removes it there when it is put.
-        let is_stored = deleted.is_err() && self.stored(sid, 0).is_ok();
-        if let Some(files) = &self.files {
-            runtime.block_on(files.delete_stored(sid))?;
-        }
-        if is_stored { Ok(()) } else { deleted }
+        tokio::runtime::Handle::current().block_on(self.sound.delete(sid, node))
     }
 
     fn send_message(&self, message: &TextMessage, status_callback: &str) -> Result<(), ControlError> {

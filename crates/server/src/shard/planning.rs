@@ -99,6 +99,15 @@ impl RoutePlanner {
             return Resolution::Resolved(Err(503));
         }
         let default = self.plan.default_domain();
+        if purpose == Purpose::Mailbox {
+            // An account of a domain that is served here, though its calls may be routed or answered by an application.
+            let domain = match &*address.host {
+                "" => default,
+                host => self.plan.domain_of(host, address.port),
+            };
+            let account = |domain: &str| Resolution::Account { user: address.user.clone(), domain: domain.into() };
+            return domain.map_or(Resolution::Resolved(Err(404)), account);
+        }
         let question = Question {
             user: &address.user,
             host: if address.host.is_empty() { default.unwrap_or_default() } else { &address.host },
@@ -273,6 +282,20 @@ mod tests {
         let address = Address { user: "4930123".into(), host: "".into(), port: None };
         let resolution = planner.resolve(NOW, 1, &address, Purpose::Call);
         assert!(matches!(resolution, Resolution::Resolved(Err(503))), "{resolution:?}");
+    }
+
+    #[test]
+    fn a_mailbox_is_an_account_of_a_domain_of_ours_whatever_the_routes_say() {
+        let settings =
+            call::PlanSettings { domains: vec!["example.test".into()], ..call::PlanSettings::default() };
+        let planner = RoutePlanner::new(Arc::new(Plan::new(&settings, Vec::new()).unwrap()), CallerProof::Waived);
+        let resolve = |host: &str| {
+            let address = Address { user: "alice".into(), host: host.into(), port: None };
+            format!("{:?}", planner.resolve(NOW, 1, &address, Purpose::Mailbox))
+        };
+        let account = "Account { user: \"alice\", domain: \"example.test\" }";
+        assert_eq!([resolve(""), resolve("EXAMPLE.test")], [account, account]);
+        assert_eq!(resolve("elsewhere.test"), "Resolved(Err(404))");
     }
 
     fn bob() -> Decision {

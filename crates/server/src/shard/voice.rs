@@ -4,6 +4,8 @@
 //! the account, its limit of calls, its bindings (`resolve` → `account_found` → `admitted` → `give_answer` → `resolved`). A refusal is the
 //! status that a caller by SIP would get.
 
+use std::sync::Arc;
+
 use ::voice::{
     Address, Destination, Done, HelperResult, Purpose, Resolved, Ticket, Voice, VoiceEffect, World,
 };
@@ -67,6 +69,17 @@ impl Shard {
                     self.parts.board.count_lost_records(1);
                 }
             }
+            VoiceEffect::Voicemail(row) => {
+                let board = Arc::clone(&self.parts.board);
+                match self.parts.chat.put_voicemail(row) {
+                    Ok(written) => drop(tokio::task::spawn_local(async move {
+                        if written.await.is_err() {
+                            board.count_lost_records(1);
+                        }
+                    })),
+                    Err(_) => board.count_lost_records(1),
+                }
+            }
             VoiceEffect::Keep { ticket, message } => {
                 self.ask(now, AskId(of_voice(ticket)), Query::Keep(message));
             }
@@ -81,7 +94,8 @@ impl Shard {
     /// Resolves the target of an application's call or message: by the routing plan, as for an account's.
     fn resolve(&mut self, now: Instant, ticket: u64, address: &Address, purpose: Purpose) {
         let plan = self.planner.plan();
-        if self.voice.as_ref().is_some_and(|voice| voice.calls.answers(plan, address)) {
+        let is_called = purpose != Purpose::Mailbox;
+        if is_called && self.voice.as_ref().is_some_and(|voice| voice.calls.answers(plan, address)) {
             // A number of an application is called through the network stack, like any peer: so it has a
             // transaction, a dialog and a record of its own.
             let own = self.parts.endpoint.own_address().map(|received| Destination {

@@ -164,6 +164,11 @@ impl Shard {
                 let operator = self.parts.chat.clone();
                 answer_beside(id, own, async move { operator.calls_of(&user, query).await });
             }
+            XmppEffect::Voicemail { id, user, request } => {
+                let own = self.parts.outlets[usize::from(self.parts.edge.shard)].clone();
+                let operator = self.parts.chat.clone();
+                answer_beside(id, own, async move { operator.voicemail(now, &user, request).await });
+            }
             XmppEffect::Authenticate { id, query } => {
                 let own = self.parts.outlets[usize::from(self.parts.edge.shard)].clone();
                 let Some(adapter) = &self.xmpp else { return };

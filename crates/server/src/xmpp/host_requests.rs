@@ -79,6 +79,9 @@ impl HostRequests {
             Load::Calls { user, query } => {
                 outbox.push(XmppEffect::Calls { id: self.record(ticket), user, query });
             }
+            Load::Voicemail { user, request } => {
+                outbox.push(XmppEffect::Voicemail { id: self.record(ticket), user, request });
+            }
             Load::Accounts(ask) => outbox.push(XmppEffect::Accounts { id: self.record(ticket), ask }),
             load => {
                 let Some(read) = rows::read_of(load) else { return Some(HostReply::unavailable(ticket)) };

@@ -47,7 +47,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use chat::Host;
-use chat::effect::{Accounts, CallHistoryQuery, HostAction};
+use chat::effect::{Accounts, CallHistoryQuery, HostAction, VoicemailRequest};
 use chat_owners::{RemoteQueues, RemoteRuns, ShardQueues, SharedOwners, UnhandledMessages};
 use cluster::{Bucket, ShardAddress, ShardMap};
 use stdx::Instant;
@@ -130,6 +130,8 @@ pub(crate) enum XmppEffect {
     Act { id: u64, action: Box<HostAction> },
     /// A page of a user's calls. Answered by `LocalXmppMessage::Administered`.
     Calls { id: u64, user: Bare, query: CallHistoryQuery },
+    /// A request about a user's voicemail. Answered by `LocalXmppMessage::Administered`.
+    Voicemail { id: u64, user: Bare, request: VoicemailRequest },
     /// A question to the source of sign-ins of a domain. Answered by `LocalXmppMessage::Authenticated`.
     Authenticate { id: u64, query: Box<external_auth::Query> },
     /// Caches of this account are void.

@@ -43,6 +43,11 @@ const MIGRATIONS: &[Migration] = &[
         fill: |_| Ok(()),
         oldest: 2,
     },
+    Migration {
+        sql: include_str!("../../migrations/postgres/0006_mailboxes.sql"),
+        fill: |_| Ok(()),
+        oldest: 2,
+    },
 ];
 
 /// The key of the lock that lets one node at a time change the schema: "belfry" as a number.

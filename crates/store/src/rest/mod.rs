@@ -107,9 +107,9 @@ pub struct Row {
     pub name: Option<Box<str>>,
     /// The resource's `status`, in Twilio's words; of a notification, its `log`.
     pub status: Option<Box<str>>,
-    /// The sender's number, user or URI of a call or message.
+    /// The sender's number, user or URI of a call, message or voicemail.
     pub from: Option<Box<str>>,
-    /// The recipient's number, user or URI of a call or message.
+    /// The recipient's number, user or URI of a call or message; the account of voicemail.
     pub to: Option<Box<str>>,
     /// `inbound`, `outbound-api` and so on, of a call or message.
     pub direction: Option<Box<str>>,
@@ -119,7 +119,7 @@ pub struct Row {
     pub created_at: Instant,
     /// Twilio's `date_updated`: the time of the last write.
     pub updated_at: Instant,
-    /// The time at which a call ended.
+    /// The time at which a call ended, or at which voicemail was heard.
     pub ended_at: Option<Instant>,
     /// JSON.
     pub body: Box<str>,

@@ -376,6 +376,13 @@ pub struct Recording {
     pub error_code: Option<u32>,
     /// The node of a farm that has the sound; empty for a node that is alone, and before the first sample.
     pub node: String,
+    /// The account whose voicemail it is, `alice@example.org`; empty: no account's.
+    pub to: String,
+    /// Of voicemail: the caller, as applications know it.
+    pub from: String,
+    /// Of voicemail: its user had heard it then.
+    #[serde(with = "micros_or_none")]
+    pub heard_at: Option<Instant>,
 }
 
 impl Resource for Recording {
@@ -387,6 +394,10 @@ impl Resource for Recording {
             name: text(&self.conference_sid),
             status: text(&self.status),
             amount: self.duration.map(i64::from),
+            from: text(&self.from),
+            to: text(&self.to),
+            // So that unheard voicemail can be counted.
+            ended_at: self.heard_at,
             ..self.common.row(Self::KIND)
         }
     }

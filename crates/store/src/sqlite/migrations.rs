@@ -30,6 +30,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { sql: include_str!("../../migrations/0009_expires.sql"), oldest: 8 },
     Migration { sql: include_str!("../../migrations/0010_call_times.sql"), oldest: 8 },
     Migration { sql: include_str!("../../migrations/0011_calls_of_accounts.sql"), oldest: 8 },
+    Migration { sql: include_str!("../../migrations/0012_mailboxes.sql"), oldest: 8 },
 ];
 
 /// The two numbers of a file's schema.
@@ -119,7 +120,7 @@ mod tests {
         let mut newer = MIGRATIONS.to_vec();
         newer.push(Migration {
             sql: "ALTER TABLE domain ADD COLUMN note TEXT NOT NULL DEFAULT ''",
-            oldest: 11,
+            oldest: 12,
         });
         apply(&mut conn, path(), &newer).unwrap();
         let count: i64 =
@@ -127,12 +128,12 @@ mod tests {
         assert_eq!(count, 1);
         assert_eq!(apply(&mut conn, path(), &newer), Ok(None));
         // And back: the program of the version before uses it as it is.
-        let later = LaterSchema { found: 12, known: 11 };
+        let later = LaterSchema { found: 13, known: 12 };
         assert_eq!(apply(&mut conn, path(), MIGRATIONS), Ok(Some(later)));
         conn.execute("INSERT INTO domain (name, created_at) VALUES ('example.net', 1)", []).unwrap();
         assert!(matches!(
-            apply(&mut conn, path(), &MIGRATIONS[..10]),
-            Err(StoreError::NewerSchema { found: 12, known: 10, .. })
+            apply(&mut conn, path(), &MIGRATIONS[..11]),
+            Err(StoreError::NewerSchema { found: 13, known: 11, .. })
         ));
     }
 
@@ -152,8 +153,8 @@ mod tests {
         let mut conn = Connection::open_in_memory().unwrap();
         conn.pragma_update(None, "user_version", 99).unwrap();
         let error = apply(&mut conn, path(), MIGRATIONS).unwrap_err();
-        assert_eq!(error, StoreError::NewerSchema { path: path().into(), found: 99, known: 11 });
-        assert!(error.to_string().contains("written by a newer belfry (schema 99, this one knows up to 11)"));
+        assert_eq!(error, StoreError::NewerSchema { path: path().into(), found: 99, known: 12 });
+        assert!(error.to_string().contains("written by a newer belfry (schema 99, this one knows up to 12)"));
     }
 
     #[test]

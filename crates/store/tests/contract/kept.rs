@@ -15,8 +15,8 @@ use crate::copy::{Files, copied, dump};
 use crate::server;
 
 /// The versions of this program's schemas.
-const SQLITE: u32 = 11;
-const POSTGRES: u32 = 5;
+const SQLITE: u32 = 12;
+const POSTGRES: u32 = 6;
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/contract/kept")

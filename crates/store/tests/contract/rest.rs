@@ -2,7 +2,7 @@
 
 use super::{Database, database};
 use stdx::Instant;
-use store::rest::types::{Common, IncomingNumber, Queue, RestCall, TextMessage};
+use store::rest::types::{Common, IncomingNumber, Queue, Recording, RestCall, TextMessage};
 use store::rest::{
     Kind, Period, Resource, RestFilter, RestLoaded, RestRead, RestWrite, Row, SortBy, Sum, UsageFilter,
 };
@@ -185,4 +185,29 @@ fn old_rows_of_a_kind_are_forgotten_and_a_body_has_a_limit() {
     assert_eq!(list(&mut admin, RestFilter::all(Kind::Call)).1, 1);
     let long = TextMessage { body: "x".repeat(limits::MAX_REST_BODY), ..TextMessage::default() };
     assert!(matches!(long.row(), Err(StoreError::Invalid { .. })));
+}
+
+#[test]
+fn recordings_of_a_mailbox_are_found_and_the_unheard_are_counted() {
+    let (_database, mut admin) = admin();
+    let recording = |sid: &str, to: &str, heard: Option<u64>| Recording {
+        common: common(sid, "AC1", 5),
+        to: to.into(),
+        from: "bob".into(),
+        heard_at: heard.map(Instant::from_unix_seconds),
+        ..Recording::default()
+    };
+    for (sid, to, heard) in [("RE1", "alice@a", None), ("RE2", "alice@a", Some(9)), ("RE3", "carol@a", None)] {
+        insert(&mut admin, &recording(sid, to, heard)).unwrap();
+    }
+    insert(&mut admin, &recording("RE4", "", None)).unwrap();
+    // A call to the same address is none of them.
+    insert(&mut admin, &RestCall { to: "alice@a".into(), ..call("CA1", 5, 7) }).unwrap();
+    let all = RestFilter { to: Some("alice@a".into()), ..RestFilter::all(Kind::Recording) };
+    let (rows, total) = list(&mut admin, all.clone());
+    let sids: Vec<&str> = rows.iter().map(|row| &*row.sid).collect();
+    assert_eq!((sids, total), (vec!["RE2", "RE1"], 2));
+    assert_eq!(Recording::from_row(&rows[0]).unwrap(), recording("RE2", "alice@a", Some(9)));
+    let heard = RestFilter { ended_from: Some(Instant::from_micros(0)), ..all };
+    assert_eq!(list(&mut admin, heard).1, 1);
 }

@@ -9,6 +9,7 @@ mod folder;
 mod object;
 mod writer;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -106,6 +107,14 @@ impl Files {
     /// It is not there, or the store does not give it.
     pub async fn open_stored(&self, sid: &str, from: u64) -> Result<StoredSound, EncodeError> {
         self.stored.as_ref().ok_or(EncodeError::NotFound)?.open(sid, from).await
+    }
+
+    /// Reads a part of a recording in the store of objects: bytes of the whole, and those of the part, none behind the end.
+    ///
+    /// # Errors
+    /// It is not there, or the store does not give it.
+    pub async fn read_stored(&self, sid: &str, part: Range<u64>) -> Result<(u64, Vec<u8>), EncodeError> {
+        self.stored.as_ref().ok_or(EncodeError::NotFound)?.read(sid, part).await
     }
 
     /// Deletes a recording in the store of objects; one that is not there is no error.

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::sync::Arc;
 
 use admin::EncodeError;
@@ -37,6 +38,26 @@ impl StoredRecordings {
         }
         let reader = self.storage.open(&key, from..WHOLE).await.map_err(|fault| error_of(&fault))?;
         Ok(StoredSound { len: reader.total, reader, rest: Bytes::new() })
+    }
+
+    /// Bytes of the whole object, and those of a part of it: none behind the end.
+    pub(super) async fn read(&self, sid: &str, part: Range<u64>) -> Result<(u64, Vec<u8>), EncodeError> {
+        let key = key_of(sid).ok_or(EncodeError::NotFound)?;
+        let mut reader = match self.storage.open(&key, part.clone()).await {
+            Ok(reader) => reader,
+            // RFC 9110 §15.5.17: a range behind the end is refused as such, and so may other requests be.
+            Err(fault) if part.start > 0 && !matches!(fault, StorageFault::Missing) => {
+                let first = self.storage.open(&key, 0..1).await.map_err(|fault| error_of(&fault))?;
+                let is_behind = part.start >= first.total;
+                return if is_behind { Ok((first.total, Vec::new())) } else { Err(error_of(&fault)) };
+            }
+            Err(fault) => return Err(error_of(&fault)),
+        };
+        let mut bytes = Vec::new();
+        while let Some(more) = reader.next().await.map_err(|fault| error_of(&fault))? {
+            bytes.extend_from_slice(&more);
+        }
+        Ok((reader.total, bytes))
     }
 
     pub(super) async fn delete(&self, sid: &str) -> Result<(), EncodeError> {

@@ -152,7 +152,7 @@ fn describe(step: &Step) -> Value {
         Step::NoInput => json!({ "kind": "no_input" }),
         Step::Record(recording) => json!({
             "kind": "record", "seconds": recording.max_length.as_secs(), "silence": recording.silence.as_secs(),
-            "beep": recording.beep,
+            "beep": recording.beep, "mailbox": recording.mailbox,
         }),
         Step::Dial { to, caller_id, is_recorded } => {
             json!({ "kind": "dial", "to": to, "caller_id": caller_id, "recorded": is_recorded })

@@ -12,6 +12,7 @@ mod administration;
 mod calls;
 pub(crate) mod nodes;
 mod rooms;
+mod voicemail;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -36,6 +37,7 @@ use xmpp_io::streams::SessionConnection;
 use crate::farm::requests::FarmRequester;
 use crate::message::{InboxMessage, LocalMessage, LocalXmppMessage, ShardMessage, XmppShardMessage};
 use crate::node::StoreCompletions;
+use crate::recorded_sound::RecordedSound;
 use shard_message::ActAnswer;
 
 /// The refusal of a node without chat.
@@ -58,6 +60,7 @@ pub(crate) struct Operator {
     rooms: Option<Box<str>>,
     /// `None`: the node is alone.
     pub(crate) farm: Option<FarmRequester>,
+    pub(crate) recorded_sound: RecordedSound,
 }
 
 impl Operator {
@@ -68,7 +71,7 @@ impl Operator {
         store: Arc<Service>,
         rooms: Option<Box<str>>,
     ) -> Operator {
-        Operator { map, outlets, desk, store, rooms, farm: None }
+        Operator { map, outlets, desk, store, rooms, farm: None, recorded_sound: RecordedSound::default() }
     }
 
     /// # Errors

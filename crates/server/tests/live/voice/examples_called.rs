@@ -1,11 +1,12 @@
 //! The examples called: the programs and the documents that do the same.
 
 use server::node::Node;
+use store::rest::types::Recording;
 
 use super::app::section;
 use super::callee::Callee;
 use super::examples::{Program, examples};
-use super::record::is_recording;
+use super::record::{is_recording, rows};
 use super::talker::Talker;
 use super::{nothing_left, sum};
 use crate::place::Place;
@@ -73,6 +74,31 @@ fn a_message_is_left_heard_and_kept() {
     let kept = std::fs::read_dir(scene.place.path("data/recordings")).unwrap().count();
     assert_eq!(kept, 1);
     scene.ends(1);
+}
+
+/// Documents only: alice has no phone, so the caller leaves a message.
+#[test]
+fn a_call_that_alice_does_not_answer_is_in_her_voicemail() {
+    let place = Place::new(&format!(
+        "{}open = true\ndocuments = \"{}\"\nnumbers = [{{ number = \"1\", url = \"file:alice.xml\" }}]\n",
+        section(),
+        examples().join("documents").display(),
+    ))
+    .with_accounts(&["alice"]);
+    let mut node = place.start();
+    let mut caller = Talker::call(&place, "1", 0, TONES[0]);
+    until("it is recorded", || is_recording(&node));
+    let packets = || sum(&node, |shard| shard.voice.packets_in);
+    let before = packets();
+    until("half a second is said", || (packets() >= before + 25).then_some(()));
+    caller.press('#');
+    caller.is_hung_up();
+    nothing_left(&node, 1);
+    let recordings = rows::<Recording>(&place);
+    let (to, from): (Vec<&str>, Vec<&str>) =
+        recordings.iter().map(|recording| (recording.to.as_str(), recording.from.as_str())).unzip();
+    assert_eq!((to, from), (vec!["alice@example.test"], vec!["sipp"]));
+    node.stop();
 }
 
 #[track_caller]

@@ -26,4 +26,5 @@ mod services;
 mod sign_in;
 mod slow;
 mod uploads;
+mod voicemail;
 mod webhooks;

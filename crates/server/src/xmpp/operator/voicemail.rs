@@ -1,0 +1,233 @@
+//! The voicemail of one account for its user (`chat::voicemail`): recordings whose row has the account in `to`, and their sound.
+//!
+//! Each request reads the row that it names, and a row of another account counts as none.
+
+use admin::{ControlError, EncodeError};
+use chat::effect::{Voicemail, VoicemailPage, VoicemailReply, VoicemailRequest, VoicemailSound};
+use chat::{StoreFailure, StoreReply};
+use stdx::Instant;
+use store::rest::types::Recording;
+use store::rest::{Kind, Resource, RestFilter, RestLoaded, RestRead, RestWrite, Row};
+use store::{Loaded, Read, StoreError, Write, WriteDone};
+use tokio::sync::oneshot;
+use xmpp::Bare;
+
+use super::Operator;
+use crate::limits;
+use crate::message::{ShardMessage, XmppShardMessage};
+
+/// The outcome of a write that has begun.
+type Written = oneshot::Receiver<Result<WriteDone, StoreError>>;
+
+impl Operator {
+    /// Performs a request of a user about the own voicemail.
+    pub(crate) async fn voicemail(
+        &self,
+        now: Instant,
+        user: &Bare,
+        request: VoicemailRequest,
+    ) -> Result<StoreReply, StoreFailure> {
+        let reply = match request {
+            VoicemailRequest::List { until, max } => self.voicemail_page(user, until, max).await,
+            VoicemailRequest::Sound { id, offset } => self.voicemail_sound(user, &id, offset).await,
+            VoicemailRequest::Heard { id } => self.voicemail_heard(now, user, &id).await,
+            VoicemailRequest::Delete { id } => self.delete_voicemail(user, &id).await,
+        };
+        match reply {
+            Ok(reply) => Ok(StoreReply::Voicemail(reply)),
+            Err(ControlError::NotFound) => Ok(StoreReply::Voicemail(VoicemailReply::NotFound)),
+            Err(_) => Err(StoreFailure::Unavailable),
+        }
+    }
+
+    async fn voicemail_page(
+        &self,
+        user: &Bare,
+        until: Option<Instant>,
+        max: u32,
+    ) -> Result<VoicemailReply, ControlError> {
+        let all = RestFilter { to: Some(user.as_str().into()), limit: 0, ..RestFilter::all(Kind::Recording) };
+        // Voicemail that is heard has the time of that in the column `ended_at`.
+        let heard = RestFilter { ended_from: Some(Instant::from_micros(0)), ..all.clone() };
+        let page = RestFilter { created_to: until, limit: max.saturating_add(1), ..all.clone() };
+        let (page, all, heard) =
+            tokio::join!(self.list_rows(page), self.list_rows(all), self.list_rows(heard));
+        let ((rows, _), (_, all), (_, heard)) = (page?, all?, heard?);
+        Ok(VoicemailReply::Page(page_of(user, &rows, max, all.saturating_sub(heard))))
+    }
+
+    async fn list_rows(&self, filter: RestFilter) -> Result<(Vec<Row>, u64), ControlError> {
+        match self.read(Read::Rest(RestRead::List(filter))).await? {
+            Loaded::Rest(RestLoaded::Page { rows, total }) => Ok((rows, total)),
+            _ => Err(ControlError::Busy),
+        }
+    }
+
+    /// A message of the account, by its name.
+    async fn voicemail_of(&self, user: &Bare, id: &str) -> Result<Recording, ControlError> {
+        match self.read(Read::Rest(RestRead::Sid { kind: Kind::Recording, sid: id.into() })).await? {
+            Loaded::Rest(RestLoaded::Row(Some(row))) => own(user, &row).ok_or(ControlError::NotFound),
+            Loaded::Rest(RestLoaded::Row(None)) => Err(ControlError::NotFound),
+            _ => Err(ControlError::Busy),
+        }
+    }
+
+    async fn voicemail_sound(
+        &self,
+        user: &Bare,
+        id: &str,
+        offset: u64,
+    ) -> Result<VoicemailReply, ControlError> {
+        let Recording { common, node, .. } = self.voicemail_of(user, id).await?;
+        let range = offset..offset.saturating_add(chat::limits::VOICEMAIL_PIECE as u64);
+        let piece = self.recorded_sound.read(&common.sid, &node, range).await.map_err(control_error)?;
+        Ok(VoicemailReply::Sound(VoicemailSound { size: piece.size, bytes: piece.bytes }))
+    }
+
+    async fn voicemail_heard(
+        &self,
+        now: Instant,
+        user: &Bare,
+        id: &str,
+    ) -> Result<VoicemailReply, ControlError> {
+        let mut recording = self.voicemail_of(user, id).await?;
+        // The first time counts.
+        if recording.heard_at.is_none() {
+            recording.heard_at = Some(now);
+            recording.common.updated_at = now;
+            let row = recording.row().map_err(|_| ControlError::Busy)?;
+            self.write_row(RestWrite::Replace(Box::new(row))).await?;
+        }
+        Ok(VoicemailReply::Done)
+    }
+
+    /// The file goes first, as with REST: a row without a file is a missing recording, a file without a row would stay for ever.
+    async fn delete_voicemail(&self, user: &Bare, id: &str) -> Result<VoicemailReply, ControlError> {
+        let Recording { common, node, .. } = self.voicemail_of(user, id).await?;
+        self.recorded_sound.delete(&common.sid, &node).await.map_err(control_error)?;
+        self.write_row(RestWrite::Remove { kind: Kind::Recording, sid: common.sid.as_str().into() }).await?;
+        Ok(VoicemailReply::Done)
+    }
+
+    async fn write_row(&self, write: RestWrite) -> Result<(), ControlError> {
+        match self.begin_row(write)?.await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(StoreError::NotFound { .. })) => Err(ControlError::NotFound),
+            _ => Err(ControlError::Busy),
+        }
+    }
+
+    fn begin_row(&self, write: RestWrite) -> Result<Written, ControlError> {
+        let begun = self.desk.begin_write(|ticket| self.store.write(Write::Rest(write), ticket));
+        begun.map_err(|store::Busy| ControlError::Busy)
+    }
+
+    /// Writes the row of a recording that goes into a mailbox: begun at once, and the account's clients get a notice when it is written.
+    ///
+    /// # Errors
+    /// The database takes no more writes.
+    pub(crate) fn put_voicemail(
+        &self,
+        row: Box<Row>,
+    ) -> Result<impl Future<Output = Result<(), ControlError>> + use<>, ControlError> {
+        let (notice, kept) = (notice_of(&row), row.clone());
+        let written = self.begin_row(RestWrite::Insert(row))?;
+        let operator = self.clone();
+        Ok(async move {
+            if !matches!(written.await, Ok(Ok(_))) {
+                return Err(ControlError::Busy);
+            }
+            if operator.has_full_mailbox(&kept).await.unwrap_or(false) {
+                return operator.take_out(&kept).await;
+            }
+            // Without chat no client asks. A notice that is lost is no harm, as clients ask from time to time.
+            if let Some((to, notice)) = notice.filter(|_| operator.rooms.is_some()) {
+                let routed = XmppShardMessage::Routed(Box::new(notice));
+                let _ = operator.post_message(to.as_str(), ShardMessage::Xmpp(vec![routed]).into());
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Operator {
+    /// The mailbox of this row has more messages than it may.
+    async fn has_full_mailbox(&self, row: &Row) -> Result<bool, ControlError> {
+        let all = RestFilter { to: row.to.clone(), limit: 0, ..RestFilter::all(Kind::Recording) };
+        Ok(self.list_rows(all).await?.1 > limits::VOICEMAIL)
+    }
+
+    /// Takes a recording out of its mailbox: it is kept as any other.
+    async fn take_out(&self, row: &Row) -> Result<(), ControlError> {
+        tracing::warn!(
+            sid = &*row.sid,
+            mailbox = row.to.as_deref(),
+            "a mailbox is full: the recording is in none"
+        );
+        let recording = Recording::from_row(row).map_err(|_| ControlError::Busy)?;
+        let row = Recording { to: String::new(), ..recording }.row().map_err(|_| ControlError::Busy)?;
+        self.write_row(RestWrite::Replace(Box::new(row))).await
+    }
+}
+
+/// The notice for the mailbox of a row, and its account.
+fn notice_of(row: &Row) -> Option<(Bare, xmpp::Element)> {
+    let account = Bare::parse(row.to.as_deref()?).ok()?;
+    let from = row.from.as_deref().unwrap_or_default();
+    let notice = chat::voicemail::notice(&account, &row.sid, from, row.created_at);
+    Some((account, notice))
+}
+
+/// The recording, if it is in the mailbox of this account.
+fn own(user: &Bare, row: &Row) -> Option<Recording> {
+    Recording::from_row(row).ok().filter(|recording| recording.to == user.as_str())
+}
+
+fn page_of(user: &Bare, rows: &[Row], max: u32, unheard: u64) -> VoicemailPage {
+    let max = max as usize;
+    let message = |recording: Recording| Voicemail {
+        id: recording.common.sid.into(),
+        from: recording.from.into(),
+        at: recording.common.created_at,
+        seconds: recording.duration.unwrap_or_default(),
+        is_heard: recording.heard_at.is_some(),
+    };
+    // The list is of this account only; a row of another one must not leave this function in any case.
+    let messages = rows.iter().take(max).filter_map(|row| own(user, row)).map(message).collect();
+    VoicemailPage { messages, next: rows.get(max).map(|row| row.created_at), unheard }
+}
+
+fn control_error(error: EncodeError) -> ControlError {
+    match error {
+        EncodeError::NotFound => ControlError::NotFound,
+        _ => ControlError::Busy,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use store::rest::types::Common;
+
+    use super::*;
+
+    fn row(sid: &str, to: &str, seconds: u64) -> Row {
+        let at = Instant::from_unix_seconds(seconds);
+        let common = Common { sid: sid.into(), account: "AC1".into(), created_at: at, updated_at: at };
+        Recording { common, to: to.into(), from: "bob".into(), duration: Some(7), ..Recording::default() }
+            .row()
+            .unwrap()
+    }
+
+    #[test]
+    fn a_page_has_messages_of_its_account_and_the_place_of_the_next() {
+        let alice = Bare::parse("alice@example.org").unwrap();
+        let rows = [row("RE3", "alice@example.org", 3), row("RE2", "bob@example.org", 2), row("RE1", "", 1)];
+        let page = page_of(&alice, &rows, 2, 5);
+        let ids: Vec<&str> = page.messages.iter().map(|message| &*message.id).collect();
+        assert_eq!((ids, page.unheard), (vec!["RE3"], 5));
+        assert_eq!(page.next, Some(Instant::from_unix_seconds(1)));
+        assert_eq!(page_of(&alice, &rows, 3, 0).next, None);
+        // A recording without a mailbox is of no account.
+        assert_eq!(own(&alice, &rows[2]), None);
+    }
+}

@@ -1,0 +1,60 @@
+//! Rows of recordings in the record, for the REST interface and for mailboxes.
+
+use std::sync::Arc;
+
+use stdx::Instant;
+use store::rest::types::{Common, Recording as Kept};
+use store::rest::{Resource, RestWrite};
+
+use super::active_recordings::ActiveRecording;
+use super::leg::Leg;
+use super::{Owner, VoiceEffect, World};
+
+impl Leg {
+    /// The row of a recording under way, and the account of the call.
+    pub(super) fn row_under_way(&self, now: Instant, sid: &str) -> Option<(Kept, Arc<Owner>)> {
+        let take = self.recording.as_ref()?.takes.iter().find(|take| take.sid == sid)?;
+        Some((row_of(now, &self.sid, &self.owner, take), Arc::clone(&self.owner)))
+    }
+}
+
+/// The row of a recording under way.
+pub(super) fn row_of(now: Instant, call: &str, owner: &Owner, take: &ActiveRecording) -> Kept {
+    Kept {
+        common: Common {
+            sid: take.sid.clone(),
+            account: owner.account.to_string(),
+            created_at: take.started,
+            updated_at: now,
+        },
+        call_sid: call.to_owned(),
+        conference_sid: take.conference.clone().unwrap_or_default(),
+        status: if take.pause.is_some() { "paused" } else { "in-progress" }.to_owned(),
+        source: take.of.to_owned(),
+        channels: take.channels(),
+        started_at: Some(take.started),
+        node: take.file.node().to_owned(),
+        ..Kept::default()
+    }
+}
+
+/// Writes a row.
+pub(super) fn write<R: Resource>(
+    resource: &R,
+    how: impl FnOnce(Box<store::rest::Row>) -> RestWrite,
+    world: &mut World<'_>,
+) {
+    // No text of a caller is in it that could be too long; a transcription's is cut before.
+    match resource.row() {
+        Ok(row) => world.outbox.push(VoiceEffect::Write(store::Write::Rest(how(Box::new(row))))),
+        Err(error) => tracing::error!(%error, "cannot encode a row for the database"),
+    }
+}
+
+/// Writes the row of a recording that goes into a mailbox.
+pub(super) fn write_voicemail(row: &Kept, world: &mut World<'_>) {
+    match row.row() {
+        Ok(row) => world.outbox.push(VoiceEffect::Voicemail(Box::new(row))),
+        Err(error) => tracing::error!(%error, "cannot encode a row for the database"),
+    }
+}
