@@ -18,6 +18,7 @@ mod limits;
 mod moved;
 mod operate;
 mod phones;
+mod posh;
 mod proxies;
 mod registration;
 mod servers;
