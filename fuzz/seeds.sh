@@ -84,3 +84,11 @@ HASH=01494a7e04f11decb0c82b29d36d172e55ebe7a9
 printf '\003\005\001\000\005\001\000\003\050%s\000\000early' "$HASH" > "$corpus/socks5/connect"
 printf '\000\005\002\001\002' > "$corpus/socks5/methods"
 printf '\017\005\001\000\005\002\000\001\177\000\000\001\000\120' > "$corpus/socks5/bind"
+# Documents of POSH, and behind a zero byte that of a reference (see fuzz_targets/posh.rs).
+mkdir -p "$corpus/posh"
+SHA256='A9Zt0Ig1wco/EozOrNHzGslBYwlrIPRFroQoW8CDLXI='
+SHA512='PZ572aTLC1kcNnRh5uj2JRgdZb1vRcFpXePE5fGmstxb5Y6PIvnY59FgV63vBYdDzpsi3X0z89tjdMBb4O/Zgg=='
+printf '{"fingerprints":[{"sha-256":"%s","sha-512":"%s"}],"expires":604800}' "$SHA256" "$SHA512" > "$corpus/posh/fingerprints"
+printf '{"url":"https://hosting.test/posh.json","expires":86400}\000{"fingerprints":[{"sha-256":"%s"}],"expires":60}' "$SHA256" > "$corpus/posh/reference"
+printf '{"url":"https://one.test/","expires":1}\000{"url":"https://two.test/","expires":1}' > "$corpus/posh/nested"
+printf '{"fingerprints":[{"sha-1":"AAAA"},{}],"expires":0}' > "$corpus/posh/weak"

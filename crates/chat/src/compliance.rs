@@ -223,7 +223,14 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0133", &["table/xep_0133.rs", "commands.rs"]),
     ("XEP-0153", &["vcard.rs"]),
     ("XEP-0156", &["crates/server/tests/live/xmpp/discovery.rs"]),
-    ("RFC 7711", &["crates/server/tests/live/xmpp/discovery.rs"]),
+    (
+        "RFC 7711",
+        &[
+            "crates/xmpp/src/s2s/tests/posh.rs",
+            "crates/server/tests/live/xmpp/posh.rs",
+            "crates/server/tests/live/xmpp/discovery.rs",
+        ],
+    ),
     ("XEP-0157", &["disco.rs", "crates/server/tests/live/xmpp/discovery.rs"]),
     ("XEP-0160", &["offline.rs"]),
     ("XEP-0163", &["pep.rs"]),

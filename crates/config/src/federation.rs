@@ -30,6 +30,17 @@ pub struct ServerRoute {
     pub target: Target,
 }
 
+/// The address of a web server, instead of DNS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebRoute {
+    /// The names of the web server.
+    pub domains: Domains,
+    /// A host name or an IP address.
+    pub host: Box<str>,
+    /// The TCP port.
+    pub port: u16,
+}
+
 /// `[xmpp.federation]`. Off while nothing is listened at.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Federation {
@@ -50,6 +61,12 @@ pub struct Federation {
     pub require_certificate: bool,
     /// The domains for which the opposite of `require_certificate` holds.
     pub certificate_exceptions: Domains,
+    /// A certificate that no authority signed for its domain is looked up at the domain's web server (RFC 7711). On by default.
+    pub posh: bool,
+    /// Web servers in private networks are asked, too. Off by default.
+    pub posh_private: bool,
+    /// The web servers that are not looked up in DNS. The first one that has the name counts.
+    pub posh_routes: Vec<WebRoute>,
     /// The domains whose servers are not looked up in DNS.
     /// The first one that has the domain counts.
     pub routes: Vec<ServerRoute>,
@@ -103,6 +120,21 @@ impl Federation {
                 &mut section,
                 "certificate_exceptions",
                 "Domains with which it is the other way round than `require_certificate` says.",
+            ),
+            posh: section.key(
+                "posh",
+                true,
+                "Whether a certificate that no authority vouches for, or that is for another name, counts when the domain's web server vouches for it at `https://DOMAIN/.well-known/posh/xmpp-server.json` (RFC 7711). A stream that needs no certificate waits half a second for that at most.",
+            ),
+            posh_private: section.key(
+                "posh_private",
+                false,
+                "Whether web servers in private networks are asked for that, too. Other servers, known or not, then make this one connect there at port 443, or where a reference leads.",
+            ),
+            posh_routes: section.list(
+                "posh_routes",
+                Vec::new(),
+                "Where web servers are that DNS is not asked for, as `example.net=192.0.2.5:443`, also in private networks.",
             ),
             routes: section.list(
                 "routes",
@@ -238,6 +270,21 @@ impl Value for ServerRoute {
     }
 }
 
+impl Value for WebRoute {
+    const EXPECTED: &'static str = "a domain and where its web server is, as \"example.net=192.0.2.5:443\" or \"*.example.net=web.example.net:443\"";
+
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        // HTTPS is always TLS from the first byte, so neither way is named.
+        let is_plain = !value.as_str()?.contains("=tls:") && !value.as_str()?.contains("=tcp:");
+        let ServerRoute { domains, target } = ServerRoute::read(value).filter(|_| is_plain)?;
+        Some(WebRoute { domains, host: target.host, port: target.port })
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}={}:{}\"", self.domains.0.join(","), self.host, self.port)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -280,6 +327,12 @@ mod tests {
         let read = read(text).unwrap();
         assert!(read.allow.has("example.net") && read.allow.has("x.a.test"));
         assert!(read.routes[0].domains.has("x.a.test") && !read.routes[0].domains.has("a.test"));
+        let web = self::read(
+            "[xmpp.federation]\nposh_routes = [\"b.test=[::1]:8443\", \"*.b.test=web.b.test:443\"]\n",
+        );
+        let web = web.unwrap().posh_routes;
+        assert_eq!((&*web[0].host, web[0].port, web[1].domains.has("x.b.test")), ("::1", 8443, true));
+        assert_eq!(web[1].show(), "\"*.b.test=web.b.test:443\"");
         let there = Target { host: "::1".into(), port: 5270, is_direct: true };
         assert_eq!(read.routes[0].target, there);
         assert_eq!((&*read.routes[1].target.host, read.routes[1].target.is_direct), ("xmpp.b.test", false));
@@ -296,6 +349,8 @@ mod tests {
             ("block = [\"user@a.test\"]", "a domain"),
             ("routes = [\"a.test\"]", "where its server is"),
             ("routes = [\"a.test=:5269\"]", "where its server is"),
+            ("posh_routes = [\"a.test=tls:127.0.0.1:443\"]", "where its web server is"),
+            ("posh_routes = [\"a.test=127.0.0.1\"]", "where its web server is"),
             ("nonsense = 1", "unknown key `nonsense` in [xmpp.federation]"),
         ] {
             let error = read(&format!("[xmpp.federation]\n{text}\n")).unwrap_err();

@@ -8,6 +8,7 @@
 mod call_export;
 mod certificate;
 mod farm;
+mod federation;
 mod kind;
 mod kinds;
 mod latencies;
@@ -18,6 +19,7 @@ mod text;
 use std::fmt::Write as _;
 
 use control::{AdmissionStatus, NodeState, ShardCounters, Status};
+use federation::SERVERS;
 use kind::Kind;
 use kinds::KINDS;
 use text::{escaped, head, row};
@@ -38,7 +40,7 @@ const fn gauge(name: &'static str, help: &'static str, read: fn(&ShardCounters) 
     ShardMetric { name, kind: Kind::Gauge, help, read }
 }
 
-/// The metrics of each shard, with the label `shard`, in the order of the page.
+/// The metrics of each shard, with the label `shard`, in the order of the page; [`SERVERS`] follow.
 const SHARD: &[ShardMetric] = &[
     gauge("belfry_calls", "Calls being set up or up", |s| s.calls),
     gauge("belfry_calls_up", "Calls answered and not yet over", |s| s.calls_up),
@@ -347,45 +349,6 @@ const SHARD: &[ShardMetric] = &[
     counter("belfry_xmpp_bytestreams_refused_total", "Connections that ended without a bytestream", |s| {
         s.xmpp_bytestreams_refused
     }),
-    counter("belfry_xmpp_servers_connections_out_total", "Connections to other chat servers begun", |s| {
-        s.xmpp_servers_connections_out
-    }),
-    counter("belfry_xmpp_servers_connections_in_total", "Connections of other chat servers accepted", |s| {
-        s.xmpp_servers_connections_in
-    }),
-    counter(
-        "belfry_xmpp_servers_connections_refused_total",
-        "Connections of other servers over a limit",
-        |s| s.xmpp_servers_connections_refused,
-    ),
-    counter(
-        "belfry_xmpp_servers_pauses_total",
-        "Other servers that sent too much, and were read more slowly",
-        |s| s.xmpp_servers_pauses,
-    ),
-    counter("belfry_xmpp_servers_handshake_failures_total", "TLS handshakes with servers that failed", |s| {
-        s.xmpp_servers_handshake_failures
-    }),
-    counter("belfry_xmpp_servers_failures_total", "Attempts to reach another server that failed", |s| {
-        s.xmpp_servers_failures
-    }),
-    counter(
-        "belfry_xmpp_servers_refused_total",
-        "Servers that did not prove who they are, or are not wanted",
-        |s| s.xmpp_servers_refused,
-    ),
-    counter("belfry_xmpp_servers_stanzas_received_total", "Stanzas received from other servers", |s| {
-        s.xmpp_servers_stanzas_in
-    }),
-    counter("belfry_xmpp_servers_stanzas_sent_total", "Stanzas sent to other servers", |s| {
-        s.xmpp_servers_stanzas_out
-    }),
-    counter("belfry_xmpp_servers_returned_total", "Stanzas that could not be sent to another server", |s| {
-        s.xmpp_servers_returned
-    }),
-    counter("belfry_xmpp_servers_stream_errors_total", "Streams that another server's bytes ended", |s| {
-        s.xmpp_servers_stream_errors
-    }),
 ];
 
 /// One number of the node.
@@ -542,7 +505,7 @@ pub fn exposition(status: &Status) -> String {
     object_storage::write(&mut out, status.node.object_storage.as_ref());
     telemetry::write(&mut out, status.node.telemetry.as_ref());
     farm::write(&mut out, status.node.farm.as_ref());
-    for metric in SHARD {
+    for metric in SHARD.iter().chain(SERVERS) {
         head(&mut out, metric.name, metric.kind, metric.help);
         for shard in &status.node.shards {
             let _ = writeln!(out, "{}{{shard=\"{}\"}} {}", metric.name, shard.shard, (metric.read)(shard));
@@ -585,7 +548,7 @@ pub fn reference() -> String {
     );
     ADMISSIONS.iter().for_each(|metric| row(&mut page, metric.name, metric.kind, metric.help));
     page.push_str("\n## Of each shard, with the label `shard`\n\n| name | kind | meaning |\n|---|---|---|\n");
-    SHARD.iter().for_each(|metric| row(&mut page, metric.name, metric.kind, metric.help));
+    SHARD.iter().chain(SERVERS).for_each(|metric| row(&mut page, metric.name, metric.kind, metric.help));
     latencies::reference(&mut page);
     page.push_str("\n## Of each shard, by kind\n\n| name | kind | label | meaning |\n|---|---|---|---|\n");
     for metric in KINDS {

@@ -104,9 +104,9 @@ fn the_export_of_traces_has_its_figures() {
 
 #[test]
 fn names_are_unique_and_counters_say_so() {
-    let mut names: Vec<_> = SHARD.iter().map(|metric| metric.name).collect();
+    let mut names: Vec<_> = SHARD.iter().chain(SERVERS).map(|metric| metric.name).collect();
     names.extend(NODE.iter().map(|metric| metric.name));
-    for metric in SHARD {
+    for metric in SHARD.iter().chain(SERVERS) {
         assert_eq!(metric.name.ends_with("_total"), matches!(metric.kind, Kind::Counter), "{}", metric.name);
     }
     let all = names.len();

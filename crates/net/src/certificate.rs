@@ -81,6 +81,11 @@ pub fn examine(certificate: &Path, key: &Path, names: &[String]) -> Result<Certi
     Ok(CertificateFacts { validity: validity(&own), missing })
 }
 
+/// True if the certificate, in DER, is within the time that it is valid for (RFC 5280 §4.1.2.5).
+pub fn is_valid_at(certificate: &[u8], now: Instant) -> bool {
+    validity(certificate).is_some_and(|validity| validity.not_before <= now && now <= validity.not_after)
+}
+
 /// RFC 5280 §4.1: version, serial number, signature, issuer, validity. The version may be missing.
 fn validity(certificate: &[u8]) -> Option<Validity> {
     const VERSION: u8 = 0xa0;

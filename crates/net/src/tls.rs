@@ -172,6 +172,11 @@ impl Tls {
         self.current().peers
     }
 
+    /// For requests over HTTPS to servers that one of the authorities certifies.
+    pub fn https_client(&self) -> ClientConfig {
+        (*self.client()).clone()
+    }
+
     pub(super) fn client(&self) -> Arc<ClientConfig> {
         self.current().client
     }

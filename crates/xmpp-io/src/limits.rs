@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use stdx::rate::{Policy, Rate};
+
 /// Bytes waiting to be written to one XMPP stream. More: what waits is dropped, and the stream ends with
 /// `resource-constraint`. Hosts send a window at a time (`chat::limits::WINDOW`), so nothing that others send gets there.
 pub const XMPP_WRITE_QUEUE: usize = 4 * 1024 * 1024;
@@ -148,3 +150,27 @@ pub const XMPP_LATE_FOR: Duration = Duration::from_millis(500);
 /// The time between two sign-ins that a shard always begins, however late it is: ten a second take a fiftieth of a core, and show that the
 /// shard keeps up again.
 pub const XMPP_LEAST_SIGN_INS: Duration = Duration::from_millis(100);
+
+/// For one POSH document with its redirects (RFC 7711). Longer: the domain vouches for no certificate. Half of `xmpp::limits::POSH_TIME`, which a
+/// reference needs twice.
+pub const POSH_FETCH: Duration = Duration::from_secs(5);
+
+/// For a connection to the web server of a domain. Longer: its next address is tried.
+pub const POSH_CONNECT: Duration = Duration::from_secs(2);
+
+/// Addresses of a web server that are tried. Beyond: not.
+pub const POSH_ADDRESSES: usize = 4;
+
+/// Redirects of one POSH document. Beyond: the domain vouches for no certificate.
+pub const POSH_REDIRECTS: usize = 3;
+
+/// Fetches of POSH documents that one source causes, over all shards: twenty at once, then one in six seconds. Beyond: a stream of its has no
+/// proof by POSH. A server names a few domains; a stranger that names many makes this server ask others.
+pub const POSH_OF_SOURCE: Policy = Policy {
+    capacity: 10_000,
+    rate: Rate { interval: Duration::from_secs(6), burst: 20 },
+    free_failures: u32::MAX,
+    first_penalty: Duration::ZERO,
+    longest_penalty: Duration::ZERO,
+    forgive_after: Duration::ZERO,
+};

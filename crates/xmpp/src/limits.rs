@@ -140,6 +140,42 @@ pub const S2S_VERIFIES: usize = 200;
 /// Addresses of one other server that are tried. Beyond: not.
 pub const S2S_TARGETS: usize = 10;
 
+/// Certificates in one POSH document (RFC 7711 §3.1). Beyond: it proves nothing. A domain has one for each of its servers, and
+/// a second while it changes.
+pub const POSH_CERTIFICATES: usize = 32;
+
+/// Bytes of the address in a reference (RFC 7711 §3.2). Beyond: it leads nowhere.
+pub const POSH_URL: usize = 2_048;
+
+/// The longest time that a POSH document is remembered, whatever its `expires` says: a stolen certificate that was taken out
+/// of it counts for a day at most.
+pub const POSH_LONGEST: std::time::Duration = std::time::Duration::from_secs(86_400);
+
+/// The time for which a failed lookup is remembered, and the age from which a document without the certificate that a
+/// peer shows is fetched again.
+pub const POSH_FAILED: std::time::Duration = std::time::Duration::from_secs(300);
+
+/// Bytes of a POSH document: many times what `POSH_CERTIFICATES` take. Beyond: it proves nothing.
+pub const POSH_DOCUMENT: usize = 16 << 10;
+
+/// For all fetches of one lookup. Longer: the domain vouches for no certificate.
+pub const POSH_TIME: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// For a lookup where the certificate is not demanded: the stream then goes on, as dialback does without.
+pub const POSH_HOLD: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// Domains of which one shard remembers a POSH document or its absence, of 2 KiB each at most. Beyond: the one that ends first
+/// is forgotten.
+pub const POSH_DOMAINS: usize = 2_000;
+
+/// POSH documents that one shard fetches at once. Beyond: the domain vouches for no certificate now.
+pub const POSH_FETCHES: usize = 32;
+/// Of these, for streams that others opened: strangers do not take the place of streams that users wait for.
+pub const POSH_FETCHES_OF_CALLERS: usize = 24;
+
+/// Domains of one stream that are looked up by POSH. Beyond: they have no other proof than their key.
+pub const POSH_OF_STREAM: usize = 4;
+
 /// The pause after a failed attempt: the first, doubled with each further one.
 pub const S2S_BACKOFF: std::time::Duration = std::time::Duration::from_secs(2);
 /// The longest pause after failed attempts.

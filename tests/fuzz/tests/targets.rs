@@ -27,6 +27,8 @@ mod message;
 mod pcap;
 #[path = "../../../fuzz/fuzz_targets/pie.rs"]
 mod pie;
+#[path = "../../../fuzz/fuzz_targets/posh.rs"]
+mod posh;
 #[path = "../../../fuzz/fuzz_targets/rcml.rs"]
 mod rcml;
 #[path = "../../../fuzz/fuzz_targets/rewrite.rs"]
@@ -100,6 +102,11 @@ fn pcap_holds() {
 #[test]
 fn pie_holds() {
     libfuzzer_sys::run("pie", pie::fuzz);
+}
+
+#[test]
+fn posh_holds() {
+    libfuzzer_sys::run("posh", posh::fuzz);
 }
 
 #[test]

@@ -303,6 +303,12 @@ pub struct ShardCounters {
     pub xmpp_servers_returned: u64,
     /// Streams that ended because of the bytes of another chat server.
     pub xmpp_servers_stream_errors: u64,
+    /// Domains of other chat servers whose certificates were looked up by POSH.
+    pub xmpp_servers_posh_lookups: u64,
+    /// Lookups by POSH that found no fingerprints.
+    pub xmpp_servers_posh_failures: u64,
+    /// Domains of other chat servers that POSH proved.
+    pub xmpp_servers_posh_proved: u64,
     /// RTP and RTCP packets that were received.
     pub media_packets_in: u64,
     /// RTP and RTCP packets that were sent.

@@ -197,6 +197,9 @@ fn set_xmpp(figures: &mut ShardCounters, xmpp: &XmppCounts) {
     figures.xmpp_servers_stanzas_out = servers.stanzas_out;
     figures.xmpp_servers_returned = servers.returned;
     figures.xmpp_servers_stream_errors = servers.faults;
+    figures.xmpp_servers_posh_lookups = servers.posh_lookups;
+    figures.xmpp_servers_posh_failures = servers.posh_failures;
+    figures.xmpp_servers_posh_proved = servers.posh_proved;
 }
 
 /// Block lists, webhooks and bytestreams.

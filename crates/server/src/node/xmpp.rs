@@ -101,6 +101,8 @@ pub(super) struct ProcessChat {
     pub(super) groups: Arc<RosterGroups>,
     /// `None`: there is no proxy of bytestreams.
     bytestreams: Option<Arc<BytestreamProxy>>,
+    /// Fetches of POSH documents.
+    posh: Arc<servers::PoshFetches>,
 }
 
 impl ProcessChat {
@@ -118,7 +120,8 @@ impl ProcessChat {
         let bytestreams = start_bytestreams(config, admissions)?;
         let webhooks = if config.xmpp.is_on() { ChatWebhooks::start(&config.xmpp.webhooks)? } else { None };
         let webhooks = webhooks.map(Arc::new);
-        Ok(ProcessChat { rtbl: Arc::default(), webhooks, groups: Arc::new(groups), bytestreams })
+        let (rtbl, posh) = Default::default();
+        Ok(ProcessChat { rtbl, webhooks, groups: Arc::new(groups), bytestreams, posh })
     }
 }
 
@@ -254,6 +257,7 @@ fn server_settings(
         max_connections_per_source: config.limits.connections_per_source as usize,
         admission: Arc::clone(&shared.admissions.servers),
         failures: Arc::clone(&shared.failures),
+        posh: Arc::clone(&shared.chat.posh),
         allowance: streams::Allowance { stanzas: config.federation.stanzas, bytes: config.federation.bytes },
         reload,
         seed,
@@ -282,9 +286,14 @@ fn reload_of_servers(shared: &Shared) -> Option<servers::Reload> {
         idle: config.idle,
         // A secret of its own, so that values made with it reveal nothing of the others.
         secret: Sha256::new().chain_update(b"dialback").chain_update(shared.secret).finalize().into(),
+        posh: config.posh,
+    };
+    let posh = servers::PoshSettings {
+        allow_private: config.posh_private,
+        routes: config.posh_routes.clone().into(),
     };
     let routes = config.routes.clone().into();
-    config.is_on().then(|| servers::Reload { streams: Arc::new(streams), routes })
+    config.is_on().then(|| servers::Reload { streams: Arc::new(streams), routes, posh })
 }
 
 /// The domains that other servers may write to.

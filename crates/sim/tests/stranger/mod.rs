@@ -63,9 +63,11 @@ impl Stranger {
                     authorize: Duration::from_secs(30),
                     idle: Duration::from_secs(600),
                     secret: [7; 32],
+                    posh: false,
                 };
                 let mut servers = Servers::new(Arc::new(settings), xmpp::ShardAddress::default(), [3; 32]);
-                let number = servers.accept(START, s2s::Security { encrypted: true, certificate: None });
+                let number =
+                    servers.accept(START, s2s::Security { encrypted: true, ..s2s::Security::default() });
                 Stranger::Server(Box::new(servers), number)
             }
             Kind::Component => {

@@ -161,7 +161,7 @@ fn srv(record: DnsRecord, is_direct: bool) -> Option<Srv> {
 
 /// Addresses of both families in turn: if one family leads nowhere, the second attempt already uses the other
 /// (RFC 7984 §3).
-async fn ips(resolver: &TokioResolver, host: &str) -> Result<Vec<IpAddr>, DnsFault> {
+pub(super) async fn ips(resolver: &TokioResolver, host: &str) -> Result<Vec<IpAddr>, DnsFault> {
     let ask = |query| async move { dns::ask(resolver, &query, net::limits::DNS_TIMEOUT).await };
     let (six, four) = tokio::join!(ask(DnsQuery::Aaaa(host.into())), ask(DnsQuery::A(host.into())));
     let fault = four.as_ref().err().copied();

@@ -6,6 +6,7 @@
 
 mod connect;
 mod connection;
+mod posh;
 mod serve;
 mod shared;
 
@@ -26,6 +27,7 @@ use xmpp::{Element, stanza};
 
 use crate::limits;
 use logging::sign_in_failures::SignInFailures;
+pub use posh::{PoshFetches, PoshSettings};
 use shared::S2sConnections;
 
 /// The settings of connections.
@@ -49,6 +51,8 @@ pub struct S2sConnectionSettings {
     pub failures: Arc<SignInFailures>,
     /// The rate that one connection may send at before it is read more slowly.
     pub allowance: Allowance,
+    /// The fetches of POSH documents, of all shards.
+    pub posh: Arc<PoshFetches>,
     /// The settings that a reload may change.
     pub reload: Reload,
     /// The seed of stream identifiers and keys of dialback.
@@ -62,6 +66,8 @@ pub struct Reload {
     pub streams: Arc<s2s::S2sSettings>,
     /// Servers that are not looked up in DNS.
     pub routes: Arc<[config::ServerRoute]>,
+    /// Fetches of POSH documents.
+    pub posh: PoshSettings,
 }
 
 /// An event that the shard handles.

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use net::admission::{Admitted, Handle, within};
+use net::certificate::is_valid_at;
 use net::tls_stream::TlsStream;
 use net::{dns, handshake, stream as tcp};
 use rustls_pki_types::{CertificateDer, ServerName};
@@ -15,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::timeout;
-use xmpp::s2s::{Certificate, Failure, Security};
+use xmpp::s2s::{Certificate, CertificateHashes, Failure, Security};
 use xmpp::stanza::Condition;
 
 use super::connection::{End, S2sConnection, Wire};
@@ -173,13 +174,16 @@ pub(super) async fn call_tls(
     Ok((tls, security))
 }
 
-/// The certificate counts only if a chain of trust leads to it; else the peer is as one without.
+/// The names of the certificate count only if a chain of trust leads to it. POSH may prove another one by its fingerprint, within the time
+/// that the certificate itself names: RFC 7711 §3.1 calls the fingerprint of an expired one out of date.
 fn security_of(shared: &S2sConnections, chain: Option<&[CertificateDer<'_>]>) -> Security {
     let now = shared.settings.clock.now();
     let tls = shared.settings.tls.as_ref();
     let trusted = chain.filter(|chain| tls.is_some_and(|tls| tls.peers().is_trusted(chain, now)));
-    let own = trusted.and_then(<[_]>::first);
-    Security { encrypted: true, certificate: own.map(|own| Certificate::read(own)) }
+    let certificate = trusted.and_then(<[_]>::first).map(|own| Certificate::read(own));
+    let valid = chain.and_then(<[_]>::first).filter(|own| is_valid_at(own, now));
+    let presented = valid.map(|own| Box::new(CertificateHashes::of(own)));
+    Security { encrypted: true, certificate, presented }
 }
 
 /// Bounds a handshake in time, and while the connection may make room for others.

@@ -21,7 +21,7 @@ use tokio::task::spawn_local;
 use xmpp::s2s::{self, Counts, Effect, Failure, LogEvent, Pair, Refusal, Security};
 
 use super::connection::S2sConnection;
-use super::{Counters, Reload, S2sConnectionSettings, S2sEvent, connect};
+use super::{Counters, Reload, S2sConnectionSettings, S2sEvent, connect, posh};
 use crate::limits;
 use logging::sign_in_failures::{Failure as Failed, Service};
 
@@ -225,6 +225,14 @@ impl S2sConnections {
             Effect::Note(LogEvent { pair, what: s2s::S2sStreamEvent::Refused { number, why } }) => {
                 self.refused(&pair, number, why);
             }
+            Effect::FetchPosh(fetch) => {
+                let Some(shared) = self.this.upgrade() else { return };
+                let source = self.connections.borrow().get(&fetch.number).and_then(|own| own.source);
+                spawn_local(posh::run(shared, fetch, source.map(|(address, _)| address)));
+            }
+            Effect::PoshFailed { domain, why } => {
+                tracing::debug!(remote = &*domain, why = &*why, "no POSH document proves another server");
+            }
             Effect::Note(note) => tell_of(&note),
         }
     }
@@ -297,8 +305,16 @@ impl S2sConnections {
 fn tell_of(note: &LogEvent) {
     let (local, remote) = (&*note.pair.local, &*note.pair.remote);
     match &note.what {
-        s2s::S2sStreamEvent::Connected { by, is_encrypted } => {
-            tracing::info!(local, remote, ?by, encrypted = is_encrypted, "connected to another server");
+        s2s::S2sStreamEvent::Connected { by, peer, is_encrypted } => {
+            let peer_proof = peer.map_or("none", s2s::Proof::as_str);
+            tracing::info!(
+                local,
+                remote,
+                ?by,
+                peer_proof,
+                encrypted = is_encrypted,
+                "connected to another server"
+            );
         }
         s2s::S2sStreamEvent::Accepted { by, is_encrypted } => {
             tracing::info!(local, remote, ?by, encrypted = is_encrypted, "another server connected");

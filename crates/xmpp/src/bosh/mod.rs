@@ -43,14 +43,6 @@ pub const SPECIFICATIONS: &[Specification] = &[
         file: "crates/xmpp-io/src/streams/http/route.rs",
         note: "the server's own HTTP answers host-meta; at port 443 of the domain something has to lead there",
     },
-    Specification {
-        name: "RFC 7711",
-        title: "PKIX over Secure HTTP (POSH)",
-        version: "2015",
-        level: Level::Partial,
-        file: "crates/xmpp-io/src/streams/http/route.rs",
-        note: "the certificate of the streams is told to others, by the server's own HTTP; other servers' certificates are not looked up this way",
-    },
 ];
 
 /// The same for all sessions.

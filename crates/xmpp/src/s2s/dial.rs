@@ -93,7 +93,9 @@ impl Dial {
 
     /// When it is to be looked at.
     pub(super) fn deadline(&self, settings: &S2sSettings) -> Instant {
-        if !self.is_connected {
+        if let Some(until) = self.stream.hold_until() {
+            until
+        } else if !self.is_connected {
             self.since + settings.connect
         } else if !self.wish.is_empty() {
             self.asked + settings.authorize

@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
+use stdx::Instant;
+
 use super::dialback::{self, Dialback, Verdict};
+use super::posh::{CertificateHashes, PeerProofs, PoshFingerprints};
 use super::stream::{Fault, StreamInput, StreamParser, fault_of};
 use super::{Demands, KeyQuery, Pair, Proof, Refusal, S2sSettings, Security};
 use crate::internal::remove_ack_token;
@@ -18,6 +21,8 @@ pub(super) enum IncomingEvent {
     StartTls,
     /// Answered by `handle_verified`.
     Ask(KeyQuery),
+    /// Answered by `handle_posh`.
+    LookUp(Box<str>),
     /// Stanzas of this pair may come, and go if the stream is bidirectional.
     Paired(Pair, Proof),
     Refused(Pair, Refusal),
@@ -43,6 +48,10 @@ enum IncomingState {
     Open,
     /// TLS is being set up.
     Securing,
+    /// POSH is asked whether the certificate is the peer's, and the features wait: until then, or without it until the answer.
+    Verifying {
+        until: Option<Instant>,
+    },
 }
 
 #[derive(Debug)]
@@ -50,7 +59,7 @@ pub(super) struct Incoming {
     settings: Arc<S2sSettings>,
     line: StreamParser,
     state: IncomingState,
-    security: Security,
+    proofs: PeerProofs,
     id: Box<str>,
     /// The `to` of the stream header.
     local: Box<str>,
@@ -60,6 +69,8 @@ pub(super) struct Incoming {
     certified: Option<Box<str>>,
     pairs: Vec<Pair>,
     asked: Vec<KeyQuery>,
+    /// Keys that are not looked at before POSH has answered about their domain.
+    verifying: Vec<KeyQuery>,
     is_bidi: bool,
     /// Bytes of the largest stanza that the other server takes (XEP-0478).
     max_bytes: Option<usize>,
@@ -80,7 +91,7 @@ impl Incoming {
             settings,
             line: StreamParser::new(),
             state: IncomingState::Opening,
-            security,
+            proofs: PeerProofs::new(security),
             id,
             local,
             remote: None,
@@ -88,6 +99,7 @@ impl Incoming {
             certified: None,
             pairs: Vec::new(),
             asked: Vec::new(),
+            verifying: Vec::new(),
             is_bidi: false,
             max_bytes: None,
             refused: 0,
@@ -113,7 +125,12 @@ impl Incoming {
     }
 
     pub(super) fn is_encrypted(&self) -> bool {
-        self.security.encrypted
+        self.proofs.security.encrypted
+    }
+
+    /// The certificate of the peer.
+    pub(super) fn presented(&self) -> Option<&CertificateHashes> {
+        self.proofs.security.presented.as_deref()
     }
 
     pub(super) fn pairs(&self) -> &[Pair] {
@@ -122,11 +139,17 @@ impl Incoming {
 
     pub(super) fn handle_bytes(&mut self, bytes: &[u8], out: &mut IncomingOutput) {
         self.line.put(bytes);
+        // A peer has nothing to say before it has the features.
+        if matches!(self.state, IncomingState::Verifying { .. })
+            && self.line.waiting() > limits::STANZA_BEFORE_AUTH
+        {
+            return self.fail(("policy-violation", "too much before the features"), out);
+        }
         self.go_on(out);
     }
 
     fn go_on(&mut self, out: &mut IncomingOutput) {
-        while self.state != IncomingState::Securing && !self.line.is_closed() {
+        while matches!(self.state, IncomingState::Opening | IncomingState::Open) && !self.line.is_closed() {
             let is_known = !self.pairs.is_empty();
             let (limit, budget) = match is_known {
                 true => (self.settings.max_stanza, Budget::STANZA),
@@ -176,17 +199,77 @@ impl Incoming {
         if !stanza::is_version_one(header) {
             return self.fail(("unsupported-version", "expected version 1.0"), out);
         }
-        let Some(demands) = self.demands() else {
-            self.refuse(self.remote.clone().unwrap_or_default(), Refusal::Policy("policy"), out);
-            return self.fail(("policy-violation", "this server does not speak with that domain"), out);
-        };
+        if self.demands().is_none() {
+            return self.refuse_by_policy(out);
+        }
         self.line.open(&self.local, self.remote.as_deref(), Some(&self.id), &mut out.bytes);
+        // RFC 7711 §5: POSH comes before any data of the application.
+        match self.remote.clone().filter(|remote| self.proofs.begin(&self.settings, remote)) {
+            Some(remote) => {
+                self.state = IncomingState::Verifying { until: None };
+                out.said.push(IncomingEvent::LookUp(remote));
+            }
+            None => self.offer(out),
+        }
+    }
+
+    fn refuse_by_policy(&mut self, out: &mut IncomingOutput) {
+        self.refuse(self.remote.clone().unwrap_or_default(), Refusal::Policy("policy"), out);
+        self.fail(("policy-violation", "this server does not speak with that domain"), out);
+    }
+
+    /// Tells the features of the stream whose header was answered.
+    fn offer(&mut self, out: &mut IncomingOutput) {
+        // A reload may have changed the policy meanwhile.
+        let Some(demands) = self.demands() else { return self.refuse_by_policy(out) };
         self.state = IncomingState::Open;
         let features = self.features(demands);
         self.line.write(&features, &mut out.bytes);
         if let Some(remote) = self.certified.clone() {
             // Only now: nothing goes back before the stream has begun anew.
-            self.pair(Pair { local: self.local.clone(), remote }, Proof::Certificate, out);
+            let proof = self.proofs.of(&remote).unwrap_or(Proof::Certificate);
+            self.pair(Pair { local: self.local.clone(), remote }, proof, out);
+        }
+    }
+
+    /// Where the certificate is not demanded, the features wait until then at the latest.
+    pub(super) fn hold(&mut self, latest: Instant) {
+        let is_demanded = self.demands().is_some_and(|demands| demands.certificate);
+        if let IncomingState::Verifying { until } = &mut self.state {
+            *until = (!is_demanded).then_some(latest);
+        }
+    }
+
+    /// The time at which the features wait no longer.
+    pub(super) fn hold_until(&self) -> Option<Instant> {
+        if let IncomingState::Verifying { until } = self.state { until } else { None }
+    }
+
+    /// The features wait no longer.
+    pub(super) fn release(&mut self, out: &mut IncomingOutput) {
+        if matches!(self.state, IncomingState::Verifying { .. }) && !self.line.is_closed() {
+            self.offer(out);
+            self.go_on(out);
+        }
+    }
+
+    /// Takes the outcome of a lookup. `None`: the domain vouches for no certificate.
+    pub(super) fn handle_posh(
+        &mut self,
+        domain: &str,
+        fingerprints: Option<&PoshFingerprints>,
+        out: &mut IncomingOutput,
+    ) {
+        self.proofs.handle_posh(domain, fingerprints);
+        if self.line.is_closed() {
+            return;
+        }
+        if self.remote.as_deref() == Some(domain) {
+            self.release(out);
+        }
+        let is_of = |question: &mut KeyQuery| *question.pair.remote == *domain;
+        for question in self.verifying.extract_if(.., is_of).collect::<Vec<_>>() {
+            self.decide(question, out);
         }
     }
 
@@ -204,12 +287,13 @@ impl Incoming {
 
     fn features(&self, demands: Demands) -> Element {
         let mut features = Element::new("features", ns::STREAM);
-        if self.settings.tls && !self.security.encrypted {
+        let is_encrypted = self.is_encrypted();
+        if self.settings.tls && !is_encrypted {
             // RFC 6120 §5.3.1: required TLS says so, and is the only feature then.
             let required = demands.tls.then(|| Element::new("required", ns::TLS));
             features.push(Element::new("starttls", ns::TLS).children(required));
         }
-        if self.security.encrypted || !demands.tls {
+        if is_encrypted || !demands.tls {
             if self.may_be_external() {
                 let external = Element::new("mechanism", ns::SASL).text("EXTERNAL");
                 features.push(Element::new("mechanisms", ns::SASL).child(external));
@@ -230,7 +314,7 @@ impl Incoming {
 
     /// XEP-0178 §3, step 10: only to servers for which it can succeed.
     fn may_be_external(&self) -> bool {
-        let is_named = self.remote.as_deref().is_some_and(|remote| self.security.is_for(remote));
+        let is_named = self.remote.as_deref().is_some_and(|remote| self.proofs.of(remote).is_some());
         is_named && self.certified.is_none()
     }
 
@@ -242,7 +326,7 @@ impl Incoming {
             return self.start_tls(out);
         }
         // RFC 6120 §5.3.1: nothing else is negotiated before the required TLS.
-        if !self.security.encrypted && self.demands().is_none_or(|demands| demands.tls) {
+        if !self.is_encrypted() && self.demands().is_none_or(|demands| demands.tls) {
             return self.fail(NEEDS_TLS, out);
         }
         if element.is("auth", ns::SASL) {
@@ -264,7 +348,7 @@ impl Incoming {
     }
 
     fn start_tls(&mut self, out: &mut IncomingOutput) {
-        if !self.settings.tls || self.security.encrypted {
+        if !self.settings.tls || self.is_encrypted() {
             // RFC 6120 §5.4.2.2.
             self.line.write(&Element::new("failure", ns::TLS), &mut out.bytes);
             return self.end(false, out);
@@ -281,7 +365,7 @@ impl Incoming {
         }
         // RFC 6120 §5.4.3.3: what was learnt before TLS is discarded, bytes of the peer among it.
         self.line.forget();
-        self.security = security;
+        self.proofs = PeerProofs::new(security);
         self.state = IncomingState::Opening;
         self.go_on(out);
     }
@@ -298,7 +382,7 @@ impl Incoming {
             return self.refuse_auth("invalid-mechanism", out);
         }
         let Some(name) = name else { return self.refuse_auth("invalid-authzid", out) };
-        if !self.security.is_for(&name) || self.settings.demands(&name).is_none() {
+        if self.proofs.of(&name).is_none() || self.settings.demands(&name).is_none() {
             self.refuse(name, Refusal::WrongCertificate, out);
             return self.refuse_auth("not-authorized", out);
         }
@@ -337,16 +421,32 @@ impl Incoming {
         }
         let pair = Pair { local, remote };
         // One query of the authoritative server answers both.
-        if self.asked.iter().any(|question| question.pair == pair) {
+        if self.asked.iter().chain(&self.verifying).any(|question| question.pair == pair) {
             return;
         }
+        let question = KeyQuery { pair, id: self.id.clone(), key: element.content().trim().into() };
+        // A key does not do instead of the certificate; POSH may still prove that.
+        let remote = &*question.pair.remote;
+        let is_demanded = self.settings.demands(remote).is_some_and(|demands| demands.certificate);
+        let has_room = self.verifying.len() < limits::S2S_ASKED_OF_STREAM;
+        if is_demanded && has_room && self.settings.is_local(&question.pair.local) {
+            let begins = self.proofs.begin(&self.settings, remote);
+            if begins || self.proofs.is_open(remote) {
+                out.said.extend(begins.then(|| IncomingEvent::LookUp(remote.into())));
+                return self.verifying.push(question);
+            }
+        }
+        self.decide(question, out);
+    }
+
+    fn decide(&mut self, question: KeyQuery, out: &mut IncomingOutput) {
+        let pair = question.pair.clone();
         match self.judge(&pair) {
             Ok(Some(proof)) => {
                 self.pair(pair.clone(), proof, out);
                 self.answer(&pair, Verdict::Valid, out);
             }
             Ok(None) => {
-                let question = KeyQuery { pair, id: self.id.clone(), key: element.content().trim().into() };
                 self.asked.push(question.clone());
                 out.said.push(IncomingEvent::Ask(question));
             }
@@ -368,12 +468,12 @@ impl Incoming {
         }
         let demands = self.settings.demands(&pair.remote);
         let demands = demands.ok_or((Condition::PolicyViolation, "policy"))?;
-        if demands.tls && !self.security.encrypted {
+        if demands.tls && !self.is_encrypted() {
             return Err((Condition::PolicyViolation, "no TLS"));
         }
         // XEP-0344 §2: a domain that the certificate proves needs no dialback.
-        if self.security.is_for(&pair.remote) {
-            return Ok(Some(Proof::Certificate));
+        if let Some(proof) = self.proofs.of(&pair.remote) {
+            return Ok(Some(proof));
         }
         if demands.certificate {
             return Err((Condition::NotAuthorized, "no valid certificate"));

@@ -6,18 +6,21 @@
 //!
 //! Keys of dialback are an HMAC of a secret that all shards share, so any of them answers for any.
 //!
-//! TLS accepts every certificate in the handshake; the stream judges it afterwards, by domain and policy. No domain of ours is
+//! TLS accepts every certificate in the handshake; the stream judges it afterwards, by domain and policy, and asks the
+//! domain's web server about one that no authority signed for the domain ([`posh`]). No domain of ours is
 //! another server's, in either direction ([`S2sSettings::demands`]).
 
 mod backlog;
 mod certificate;
 mod dial;
 pub mod dialback;
+mod failed_pairs;
 mod incoming;
 pub mod locate;
 mod outgoing;
 mod outgoing_router;
 mod policy;
+mod posh;
 mod receipt;
 mod servers;
 mod stream;
@@ -31,6 +34,10 @@ use std::time::Duration;
 pub use certificate::Certificate;
 pub use dialback::Verdict;
 pub use policy::{Admission, Demands, Domains, Policy};
+pub use posh::{
+    CertificateHashes, PoshDocument, PoshFailure, PoshFault, PoshFetch, PoshFingerprints,
+    url_of as posh_url_of,
+};
 pub use receipt::{OutboundStanza, Outcome, Receipt};
 pub use servers::Servers;
 
@@ -56,6 +63,8 @@ pub struct S2sSettings {
     pub idle: Duration,
     /// The secret of dialback keys. The same for all shards.
     pub secret: [u8; 32],
+    /// Certificates that no authority signed for their domain are looked up by POSH (RFC 7711).
+    pub posh: bool,
 }
 
 impl S2sSettings {
@@ -78,6 +87,9 @@ pub struct Security {
     pub encrypted: bool,
     /// When an authority that we trust vouches for it.
     pub certificate: Option<Certificate>,
+    /// The hashes of the certificate that the peer has shown, with any signature. `None`: it has shown none, or one that is
+    /// not valid at this time.
+    pub presented: Option<Box<CertificateHashes>>,
 }
 
 impl Security {
@@ -209,6 +221,15 @@ pub enum Effect {
     Send(ShardMessage),
     /// The outcome of a stanza, for its origin in the farm. Exactly one for each stanza with a receipt.
     Outcome(Receipt, Outcome),
+    /// Fetch a POSH document over HTTPS: `handle_posh`.
+    FetchPosh(PoshFetch),
+    /// For the log: POSH says nothing about the certificates of a domain.
+    PoshFailed {
+        /// The domain.
+        domain: Box<str>,
+        /// The reason.
+        why: Box<str>,
+    },
     /// An event for the log.
     Note(LogEvent),
 }
@@ -242,6 +263,8 @@ pub enum S2sStreamEvent {
     Connected {
         /// The evidence that was accepted.
         by: Proof,
+        /// The evidence of the other server: `Certificate` or `Posh`. `None`: it is where DNS or the configuration says.
+        peer: Option<Proof>,
         /// TLS protects the stream.
         is_encrypted: bool,
     },
@@ -300,6 +323,19 @@ pub enum Proof {
     Dialback,
     /// A certificate (RFC 6120 §13.7).
     Certificate,
+    /// A certificate that the domain's web server vouches for (RFC 7711).
+    Posh,
+}
+
+impl Proof {
+    /// For the log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Proof::Dialback => "dialback",
+            Proof::Certificate => "certificate",
+            Proof::Posh => "posh",
+        }
+    }
 }
 
 /// Counters since the shard began, and gauges.
@@ -327,6 +363,12 @@ pub struct Counts {
     pub refused: u64,
     /// Streams that the other side's bytes ended.
     pub faults: u64,
+    /// Domains that were looked up by POSH.
+    pub posh_lookups: u64,
+    /// Lookups that found no fingerprints.
+    pub posh_failures: u64,
+    /// Domains of other servers that POSH proved, in either direction.
+    pub posh_proved: u64,
 }
 
 /// For `docs/compliance.md`.
@@ -338,6 +380,14 @@ pub const SPECIFICATIONS: &[Specification] = &[
         level: Level::Complete,
         file: "crates/xmpp/src/s2s/mod.rs",
         note: "streams in stream.rs, incoming.rs and outgoing.rs, addresses in locate.rs",
+    },
+    Specification {
+        name: "RFC 7711",
+        title: "PKIX over Secure HTTP (POSH)",
+        version: "2015",
+        level: Level::Complete,
+        file: "crates/xmpp/src/s2s/posh/mod.rs",
+        note: "the certificate of the streams is told to others (crates/xmpp-io/src/streams/http/route.rs); those of other servers are looked up in both directions",
     },
     Specification {
         name: "XEP-0178",

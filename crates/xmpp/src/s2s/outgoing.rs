@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
+use stdx::Instant;
+
 use super::dialback::{self, Dialback, Verdict};
+use super::posh::{CertificateHashes, PeerProofs, PoshFingerprints};
 use super::stream::{Fault, StreamInput, StreamParser, fault_of};
 use super::{Demands, Failure, KeyQuery, Pair, Proof, S2sSettings, Security};
 use crate::internal::remove_ack_token;
@@ -16,6 +19,8 @@ use crate::{Element, limits, ns, sasl};
 pub(super) enum OutgoingEvent {
     /// After the bytes.
     StartTls,
+    /// Answered by `handle_posh`.
+    LookUp(Box<str>),
     /// `authorize` and `ask` may be said from now on. Once.
     Ready,
     /// A domain of ours may speak.
@@ -46,6 +51,12 @@ enum OutgoingState {
     AskingTls,
     /// TLS is being set up.
     Securing,
+    /// POSH is asked whether the certificate is the other server's, and its features wait: until then, or without it until
+    /// the answer.
+    Verifying {
+        features: Element,
+        until: Option<Instant>,
+    },
     /// For the answer to EXTERNAL.
     Proving,
     Open,
@@ -57,7 +68,7 @@ pub(super) struct Outgoing {
     demands: Demands,
     line: StreamParser,
     state: OutgoingState,
-    security: Security,
+    proofs: PeerProofs,
     /// The `from` of the stream header.
     local: Box<str>,
     remote: Box<str>,
@@ -89,7 +100,7 @@ impl Outgoing {
             demands,
             line: StreamParser::new(),
             state: OutgoingState::Opening,
-            security: Security::default(),
+            proofs: PeerProofs::new(Security::default()),
             local,
             remote,
             id: "".into(),
@@ -111,7 +122,17 @@ impl Outgoing {
     }
 
     pub(super) fn is_encrypted(&self) -> bool {
-        self.security.encrypted
+        self.proofs.security.encrypted
+    }
+
+    /// The certificate of the other server.
+    pub(super) fn presented(&self) -> Option<&CertificateHashes> {
+        self.proofs.security.presented.as_deref()
+    }
+
+    /// The way in which its certificate proves the other server's domain.
+    pub(super) fn peer_proof(&self) -> Option<Proof> {
+        self.proofs.of(&self.remote)
     }
 
     /// EXTERNAL was refused: the next attempt does without.
@@ -129,7 +150,7 @@ impl Outgoing {
     }
 
     pub(super) fn handle_connected(&mut self, security: Security, out: &mut OutgoingOutput) {
-        self.security = security;
+        self.proofs = PeerProofs::new(security);
         self.line.open(&self.local, Some(&self.remote), None, &mut out.bytes);
     }
 
@@ -144,7 +165,19 @@ impl Outgoing {
 
     pub(super) fn handle_bytes(&mut self, bytes: &[u8], out: &mut OutgoingOutput) {
         self.line.put(bytes);
-        while self.state != OutgoingState::Securing && !self.line.is_closed() {
+        // After its features a server waits for our choice.
+        if self.is_verifying() && self.line.waiting() > limits::STANZA_BEFORE_AUTH {
+            return self.fail(("policy-violation", "too much after the features"), out);
+        }
+        self.go_on(out);
+    }
+
+    fn is_verifying(&self) -> bool {
+        matches!(self.state, OutgoingState::Verifying { .. })
+    }
+
+    fn go_on(&mut self, out: &mut OutgoingOutput) {
+        while self.state != OutgoingState::Securing && !self.is_verifying() && !self.line.is_closed() {
             // A server that only we have called has proved nothing.
             let (limit, budget) = match self.authorized.is_empty() {
                 true => (limits::STANZA_BEFORE_AUTH, Budget::BEFORE_AUTH),
@@ -198,6 +231,7 @@ impl Outgoing {
             | OutgoingState::Choosing
             | OutgoingState::AskingTls
             | OutgoingState::Securing
+            | OutgoingState::Verifying { .. }
             | OutgoingState::Proving => {
                 self.fail(("unsupported-stanza-type", ""), out);
             }
@@ -207,15 +241,21 @@ impl Outgoing {
     /// Chooses the next step among the features that are offered.
     fn choose(&mut self, features: &Element, out: &mut OutgoingOutput) {
         let has_starttls = features.get("starttls", ns::TLS).is_some();
-        if !self.security.encrypted && has_starttls && self.settings.tls {
+        let is_encrypted = self.is_encrypted();
+        if !is_encrypted && has_starttls && self.settings.tls {
             self.line.write(&Element::new("starttls", ns::TLS), &mut out.bytes);
             self.state = OutgoingState::AskingTls;
             return;
         }
-        if !self.security.encrypted && self.demands.tls {
+        if !is_encrypted && self.demands.tls {
             return self.give_up("the server offers no TLS", out);
         }
-        if self.demands.certificate && !self.security.is_for(&self.remote) {
+        // RFC 7711 §5: POSH comes before any data of the application.
+        if self.proofs.begin(&self.settings, &self.remote) {
+            self.state = OutgoingState::Verifying { features: features.clone(), until: None };
+            return out.said.push(OutgoingEvent::LookUp(self.remote.clone()));
+        }
+        if self.demands.certificate && self.peer_proof().is_none() {
             return self.give_up("the server has no valid certificate", out);
         }
         // RFC 6120 §4.9.3.23.
@@ -231,7 +271,7 @@ impl Outgoing {
         let is_external = |mechanism: &Element| mechanism.content() == "EXTERNAL";
         let mechanisms = features.get("mechanisms", ns::SASL);
         let has_external = mechanisms.is_some_and(|offered| offered.elements().any(is_external));
-        if has_external && self.security.encrypted && !self.has_tried_external {
+        if has_external && is_encrypted && !self.has_tried_external {
             self.has_tried_external = true;
             let auth = Element::new("auth", ns::SASL).with("mechanism", "EXTERNAL");
             self.line.write(&auth.text(sasl::encode(self.local.as_bytes())), &mut out.bytes);
@@ -239,6 +279,38 @@ impl Outgoing {
             return;
         }
         self.ready(out);
+    }
+
+    /// Where the certificate is not demanded, the features wait until then at the latest.
+    pub(super) fn hold(&mut self, latest: Instant) {
+        let is_demanded = self.demands.certificate;
+        if let OutgoingState::Verifying { until, .. } = &mut self.state {
+            *until = (!is_demanded).then_some(latest);
+        }
+    }
+
+    /// The time at which the features wait no longer.
+    pub(super) fn hold_until(&self) -> Option<Instant> {
+        if let OutgoingState::Verifying { until, .. } = &self.state { *until } else { None }
+    }
+
+    /// The features wait no longer.
+    pub(super) fn release(&mut self, out: &mut OutgoingOutput) {
+        if !self.is_verifying() || self.line.is_closed() {
+            return;
+        }
+        let verifying = std::mem::replace(&mut self.state, OutgoingState::Choosing);
+        if let OutgoingState::Verifying { features, .. } = verifying {
+            self.choose(&features, out);
+            self.go_on(out);
+        }
+    }
+
+    /// Takes the outcome of the lookup. `None`: the domain vouches for no certificate.
+    pub(super) fn handle_posh(&mut self, fingerprints: Option<&PoshFingerprints>, out: &mut OutgoingOutput) {
+        let remote = self.remote.clone();
+        self.proofs.handle_posh(&remote, fingerprints);
+        self.release(out);
     }
 
     fn ready(&mut self, out: &mut OutgoingOutput) {

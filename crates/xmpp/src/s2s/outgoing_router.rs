@@ -11,10 +11,12 @@ use stdx::Instant;
 use stdx::rng::Rng;
 
 use super::dial::{Dial, DialRequest};
+use super::failed_pairs::FailedPairs;
 use super::outgoing::{Outgoing, OutgoingEvent, OutgoingOutput};
+use super::posh::{CertificateHashes, PoshFingerprints};
 use super::timers::Timers;
 use super::{
-    Connect, Counts, Effect, Failure, KeyQuery, LogEvent, OutboundStanza, Outcome, Pair, S2sSettings,
+    Connect, Counts, Effect, Failure, KeyQuery, LogEvent, OutboundStanza, Outcome, Pair, Proof, S2sSettings,
     S2sStreamEvent, Security, ShardMessage, Verdict,
 };
 use crate::stanza::{self, Condition};
@@ -34,23 +36,18 @@ enum StanzaRoute {
 }
 
 #[derive(Debug)]
-struct Backoff {
-    times: u32,
-    until: Instant,
-    failure: Failure,
-}
-
-#[derive(Debug)]
 pub(super) struct OutgoingRouter {
     settings: Arc<S2sSettings>,
     rng: Rng,
     ways: HashMap<Pair, StanzaRoute>,
     dials: HashMap<u64, Dial>,
     by_remote: HashMap<Box<str>, Vec<u64>>,
-    failed: HashMap<Pair, Backoff>,
+    failed: FailedPairs,
     alarms: Timers,
     last: u64,
     counts: Counts,
+    /// Streams that wait for the POSH document of their domain, since the last `take_lookups`.
+    lookups: Vec<(u64, Box<str>)>,
 }
 
 impl OutgoingRouter {
@@ -61,11 +58,12 @@ impl OutgoingRouter {
             ways: HashMap::new(),
             dials: HashMap::new(),
             by_remote: HashMap::new(),
-            failed: HashMap::new(),
+            failed: FailedPairs::default(),
             alarms: Timers::default(),
             // Odd; those of incoming streams are even.
             last: 1,
             counts: Counts::default(),
+            lookups: Vec::new(),
         }
     }
 
@@ -123,8 +121,7 @@ impl OutgoingRouter {
 
     /// The first stanza of a pair that has no way.
     fn begin_with(&mut self, now: Instant, pair: &Pair, stanza: OutboundStanza, out: &mut Vec<Effect>) {
-        if let Some(failed) = self.failed.get(pair).filter(|failed| now < failed.until) {
-            let failure = failed.failure.clone();
+        if let Some(failure) = self.failed.current(now, pair).cloned() {
             return self.give_back(&stanza, &failure, out);
         }
         if self.ways.len() >= limits::S2S_PAIRS {
@@ -219,6 +216,34 @@ impl OutgoingRouter {
         self.lost(now, number, Some(failure), out);
     }
 
+    /// The streams that wait for the POSH document of a domain, each once.
+    pub(super) fn take_lookups(&mut self) -> Vec<(u64, Box<str>)> {
+        std::mem::take(&mut self.lookups)
+    }
+
+    /// The certificate of the server at the other end of a stream.
+    pub(super) fn presented(&self, number: u64) -> Option<&CertificateHashes> {
+        self.dials.get(&number)?.stream.presented()
+    }
+
+    /// The lookup for a stream goes on: the stream waits until then at the latest, unless it needs the outcome.
+    pub(super) fn hold(&mut self, number: u64, latest: Instant) {
+        let Some(dial) = self.dials.get_mut(&number) else { return };
+        dial.stream.hold(latest);
+        self.alarms.arm(number, dial.deadline(&self.settings));
+    }
+
+    /// Takes the outcome of a lookup for a stream.
+    pub(super) fn handle_posh(
+        &mut self,
+        now: Instant,
+        number: u64,
+        fingerprints: Option<&PoshFingerprints>,
+        out: &mut Vec<Effect>,
+    ) {
+        self.with(now, number, out, |dial, out| dial.stream.handle_posh(fingerprints, out));
+    }
+
     pub(super) fn handle_written(&mut self, number: u64, count: usize, out: &mut Vec<Effect>) {
         if let Some(dial) = self.dials.get_mut(&number) {
             dial.backlog.take(count, out);
@@ -250,13 +275,16 @@ impl OutgoingRouter {
     fn heard(&mut self, now: Instant, number: u64, said: OutgoingEvent, out: &mut Vec<Effect>) {
         match said {
             OutgoingEvent::StartTls => out.push(Effect::StartTls { number }),
+            OutgoingEvent::LookUp(domain) => self.lookups.push((number, domain)),
             OutgoingEvent::Ready => self.ready(now, number, out),
             OutgoingEvent::Authorized(local, proof) => {
                 let Some(dial) = self.dials.get_mut(&number) else { return };
                 dial.wish.wanted.retain(|wanted| *wanted != local);
                 let is_encrypted = dial.stream.is_encrypted();
                 let pair = dial.pair_of(local);
-                let what = S2sStreamEvent::Connected { by: proof, is_encrypted };
+                let peer = dial.stream.peer_proof();
+                self.counts.posh_proved += u64::from(peer == Some(Proof::Posh));
+                let what = S2sStreamEvent::Connected { by: proof, peer, is_encrypted };
                 out.push(Effect::Note(LogEvent { pair: pair.clone(), what }));
                 self.failed.remove(&pair);
                 self.flow(now, number, pair, out);
@@ -454,16 +482,7 @@ impl OutgoingRouter {
         for stanza in self.take_queue(&pair) {
             self.give_back(&stanza, failure, out);
         }
-        let times = self.failed.get(&pair).map_or(0, |failed| failed.times);
-        let pause = limits::S2S_BACKOFF.saturating_mul(1 << times.min(10)).min(limits::S2S_BACKOFF_MAX);
-        let backoff = Backoff { times: times + 1, until: now + pause, failure: failure.clone() };
-        if self.failed.len() >= limits::S2S_FAILED {
-            let first = self.failed.iter().min_by_key(|(_, failed)| failed.until);
-            if let Some(first) = first.map(|(pair, _)| pair.clone()) {
-                self.failed.remove(&first);
-            }
-        }
-        self.failed.insert(pair, backoff);
+        self.failed.insert(now, pair, failure);
     }
 
     pub(super) fn expire(&mut self, now: Instant, out: &mut Vec<Effect>) {
@@ -480,6 +499,9 @@ impl OutgoingRouter {
 
     fn expired(&mut self, now: Instant, number: u64, out: &mut Vec<Effect>) {
         let Some(dial) = self.dials.get_mut(&number) else { return };
+        if dial.stream.hold_until().is_some() {
+            return self.with(now, number, out, |dial, out| dial.stream.release(out));
+        }
         let (pair, is_idle) = (dial.wish.pair.clone(), dial.wish.is_empty());
         let late = Failure::new(Condition::RemoteServerTimeout, "the server did not answer in time");
         if dial.is_connected && !is_idle && !dial.speaking.is_empty() {
@@ -549,7 +571,7 @@ impl OutgoingRouter {
             dial.speaking.clear();
             dial.wish.wanted.clear();
         }
-        self.failed.retain(|pair, _| !is_meant(&pair.remote));
+        self.failed.retain(|pair| !is_meant(&pair.remote));
     }
 }
 

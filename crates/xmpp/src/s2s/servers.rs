@@ -10,10 +10,11 @@ use stdx::rng::Rng;
 use super::backlog::WriteBacklog;
 use super::incoming::{Incoming, IncomingEvent, IncomingOutput};
 use super::outgoing_router::OutgoingRouter;
+use super::posh::{FinishedLookup, LookupReply, LookupRequest, PoshFingerprints, PoshLookups};
 use super::timers::Timers;
 use super::{
-    Counts, Effect, Failure, LogEvent, OutboundStanza, Outcome, Pair, Receipt, Recipient, S2sSettings,
-    S2sStreamEvent, Security, ShardMessage,
+    Counts, Effect, Failure, LogEvent, OutboundStanza, Outcome, Pair, PoshFailure, PoshFetch, Proof, Receipt,
+    Recipient, S2sSettings, S2sStreamEvent, Security, ShardMessage,
 };
 use crate::stanza::{self, Condition, StanzaError};
 use crate::{ConnectionId, Element, ShardAddress, limits};
@@ -30,7 +31,12 @@ struct IncomingConnection {
 
 impl IncomingConnection {
     fn deadline(&self, settings: &S2sSettings) -> Instant {
-        if self.stream.is_of_use() { self.heard + settings.idle } else { self.since + settings.authorize }
+        let silent = if self.stream.is_of_use() {
+            self.heard + settings.idle
+        } else {
+            self.since + settings.authorize
+        };
+        self.stream.hold_until().map_or(silent, |until| until.min(silent))
     }
 }
 
@@ -41,6 +47,7 @@ pub struct Servers {
     shard: ShardAddress,
     rng: Rng,
     keeper: OutgoingRouter,
+    posh: PoshLookups,
     callers: HashMap<u64, IncomingConnection>,
     alarms: Timers,
     last: u64,
@@ -76,6 +83,7 @@ impl Servers {
             shard,
             rng,
             keeper,
+            posh: PoshLookups::default(),
             callers: HashMap::new(),
             alarms: Timers::default(),
             last: 0,
@@ -98,13 +106,16 @@ impl Servers {
             stanzas_in: of.stanzas_in + own.stanzas_in,
             refused: own.refused,
             faults: of.faults + own.faults,
+            posh_lookups: self.posh.begun,
+            posh_failures: self.posh.failed,
+            posh_proved: of.posh_proved + own.posh_proved,
             ..of
         }
     }
 
     /// The time at which to call `expire`.
     pub fn deadline(&self) -> Option<Instant> {
-        [self.keeper.deadline(), self.alarms.first()].into_iter().flatten().min()
+        [self.keeper.deadline(), self.alarms.first(), self.posh.deadline()].into_iter().flatten().min()
     }
 
     fn edge(&self, connection: u64) -> ConnectionId {
@@ -154,12 +165,76 @@ impl Servers {
     /// Handles bytes of a connection.
     pub fn handle_bytes(&mut self, now: Instant, number: u64, bytes: &[u8], out: &mut Vec<Effect>) {
         if self.keeper.has(number) {
-            return self.keeper.handle_bytes(now, number, bytes, out);
+            self.keeper.handle_bytes(now, number, bytes, out);
+            for (number, domain) in self.keeper.take_lookups() {
+                self.look_up(now, number, &domain, out);
+            }
+            return;
         }
         if let Some(caller) = self.callers.get_mut(&number) {
             caller.heard = now;
         }
         self.with(now, number, out, |stream, out| stream.handle_bytes(bytes, out));
+    }
+
+    /// Asks for the POSH document of a domain, for a stream that waits for it.
+    fn look_up(&mut self, now: Instant, number: u64, domain: &str, out: &mut Vec<Effect>) {
+        let is_ours = self.keeper.has(number);
+        let presented = match is_ours {
+            true => self.keeper.presented(number),
+            false => self.callers.get(&number).and_then(|caller| caller.stream.presented()),
+        };
+        let Some(presented) = presented else { return };
+        match self.posh.look_up(now, &LookupRequest { domain, number, is_ours, presented }, out) {
+            LookupReply::Known(fingerprints) => {
+                self.give_posh(now, (number, domain), fingerprints.as_deref(), out);
+            }
+            LookupReply::Later { since } if is_ours => self.keeper.hold(number, since + limits::POSH_HOLD),
+            LookupReply::Later { since } => {
+                let Some(caller) = self.callers.get_mut(&number) else { return };
+                caller.stream.hold(since + limits::POSH_HOLD);
+                self.alarms.arm(number, caller.deadline(&self.settings));
+            }
+        }
+    }
+
+    fn give_posh(
+        &mut self,
+        now: Instant,
+        (number, domain): (u64, &str),
+        fingerprints: Option<&PoshFingerprints>,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.keeper.has(number) {
+            return self.keeper.handle_posh(now, number, fingerprints, out);
+        }
+        self.with(now, number, out, |stream, out| stream.handle_posh(domain, fingerprints, out));
+    }
+
+    /// The body that `Effect::FetchPosh` wanted, of at most `limits::POSH_DOCUMENT` bytes, or the reason why there is none.
+    pub fn handle_posh(
+        &mut self,
+        now: Instant,
+        fetch: &PoshFetch,
+        result: Result<Vec<u8>, PoshFailure>,
+        out: &mut Vec<Effect>,
+    ) {
+        if let Some(finished) = self.posh.handle_fetched(now, fetch, result, out) {
+            self.finish_lookup(now, finished, out);
+        }
+    }
+
+    /// The domains of which a POSH document or its absence is remembered.
+    #[cfg(test)]
+    pub(super) fn remembered_posh(&self) -> usize {
+        self.posh.len()
+    }
+
+    fn finish_lookup(&mut self, now: Instant, finished: FinishedLookup, out: &mut Vec<Effect>) {
+        let FinishedLookup { domain, waiting, fingerprints } = finished;
+        for number in waiting {
+            self.give_posh(now, (number, &domain), fingerprints.as_deref(), out);
+        }
     }
 
     /// It could not be made, or is gone.
@@ -299,9 +374,11 @@ impl Servers {
         let edge = self.edge(number);
         match said {
             IncomingEvent::StartTls => out.push(Effect::StartTls { number }),
+            IncomingEvent::LookUp(domain) => self.look_up(now, number, &domain, out),
             IncomingEvent::Ask(question) => out.push(Effect::Send(ShardMessage::Verify { edge, question })),
             IncomingEvent::Paired(pair, by) => {
                 let Some(caller) = self.callers.get(&number) else { return };
+                self.counts.posh_proved += u64::from(by == Proof::Posh);
                 let what = S2sStreamEvent::Accepted { by, is_encrypted: caller.stream.is_encrypted() };
                 out.push(Effect::Note(LogEvent { pair: pair.clone(), what }));
                 if caller.stream.is_bidi() {
@@ -330,12 +407,19 @@ impl Servers {
 
     /// Handles the timers that are due at `now`: idle connections close, failed attempts are repeated.
     pub fn expire(&mut self, now: Instant, out: &mut Vec<Effect>) {
+        for finished in self.posh.expire(now, out) {
+            self.finish_lookup(now, finished, out);
+        }
         self.keeper.expire(now, out);
         while let Some(number) = self.alarms.pop(now) {
             let Some(caller) = self.callers.get(&number) else { continue };
             let deadline = caller.deadline(&self.settings);
             if deadline > now {
                 self.alarms.arm(number, deadline);
+                continue;
+            }
+            if caller.stream.hold_until().is_some_and(|until| until <= now) {
+                self.with(now, number, out, |stream, out| stream.release(out));
                 continue;
             }
             // RFC 6120 §4.9.3.4; a stream that was of use is only idle (§4.6.4).

@@ -37,6 +37,11 @@ impl StreamParser {
         self.framer.put(bytes);
     }
 
+    /// Bytes that wait to be read.
+    pub(super) fn waiting(&self) -> usize {
+        self.framer.len()
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed
     }

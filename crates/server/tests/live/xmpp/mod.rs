@@ -19,6 +19,7 @@ mod moved;
 mod operate;
 mod overload;
 mod phones;
+mod posh;
 mod proxies;
 mod registration;
 mod servers;

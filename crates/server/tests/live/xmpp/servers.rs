@@ -17,8 +17,8 @@ use crate::place::Place;
 use crate::until;
 use crate::voice::sum;
 
-const ONE: &str = "one.test";
-const TWO: &str = "two.test";
+pub(super) const ONE: &str = "one.test";
+pub(super) const TWO: &str = "two.test";
 
 /// A node that serves `domain` for `user`; `federation` is that section.
 fn place(domain: &str, user: &str, federation: &str) -> Place {
@@ -26,7 +26,7 @@ fn place(domain: &str, user: &str, federation: &str) -> Place {
 }
 
 /// As [`place`]; `sip` is for that section.
-fn place_with(sip: &str, domain: &str, user: &str, federation: &str) -> Place {
+pub(super) fn place_with(sip: &str, domain: &str, user: &str, federation: &str) -> Place {
     let place = Place::new(sip).with_xmpp("");
     let file = place.path("belfry.toml");
     let text = std::fs::read_to_string(&file).unwrap().replace("example.test", domain);
@@ -39,9 +39,9 @@ fn place_with(sip: &str, domain: &str, user: &str, federation: &str) -> Place {
 }
 
 /// Two nodes, whose users are alice and bob; `ways` is `tcp:` or `tls:`, `more` goes into the first's section.
-struct Both {
-    places: [Place; 2],
-    nodes: [Node; 2],
+pub(super) struct Both {
+    pub(super) places: [Place; 2],
+    pub(super) nodes: [Node; 2],
 }
 
 impl Both {
@@ -60,17 +60,17 @@ impl Both {
         Both::of(places)
     }
 
-    fn of(places: [Place; 2]) -> Both {
+    pub(super) fn of(places: [Place; 2]) -> Both {
         let nodes = [places[0].start(), places[1].start()];
         Both { places, nodes }
     }
 
-    fn clients(&self) -> (Client, Client) {
+    pub(super) fn clients(&self) -> (Client, Client) {
         let alice = Client::sign_in_to(ONE, &self.places[0], Tls, "alice", "a");
         (alice, Client::sign_in_to(TWO, &self.places[1], Tls, "bob", "b"))
     }
 
-    fn stop(mut self) {
+    pub(super) fn stop(mut self) {
         for node in &mut self.nodes {
             assert_eq!(node.board().faults(), (0, 0, 0));
             node.stop();
@@ -87,7 +87,7 @@ fn hears(client: &mut Client, body: &str) -> Element {
     }
 }
 
-fn chat(both: &Both) {
+pub(super) fn chat(both: &Both) {
     let (mut alice, mut bob) = both.clients();
     alice.message("bob@two.test/b", "hello &lt;you&gt;");
     let stanza = hears(&mut bob, "hello <you>");

@@ -23,7 +23,7 @@ impl TestCaller {
 
     /// Encrypted, and the stream is open.
     pub(super) fn secure() -> TestCaller {
-        let security = Security { encrypted: true, certificate: None };
+        let security = Security { encrypted: true, ..Security::default() };
         let mut caller = TestCaller::new(|_| (), security);
         caller.say(HEADER);
         caller
@@ -61,7 +61,7 @@ impl TestCaller {
     }
 
     pub(super) fn proved_with(change: impl Fn(&mut S2sSettings)) -> TestCaller {
-        let mut caller = TestCaller::new(change, Security { encrypted: true, certificate: None });
+        let mut caller = TestCaller::new(change, Security { encrypted: true, ..Security::default() });
         caller.say(HEADER);
         caller.say("<db:result from='evil.test' to='a.test'>right</db:result>");
         assert!(caller.verified(Verdict::Valid).contains("type='valid'"));
@@ -132,7 +132,7 @@ fn in_the_clear_only_tls_can_be_begun() {
         caller.say("<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/><message/>").starts_with("<proceed")
     );
     let number = caller.number;
-    let secured = Security { encrypted: true, certificate: None };
+    let secured = Security { encrypted: true, ..Security::default() };
     let written = caller.tell(|servers, out| servers.handle_secured(START, number, secured, out));
     assert_eq!(written, "", "what came in the clear is forgotten");
     assert!(caller.say(HEADER).contains("features:dialback"));
@@ -223,7 +223,7 @@ fn stanzas_of_domains_that_were_not_proved_end_the_stream() {
 #[test]
 fn who_proves_nothing_is_closed_in_time() {
     for text in ["", HEADER] {
-        let mut caller = TestCaller::new(|_| (), Security { encrypted: true, certificate: None });
+        let mut caller = TestCaller::new(|_| (), Security { encrypted: true, ..Security::default() });
         caller.say(text);
         let at = caller.servers.deadline().unwrap();
         assert_eq!(at, START + Duration::from_secs(30));
@@ -271,7 +271,7 @@ fn external_is_for_the_name_in_the_certificate() {
     };
     let certified = |name: &str| {
         let certificate = Some(Certificate::of_dns(name));
-        let mut caller = TestCaller::new(|_| (), Security { encrypted: true, certificate });
+        let mut caller = TestCaller::new(|_| (), Security { encrypted: true, certificate, presented: None });
         let features = caller.say(HEADER);
         (caller, features)
     };

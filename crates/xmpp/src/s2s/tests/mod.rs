@@ -4,6 +4,7 @@
 mod bad;
 mod lost;
 mod own;
+mod posh;
 mod stanzas;
 mod table;
 mod ways;
@@ -35,6 +36,7 @@ fn settings(domains: &[&str], secret: u8) -> S2sSettings {
         authorize: Duration::from_secs(30),
         idle: Duration::from_secs(600),
         secret: [secret; 32],
+        posh: false,
     }
 }
 
@@ -48,6 +50,8 @@ struct Node {
     shards: Vec<Servers>,
     /// The certificate that other servers see.
     certificate: Option<Certificate>,
+    /// The hashes of a certificate that no authority signed.
+    presented: Option<CertificateHashes>,
     delivered: Vec<Element>,
     notes: Vec<LogEvent>,
 }
@@ -65,6 +69,15 @@ struct Link {
     securing: [bool; 2],
     closed: [bool; 2],
     is_gone: bool,
+}
+
+/// The answer of a web server to a fetch.
+#[derive(Clone, Debug)]
+enum WebAnswer {
+    Body(String),
+    Down,
+    /// It does not answer.
+    Silent,
 }
 
 /// The target of a name.
@@ -86,6 +99,10 @@ struct FederationWorld {
     /// The outcomes of each stanza that was said, by its number.
     outcomes: Vec<Vec<Outcome>>,
     dialled: usize,
+    /// The answers of web servers, by address; others are down.
+    web: BTreeMap<String, WebAnswer>,
+    /// The fetches of each node's shards.
+    fetches: Vec<(usize, u16, PoshFetch)>,
 }
 
 impl FederationWorld {
@@ -100,6 +117,8 @@ impl FederationWorld {
             lost: BTreeSet::new(),
             outcomes: Vec::new(),
             dialled: 0,
+            web: BTreeMap::new(),
+            fetches: Vec::new(),
         };
         for (index, domains) in nodes.iter().enumerate() {
             for domain in *domains {
@@ -117,7 +136,13 @@ impl FederationWorld {
             Servers::new(Arc::new(settings.clone()), ShardAddress::new(Life(0), shard), seed)
         });
         let shards = shards.collect();
-        self.nodes.push(Node { shards, certificate: None, delivered: Vec::new(), notes: Vec::new() });
+        self.nodes.push(Node {
+            shards,
+            certificate: None,
+            presented: None,
+            delivered: Vec::new(),
+            notes: Vec::new(),
+        });
     }
 
     /// Other settings, before anything happens.
@@ -181,6 +206,8 @@ impl FederationWorld {
                 }
             }
             Effect::Deliver(element) => self.nodes[node].delivered.push(*element),
+            Effect::FetchPosh(fetch) => self.fetch((node, shard), fetch),
+            Effect::PoshFailed { .. } => {}
             Effect::Note(note) => self.nodes[node].notes.push(note),
             Effect::Outcome(receipt, outcome) => {
                 self.outcomes[usize::try_from(receipt.number).unwrap()].push(outcome);
@@ -193,6 +220,16 @@ impl FederationWorld {
                 self.tell(node, shard, |servers, now, out| servers.handle_shard_message(now, letter, out));
             }
         }
+    }
+
+    fn fetch(&mut self, (node, shard): (usize, u16), fetch: PoshFetch) {
+        self.fetches.push((node, shard, fetch.clone()));
+        let result = match self.web.get(&*fetch.url) {
+            Some(WebAnswer::Body(body)) => Ok(body.clone().into_bytes()),
+            Some(WebAnswer::Silent) => return,
+            Some(WebAnswer::Down) | None => Err(PoshFailure::Failed("connection refused".into())),
+        };
+        self.tell(node, shard, |servers, now, out| servers.handle_posh(now, &fetch, result, out));
     }
 
     fn find(&self, end: End) -> Option<(usize, usize)> {
@@ -269,7 +306,8 @@ impl FederationWorld {
         let ends = self.wires[wire].ends.clone();
         for ((node, shard, number), (other, ..)) in [(ends[0], ends[1]), (ends[1], ends[0])] {
             let certificate = self.nodes[other].certificate.clone();
-            let security = Security { encrypted: true, certificate };
+            let presented = self.nodes[other].presented.clone().map(Box::new);
+            let security = Security { encrypted: true, certificate, presented };
             self.tell(node, shard, |servers, now, out| servers.handle_secured(now, number, security, out));
         }
     }

@@ -7,7 +7,7 @@ use super::*;
 const OWN: [&str; 3] = ["a.test", "rooms.a.test", "gateway.test"];
 
 fn certified(name: &str) -> Security {
-    Security { encrypted: true, certificate: Some(Certificate::of_dns(name)) }
+    Security { encrypted: true, certificate: Some(Certificate::of_dns(name)), presented: None }
 }
 
 fn with_component(settings: &mut S2sSettings) {
@@ -21,7 +21,8 @@ fn caller(security: Security) -> TestCaller {
 #[test]
 fn a_stream_from_a_domain_of_ours_is_refused_in_any_spelling() {
     for own in OWN.into_iter().chain(["A.Test", "a.test.", "ROOMS.A.TEST"]) {
-        for security in [Security::default(), Security { encrypted: true, certificate: None }, certified(own)]
+        for security in
+            [Security::default(), Security { encrypted: true, ..Security::default() }, certified(own)]
         {
             let mut caller = caller(security);
             caller.ends_with(&HEADER.replace("evil.test", own), "invalid-from");
@@ -48,7 +49,7 @@ fn a_certificate_of_a_domain_of_ours_proves_nothing() {
 #[test]
 fn a_key_for_a_domain_of_ours_is_not_even_asked_about() {
     for own in OWN {
-        for security in [Security { encrypted: true, certificate: None }, certified(own)] {
+        for security in [Security { encrypted: true, ..Security::default() }, certified(own)] {
             let mut caller = caller(security);
             caller.say(HEADER);
             let answer = caller.say(&format!("<db:result from='{own}' to='a.test'>key</db:result>"));
@@ -61,7 +62,7 @@ fn a_key_for_a_domain_of_ours_is_not_even_asked_about() {
 
 #[test]
 fn no_key_is_verified_for_who_claims_a_domain_of_ours() {
-    let mut caller = caller(Security { encrypted: true, certificate: None });
+    let mut caller = caller(Security { encrypted: true, ..Security::default() });
     caller.say(HEADER);
     // As a node of ours would have made it.
     let key = dialback::key(&[1; 32], "rooms.a.test", "a.test", "id");

@@ -53,7 +53,7 @@ fn marks_of_ours_come_off_stanzas_of_other_servers() {
 fn a_stanza_without_a_language_has_that_of_its_stream() {
     let caller = |lang: &str| {
         let header = super::bad::HEADER.replace(" version=", &format!(" xml:lang='{lang}' version="));
-        let mut caller = TestCaller::new(|_| (), Security { encrypted: true, certificate: None });
+        let mut caller = TestCaller::new(|_| (), Security { encrypted: true, ..Security::default() });
         caller.say(&header);
         caller.say("<db:result from='evil.test' to='a.test'>right</db:result>");
         caller.verified(Verdict::Valid);

@@ -75,7 +75,7 @@ impl Row {
     }
 
     fn exchange(&self) -> Option<String> {
-        let security = |encrypted| Security { encrypted, certificate: None };
+        let security = |encrypted| Security { encrypted, ..Security::default() };
         let mut caller = match self.stage {
             Stage::Connected | Stage::Clear => TestCaller::new(|_| (), security(false)),
             Stage::Encrypted => TestCaller::new(|_| (), security(true)),

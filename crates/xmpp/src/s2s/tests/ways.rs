@@ -2,7 +2,8 @@
 
 use super::*;
 
-const DIALBACK: S2sStreamEvent = S2sStreamEvent::Connected { by: Proof::Dialback, is_encrypted: true };
+const DIALBACK: S2sStreamEvent =
+    S2sStreamEvent::Connected { by: Proof::Dialback, peer: None, is_encrypted: true };
 
 #[test]
 fn a_stranger_is_believed_by_dialback() {
@@ -46,7 +47,7 @@ fn who_has_a_certificate_needs_no_dialback() {
     world.run();
     assert_eq!(world.got(1), ["1"]);
     let by = Proof::Certificate;
-    assert_eq!(world.proofs(0), [S2sStreamEvent::Connected { by, is_encrypted: true }]);
+    assert_eq!(world.proofs(0), [S2sStreamEvent::Connected { by, peer: Some(by), is_encrypted: true }]);
     assert_eq!(world.proofs(1), [S2sStreamEvent::Accepted { by, is_encrypted: true }]);
     assert_eq!(world.dialled, 1, "nobody had to ask back");
     world.message(1, "bob@b.test/y", "alice@a.test/x", "2");
@@ -115,9 +116,11 @@ fn without_tls_nobody_speaks_unless_that_is_allowed() {
     world.message(0, "alice@a.test/x", "bob@b.test", "2");
     world.run();
     assert_eq!(world.got(1), ["2"]);
-    assert!(
-        world.proofs(0).contains(&S2sStreamEvent::Connected { by: Proof::Dialback, is_encrypted: false })
-    );
+    assert!(world.proofs(0).contains(&S2sStreamEvent::Connected {
+        by: Proof::Dialback,
+        peer: None,
+        is_encrypted: false
+    }));
 }
 
 #[test]
@@ -204,7 +207,7 @@ fn call(next: Option<usize>, answers: &str) -> FederationWorld {
     world.set(0, |settings| settings.policy.require_tls = false);
     world.message(0, "x@a.test/y", "z@peer.test", "1");
     let shard = owner("peer.test");
-    let security = Security { encrypted: true, certificate: None };
+    let security = Security { encrypted: true, ..Security::default() };
     world.tell(0, shard, |servers, now, out| servers.handle_connected(now, 3, security, next, out));
     let text = format!(
         "<stream:stream xmlns='jabber:server' xmlns:db='jabber:server:dialback' id='i' \
