@@ -78,7 +78,12 @@ impl MessageQueue {
 
     /// The number of messages kept for this address.
     pub(crate) fn count(&self, aor: &str) -> u32 {
-        self.counts.get(&self.hash(aor)).map_or(0, |count| count.kept)
+        // Every registration asks, and mostly no message is kept at all.
+        if self.counts.is_empty() {
+            0
+        } else {
+            self.counts.get(&self.hash(aor)).map_or(0, |count| count.kept)
+        }
     }
 
     pub(crate) fn total(&self) -> usize {
@@ -159,10 +164,10 @@ impl MessageQueue {
 impl Router {
     /// The address is there, by way of this edge: the messages kept for it may go out.
     pub(crate) fn load_kept(&mut self, now: Instant, edge: ShardAddress, aor: &Aor, out: &mut Vec<Effect>) {
-        let hash = self.kept.hash(aor);
         if self.kept.count(aor) == 0 {
             return;
         }
+        let hash = self.kept.hash(aor);
         match self.kept.deliveries.get_mut(&hash) {
             Some(delivery) if delivery.until > now => delivery.edge = edge,
             _ => {

@@ -126,7 +126,7 @@ impl Location {
         let Some(slot) = self.table.find(hash, |slot| slot.aor() == aor) else {
             return (Vec::new(), None);
         };
-        let (_, mut bindings) = slot.bindings();
+        let mut bindings = record::bindings(slot.record()).expect("only records of encode() get into slots");
         bindings.retain(|binding| binding.expires_at > now);
         (bindings, slot.row())
     }

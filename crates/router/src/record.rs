@@ -58,12 +58,17 @@ pub fn encode(aor: &str, bindings: &[Binding]) -> Box<[u8]> {
 pub fn decode(record: &[u8]) -> Result<(Aor, Vec<Binding>), Corrupt> {
     let mut reader = Reader(record);
     let aor = reader.head()?;
-    let count = reader.number()?;
-    if count > limits::CONTACTS_PER_ADDRESS as u64 {
-        return Err(Corrupt);
-    }
-    let bindings = (0..count).map(|_| reader.binding()).collect::<Result<_, _>>()?;
-    Ok((aor.into(), bindings))
+    Ok((aor.into(), reader.bindings()?))
+}
+
+/// The bindings alone.
+///
+/// # Errors
+/// The same as those of [`decode`].
+pub(crate) fn bindings(record: &[u8]) -> Result<Vec<Binding>, Corrupt> {
+    let mut reader = Reader(record);
+    reader.head()?;
+    reader.bindings()
 }
 
 /// The address alone, without decoding the rest.
@@ -153,6 +158,19 @@ impl<'a> Reader<'a> {
             return Err(Corrupt);
         }
         self.text()
+    }
+
+    fn bindings(&mut self) -> Result<Vec<Binding>, Corrupt> {
+        let count = usize::try_from(self.number()?).map_err(|_| Corrupt)?;
+        if count > limits::CONTACTS_PER_ADDRESS {
+            return Err(Corrupt);
+        }
+        // Of this size: nearly every address has one binding.
+        let mut bindings = Vec::with_capacity(count);
+        for _ in 0..count {
+            bindings.push(self.binding()?);
+        }
+        Ok(bindings)
     }
 
     fn binding(&mut self) -> Result<Binding, Corrupt> {

@@ -185,10 +185,14 @@ fn copy_vias(out: &mut Vec<u8>, request: &Message, source: SocketAddr) {
             write_line(out, "Via", line);
             continue;
         };
-        values.next();
         out.extend_from_slice(b"Via: ");
         let start = out.len();
         write_via_with_source(out, value, &via, source);
+        if request.top_via_is_alone() {
+            end_line(out, start);
+            continue;
+        }
+        values.next();
         for other in values {
             out.extend_from_slice(b", ");
             out.extend_from_slice(other);

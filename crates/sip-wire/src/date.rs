@@ -66,6 +66,26 @@ pub fn write_date(out: &mut Vec<u8>, at: Instant) {
     out.extend_from_slice(b" GMT");
 }
 
+/// The text of a date, kept while it is asked for the same second.
+#[derive(Debug, Default)]
+pub struct DateText {
+    /// Seconds since the epoch.
+    second: u64,
+    text: Vec<u8>,
+}
+
+impl DateText {
+    /// The date as [`write_date`] writes it.
+    pub fn of(&mut self, at: Instant) -> &[u8] {
+        if self.text.is_empty() || self.second != at.unix_seconds() {
+            self.second = at.unix_seconds();
+            self.text.clear();
+            write_date(&mut self.text, at);
+        }
+        &self.text
+    }
+}
+
 fn write_two_digits(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&[b'0' + (number / 10) as u8, b'0' + (number % 10) as u8]);
 }
@@ -82,6 +102,17 @@ mod tests {
         let mut out = Vec::new();
         write_date(&mut out, at);
         assert_eq!(out, text);
+    }
+
+    #[test]
+    fn a_kept_text_is_of_the_second_that_is_asked_for() {
+        let mut kept = DateText::default();
+        let at = Instant::from_unix_seconds;
+        for seconds in [0, 0, 1_289_690_940, 1_289_690_941, 1_289_690_940] {
+            let mut text = Vec::new();
+            write_date(&mut text, at(seconds));
+            assert_eq!(kept.of(at(seconds)), text);
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ mod via;
 pub use address::Address;
 pub use build::{PRODUCT, Reply, RequestBuilder, write_via_with_source};
 pub use check::{Fault, check_request, check_response};
-pub use date::{parse_date, write_date};
+pub use date::{DateText, parse_date, write_date};
 pub use header::Header;
 pub use message::{Message, MessageKind, ParseError, Unparsed, top_branch};
 pub use method::{ALLOW, Method};

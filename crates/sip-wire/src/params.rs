@@ -57,6 +57,24 @@ impl<'a> Params<'a> {
         None
     }
 
+    /// As [`get`](Self::get), of two parameters in one pass.
+    pub(super) fn get_both(self, names: [&str; 2]) -> [Option<&'a [u8]>; 2] {
+        let (mut found, mut rest) = ([None; 2], self.0);
+        while !rest.is_empty() && found.contains(&None) {
+            rest = trim_start(rest);
+            let (param, after) = rest.split_at(find_outside(rest, b';').unwrap_or(rest.len()));
+            for (name, value) in names.iter().zip(&mut found).filter(|(_, value)| value.is_none()) {
+                *value = match without_name(param, name) {
+                    Some([b'=', text @ ..]) => Some(trim(text)),
+                    Some([]) => Some(&b""[..]),
+                    _ => None,
+                };
+            }
+            rest = after.get(1..).unwrap_or_default();
+        }
+        found
+    }
+
     /// As [`get`](Self::get), without surrounding quotes.
     pub fn unquoted(self, name: &str) -> Option<&'a [u8]> {
         self.get(name).map(unquote)

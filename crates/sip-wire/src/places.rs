@@ -37,6 +37,7 @@ pub(super) struct ViaPlaces {
     port: Option<u16>,
     params: Place,
     branch: Option<Place>,
+    rport: Option<Option<u16>>,
 }
 
 impl ViaPlaces {
@@ -50,13 +51,14 @@ impl ViaPlaces {
             port: via.port,
             params: place(via.params.0),
             branch: via.branch().map(place),
+            rport: via.rport(),
         })
     }
 
     pub(super) fn via(self, bytes: &[u8]) -> Via<'_> {
         let params = Params(self.params.part(bytes));
         let (transport, host) = (self.transport.part(bytes), self.host.part(bytes));
-        Via { transport, host, port: self.port, params, branch: self.branch(bytes) }
+        Via { transport, host, port: self.port, params, branch: self.branch(bytes), rport: self.rport }
     }
 
     pub(super) fn branch(self, bytes: &[u8]) -> Option<&[u8]> {

@@ -16,6 +16,7 @@ pub struct Via<'a> {
     /// The Via parameters, such as `branch`, `received` and `rport`.
     pub params: Params<'a>,
     pub(super) branch: Option<&'a [u8]>,
+    pub(super) rport: Option<Option<u16>>,
 }
 
 /// RFC 3261 §8.1.1.7: a branch that names its transaction starts so.
@@ -32,8 +33,11 @@ impl<'a> Via<'a> {
         let semicolon = position(b';', rest).unwrap_or(rest.len());
         let (host, port) = host_and_port(trim(&rest[..semicolon])).ok()?;
         let params = Params(rest.get(semicolon + 1..).unwrap_or_default());
-        let branch = params.get("branch").filter(|branch| !branch.is_empty());
-        is_token(transport).then_some(Via { transport, host, port, params, branch })
+        let [branch, rport] = params.get_both(["branch", "rport"]);
+        let branch = branch.filter(|branch| !branch.is_empty());
+        let number = |value| parse_number(value).and_then(|port| u16::try_from(port).ok());
+        let rport = rport.map(number);
+        is_token(transport).then_some(Via { transport, host, port, params, branch, rport })
     }
 
     /// The `branch` parameter.
@@ -51,10 +55,9 @@ impl<'a> Via<'a> {
         self.params.get("received").filter(|value| !value.is_empty())
     }
 
-    /// `Some(None)` for a bare `rport`.
+    /// `Some(None)` for a bare `rport`. It is found when the Via is parsed, as it is read up to seven times a request.
     pub fn rport(&self) -> Option<Option<u16>> {
-        let value = self.params.get("rport")?;
-        Some(parse_number(value).and_then(|port| u16::try_from(port).ok()))
+        self.rport
     }
 }
 

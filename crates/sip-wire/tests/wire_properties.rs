@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use sip_wire::{
     Address, Header, Message, Params, ParseError, Reply, RequestBuilder, Rewrite, Uri, Values, Via,
-    check_request, check_response, eq_ignore_case, parse_date, parse_ip, unescape,
+    check_request, check_response, eq_ignore_case, parse_date, parse_ip, parse_number, unescape,
 };
 
 const HEADERS: [Header; 12] = [
@@ -48,7 +48,7 @@ fn look_at_all(bytes: &[u8]) {
         let _ = (address.tag(), address.parsed_uri().map(|uri| look_at_uri(&uri)));
     }
     if let Some(via) = Via::parse(bytes) {
-        let _ = (via.branch(), via.has_magic_branch(), via.received(), via.rport());
+        look_at_via(&via);
     }
     for param in Params(bytes).iter() {
         let _ = (param.name.len(), Params(bytes).unquoted(&String::from_utf8_lossy(param.name)));
@@ -57,6 +57,14 @@ fn look_at_all(bytes: &[u8]) {
     if let Ok(message) = Message::parse(Bytes::copy_from_slice(bytes)) {
         look_at_message(&message);
     }
+}
+
+/// The parameters that are found when a Via is parsed are those that are found one by one.
+fn look_at_via(via: &Via<'_>) {
+    let _ = (via.has_magic_branch(), via.received());
+    let port = |value| parse_number(value).and_then(|port| u16::try_from(port).ok());
+    assert_eq!(via.branch(), via.params.get("branch").filter(|branch| !branch.is_empty()));
+    assert_eq!(via.rport(), via.params.get("rport").map(port));
 }
 
 fn look_at_uri(uri: &Uri<'_>) {
@@ -73,6 +81,9 @@ fn look_at_uri(uri: &Uri<'_>) {
 fn look_at_message(message: &Message) {
     let _ = (message.kind(), message.method(), message.method_name(), message.status(), message.reason());
     let _ = (message.uri(), message.start_line(), message.body(), message.content_length());
+    let others = message.values(Header::Via).skip(1).filter_map(Via::parse);
+    assert!(message.vias().eq(message.top_via().into_iter().chain(others)));
+    assert_eq!(message.has_one_via(), message.values(Header::Via).count() == 1);
     let _ = (message.top_via(), message.from(), message.to(), message.from_tag(), message.to_tag());
     let _ = (message.call_id(), message.cseq(), message.max_forwards());
     let _ = (message.header_named("X-Odd"), message.lists(Header::Require, "100rel"));
@@ -192,6 +203,16 @@ proptest! {
         let params = Params(text.as_bytes());
         let listed = params.iter().find(|param| eq_ignore_case(param.name, &name));
         prop_assert_eq!(params.get(&name), listed.map(|param| param.value.unwrap_or_default()));
+    }
+
+    #[test]
+    fn a_via_has_the_branch_and_the_rport_of_its_text(
+        params in "(;[ ]?(branch|rport|RPort|n)?x?[ \t]?(=[ ]?(\"[a;\\\\]?\"|5060|99999|z9hG4bK1|[a=<>]{0,2})?)?[ \t]{0,2}){0,5}",
+    ) {
+        let text = format!("SIP/2.0/UDP host{params}");
+        if let Some(via) = Via::parse(text.as_bytes()) {
+            look_at_via(&via);
+        }
     }
 
     #[test]

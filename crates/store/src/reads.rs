@@ -150,17 +150,33 @@ impl Reads {
 
     /// Queues a read and wakes a thread, if one is needed.
     pub(crate) fn push(&self, read: Read, ticket: Ticket) -> Result<(), Refused> {
-        let (lane, account) = (lane_of(&read), about(&read).map(|about| self.hasher.hash_one(about)));
         let mut state = self.lock();
+        self.add(&mut state, read, ticket)?;
+        self.wake_one(state);
+        Ok(())
+    }
+
+    /// Queues reads that came together and wakes a thread, if one is needed: it takes a batch of them. Returns the tickets of
+    /// those that are refused.
+    pub(crate) fn push_all(&self, reads: &mut Vec<(Read, Ticket)>) -> Vec<Ticket> {
+        let mut state = self.lock();
+        let is_refused =
+            |(read, ticket): (Read, Ticket)| self.add(&mut state, read, ticket).is_err().then_some(ticket);
+        let refused = reads.drain(..).filter_map(is_refused).collect();
+        self.wake_one(state);
+        refused
+    }
+
+    fn add(&self, state: &mut State, read: Read, ticket: Ticket) -> Result<(), Refused> {
         if state.is_closed {
             return Err(Refused::Closed);
         }
         if state.waiting >= self.capacity {
             return Err(Refused::Full);
         }
+        let (lane, account) = (lane_of(&read), about(&read).map(|about| self.hasher.hash_one(about)));
         state.lane(lane).push(account, (read, ticket))?;
         state.waiting += 1;
-        self.wake_one(state);
         Ok(())
     }
 
@@ -398,6 +414,21 @@ mod tests {
         }
         assert_eq!(order, [20, 21, 22, 0, 10, 1, 11, 2, 12]);
         assert_eq!(reads.len(), 0);
+    }
+
+    #[test]
+    fn reads_that_come_together_are_taken_together_and_a_full_queue_names_those_that_it_refuses() {
+        let reads = Reads::new(3, 2);
+        let account = |id: u64| {
+            let (user, domain) = (format!("user{id}").into(), "example.org".into());
+            (Read::Account { user, domain }, ticket(id))
+        };
+        let mut together: Vec<_> = (0..3).map(account).collect();
+        assert_eq!(reads.push_all(&mut together), [ticket(2)]);
+        assert!(together.is_empty());
+        assert_eq!(take(&reads, QUICK_THREAD).0, [0, 1]);
+        reads.close();
+        assert_eq!(reads.push_all(&mut vec![account(3)]), [ticket(3)]);
     }
 
     #[test]

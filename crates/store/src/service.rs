@@ -140,6 +140,11 @@ impl Service {
         self.reads.push(read, ticket).map_err(Busy::from)
     }
 
+    /// Queues reads that came together, and wakes one thread for them. Returns the tickets of those that are [`Busy`].
+    pub fn read_all(&self, reads: &mut Vec<(Read, Ticket)>) -> Vec<Ticket> {
+        self.reads.push_all(reads)
+    }
+
     /// Writes and reads waiting now: a gauge.
     pub fn waiting(&self) -> (usize, usize) {
         (self.writes.len() + self.kept.load(Ordering::Relaxed), self.reads.len())

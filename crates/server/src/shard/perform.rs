@@ -28,13 +28,18 @@ impl Shard {
     /// Performs effects until none are left: an answer at hand is given at once and may ask more. Returns the time after them.
     pub(super) fn settle(&mut self, mut now: Instant) -> Instant {
         loop {
+            let scratch = &mut self.scratch;
+            self.probes.take_effects(&mut scratch.probe_effects);
+            let is_settled = scratch.effects.is_empty()
+                && scratch.router_effects.is_empty()
+                && scratch.probe_effects.is_empty();
+            // The answers of reads that the store refuses are effects, too.
+            if is_settled && !flush_accounts(self, now) {
+                break;
+            }
             let mut effects = std::mem::take(&mut self.scratch.effects);
             let mut router_effects = std::mem::take(&mut self.scratch.router_effects);
             let mut probe_effects = std::mem::take(&mut self.scratch.probe_effects);
-            self.probes.take_effects(&mut probe_effects);
-            if effects.is_empty() && router_effects.is_empty() && probe_effects.is_empty() {
-                break;
-            }
             // An INVITE that an application answers is several effects, and opens sockets.
             let mut media = ShardMedia(self);
             now = work_off(&mut media, now, effects.drain(..), |shard, now, effect| {
@@ -328,10 +333,18 @@ fn find_account_for(shard: &mut Shard, now: Instant, question: Question, user: B
     if shard.reads.accounts().hold(now, &address, question) {
         return;
     }
-    match shard.reads.read_account(now, question, &address, user, domain) {
-        Ok(()) => edge_accounts::ask_owners(shard, now),
-        Err(ended) => end_read(shard, now, ended, None),
+    shard.reads.read_account(question, &address, user, domain);
+    edge_accounts::ask_owners(shard, now);
+}
+
+/// Gives the store the reads of accounts that the turn has asked for. True if it refused one: its questions are answered.
+fn flush_accounts(shard: &mut Shard, now: Instant) -> bool {
+    let refused = shard.reads.flush_accounts(now);
+    let is_any = !refused.is_empty();
+    for ended in refused {
+        end_read(shard, now, ended, None);
     }
+    is_any
 }
 
 /// Reads accounts again that requests wait for while the database is away, and ends the waits that have lasted long enough: with the

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use stdx::Instant;
-use store::{Busy, Read, Service, Ticket};
+use store::{Read, Service, Ticket};
 
 use super::AccountSource;
 use super::accounts::{Accounts, CachedAccount, EndedRead, Question};
@@ -23,6 +23,8 @@ pub(super) struct StoreReads {
     sink: u16,
     last_ticket: u64,
     accounts: Accounts,
+    /// The reads of accounts that the store gets at the end of the turn.
+    to_read: Vec<(Read, Ticket)>,
     /// The addresses whose kept messages are read.
     kept: HashMap<u64, Box<str>>,
     /// The node has no accounts: the owners are asked, not the store.
@@ -42,6 +44,7 @@ impl StoreReads {
             sink,
             last_ticket: 0,
             accounts,
+            to_read: Vec::new(),
             kept,
             asks_owners,
             to_ask: Vec::new(),
@@ -79,32 +82,35 @@ impl StoreReads {
         Ticket { sink: self.sink, id: self.last_ticket }
     }
 
-    /// Reads an account that is not cached, unless a read is under way already.
-    ///
-    /// # Errors
-    /// The end of a read that the store refuses, as it has too much to do.
+    /// Reads an account that is not cached, unless a read is under way already. The store gets the reads of a turn together by
+    /// [`flush_accounts`](Self::flush_accounts): waking a reader thread costs more than a read.
     pub(super) fn read_account(
         &mut self,
-        now: Instant,
         question: Question,
         address: &str,
         user: Box<str>,
         domain: Box<str>,
-    ) -> Result<(), EndedRead> {
+    ) {
         let to = self.next_ticket();
         // A read of the same address is under way: its answer is for this query, too. The unused ticket is
         // simply skipped.
         if !self.accounts.wait(address, question, to.id) {
-            return Ok(());
+            return;
         }
         if self.asks_owners {
             self.to_ask.push((to.id, address.into()));
-            return Ok(());
+        } else {
+            self.to_read.push((Read::Account { user, domain }, to));
         }
-        match self.store.read(Read::Account { user, domain }, to) {
-            Ok(()) => Ok(()),
-            Err(Busy) => self.accounts.refused(now, to.id).map_or(Ok(()), Err),
+    }
+
+    /// Gives the store the reads of accounts since the last time. Returns the ends of those that it refuses, as it has too much to do.
+    pub(super) fn flush_accounts(&mut self, now: Instant) -> Vec<EndedRead> {
+        if self.to_read.is_empty() {
+            return Vec::new();
         }
+        let refused = self.store.read_all(&mut self.to_read);
+        refused.into_iter().filter_map(|ticket| self.accounts.refused(now, ticket.id)).collect()
     }
 
     /// The account as it was read before, while the database is away or slow. It is read again as `Accounts::may_try` says.

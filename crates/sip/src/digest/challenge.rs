@@ -22,6 +22,12 @@ pub fn challenge_value(hash: Hash, realm: &str, nonce: &str, stale: bool) -> Str
 /// Appends `text` as a quoted-string (RFC 3261 §25.1); line ends cannot stand in one and are left out.
 pub fn quoted(text: &str, out: &mut String) {
     out.push('"');
+    // Nearly every realm is as it stands.
+    if text.bytes().all(|byte| !byte.is_ascii_control() && !matches!(byte, b'"' | b'\\')) {
+        out.push_str(text);
+        out.push('"');
+        return;
+    }
     for letter in text.chars().filter(|letter| !letter.is_ascii_control()) {
         if matches!(letter, '"' | '\\') {
             out.push('\\');

@@ -106,8 +106,9 @@ impl Credentials {
 
     /// `nc` as a number; `None` when it is none.
     pub fn nonce_count(&self) -> Option<u32> {
-        let is_hex = (1..=8).contains(&self.nc.len()) && self.nc.iter().all(u8::is_ascii_hexdigit);
-        is_hex.then(|| u32::from_str_radix(std::str::from_utf8(&self.nc).ok()?, 16).ok())?
+        let digit = |byte: u8| char::from(byte).to_digit(16);
+        let is_count = (1..=8).contains(&self.nc.len());
+        is_count.then(|| self.nc.iter().try_fold(0, |count, &byte| Some(count << 4 | digit(byte)?)))?
     }
 }
 

@@ -36,6 +36,8 @@ pub(crate) struct RequestContext {
     pub(crate) is_off_slot: bool,
     /// The plan was asked without the domain that the sender claims.
     pub(crate) claim_withheld: bool,
+    /// The hash by which copies of it that come by other ways are told (RFC 3261 §8.2.2.2), once they have been looked for.
+    pub(crate) name: Option<u64>,
     /// The time at which it came, until the first response whose latency counts; `None` of requests whose latency does not count.
     pub(crate) unanswered_since: Option<Instant>,
     /// The earliest wheel entry that is outstanding for it.
@@ -141,6 +143,7 @@ impl RequestContext {
             stage,
             is_off_slot: false,
             claim_withheld: false,
+            name: None,
             unanswered_since: None,
             armed: Instant::FAR_FUTURE,
         }

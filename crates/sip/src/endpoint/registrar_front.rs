@@ -12,16 +12,17 @@ use super::lower::{LowerView, ask_id};
 use super::{Account, EndpointEffect};
 use crate::registrar::gruu::Gruus;
 use crate::registrar::{self, ContactReach, OkSettings, RegisterRefusal};
-use crate::wire::Reply;
+use crate::wire::{DateText, Reply};
 
 /// The front of the registrar: from a REGISTER of a proved account to the router's answer.
 pub(crate) struct RegistrarFront {
     pub(crate) gruus: Gruus,
+    date: DateText,
 }
 
 impl RegistrarFront {
     pub(crate) fn new(gruus: Gruus) -> Self {
-        RegistrarFront { gruus }
+        RegistrarFront { gruus, date: DateText::default() }
     }
 
     /// The sender has proved to be the account it registers.
@@ -70,6 +71,7 @@ impl RegistrarFront {
             gruus: &self.gruus,
             service_route: &lower.env.settings.service_route,
             flow_timer: lower.env.settings.flow_timer,
+            date: self.date.of(lower.now),
         };
         let tag = lower.env.tag_of(&context.request, &context.source);
         let mut reply = Reply::new(&context.request, context.source.remote, 200, "OK", Some(&tag));

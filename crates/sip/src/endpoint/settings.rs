@@ -118,7 +118,10 @@ impl EndpointSettings {
 
     /// The domain of ours that a host names, in whichever of its spellings and in any case.
     pub fn served(&self, host: &[u8]) -> Option<&str> {
-        let is_name = |known: &str, name: &[u8]| known.as_bytes().eq_ignore_ascii_case(name);
+        // Most clients write the name as it is configured, which one comparison tells.
+        let is_name = |known: &str, name: &[u8]| {
+            known.as_bytes() == name || known.as_bytes().eq_ignore_ascii_case(name)
+        };
         let spelled = self.spellings.iter().find(|(spelling, _)| is_name(spelling, host));
         let name = spelled.map_or(host, |(_, domain)| domain.as_bytes());
         self.domains.iter().find(|served| is_name(served, name)).map(|served| &**served)

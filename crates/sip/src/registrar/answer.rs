@@ -7,7 +7,7 @@ use stdx::Instant;
 
 use super::contacts::uses_outbound;
 use super::gruu::Gruus;
-use crate::wire::{Header, Message, Reply, write_date, write_number};
+use crate::wire::{Header, Message, Reply, write_number};
 
 /// The parts of a 200 besides the bindings.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +20,8 @@ pub struct OkSettings<'a> {
     pub service_route: &'a str,
     /// RFC 5626 §4.4: seconds without traffic after which we drop a flow; told when Outbound is used. 0 not to.
     pub flow_timer: u32,
+    /// RFC 3261 §20.17: the present time.
+    pub date: &'a [u8],
 }
 
 /// Adds everything between CSeq and Content-Length.
@@ -49,9 +51,7 @@ pub fn write_ok(
         }
     }
     reply.header("Supported", b"path, outbound, gruu");
-    let mut date = Vec::new();
-    write_date(&mut date, now);
-    reply.header("Date", &date);
+    reply.header("Date", settings.date);
 }
 
 fn contact_value(binding: &Binding, now: Instant, gruus: Option<(&Gruus, &str)>) -> Vec<u8> {

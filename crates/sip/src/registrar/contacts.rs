@@ -132,7 +132,7 @@ impl<'a> Registration<'a> {
     /// The way back, when the contact is not it or may not be. Behind a trusted proxy the way back is Path, or the
     /// contact.
     fn received(&self, uri: &Uri<'_>) -> Option<Received> {
-        let is_first_hop = self.path.is_empty() && self.request.values(Header::Via).count() == 1;
+        let is_first_hop = self.path.is_empty() && self.request.has_one_via();
         let source = self.source;
         let received = Received {
             transport: source.transport,
@@ -161,7 +161,7 @@ impl<'a> Registration<'a> {
     /// RFC 5626 §6: with a proxy before us, the first one must have put `ob` into its Path, the last one.
     fn check_first_hop(&self, contacts: &[Contact]) -> Result<(), RegisterRefusal> {
         let wants_flow = contacts.iter().any(|contact| contact.reg_id != 0);
-        if !wants_flow || self.request.values(Header::Via).count() == 1 {
+        if !wants_flow || self.request.has_one_via() {
             return Ok(());
         }
         let first_hop = self.request.values(Header::Path).last().and_then(Address::parse);

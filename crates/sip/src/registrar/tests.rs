@@ -8,7 +8,7 @@ use stdx::Instant;
 
 use super::gruu::Gruus;
 use super::*;
-use crate::wire::{Reply, Uri};
+use crate::wire::{DateText, Reply, Uri};
 
 const NOW: Instant = Instant::from_unix_seconds(1_289_690_940);
 const AOR: &str = "bob@biloxi.com";
@@ -377,7 +377,9 @@ fn ok(request: &Message, bindings: &[Binding], service_route: &str) -> String {
     let source = "192.0.2.4:5060".parse().unwrap();
     let mut reply = Reply::new(request, source, 200, "OK", Some("2493k59kd"));
     let gruus = Gruus::new(&[9; 32]);
-    let settings = OkSettings { aor: AOR, gruus: &gruus, service_route, flow_timer: 120 };
+    let mut date = DateText::default();
+    let date = date.of(NOW);
+    let settings = OkSettings { aor: AOR, gruus: &gruus, service_route, flow_timer: 120, date };
     write_ok(&mut reply, request, bindings, NOW, &settings);
     String::from_utf8(reply.finish().to_vec()).unwrap().replace("\r\n", "\n")
 }

@@ -90,12 +90,6 @@ impl Environment {
         let domain = self.settings.served(uri.host).or_else(|| default().map(|domain| &**domain))?;
         Some(ClaimedSender { user: uri.user_decoded()?.into(), domain: domain.into() })
     }
-
-    /// The Request-URI's domain must be ours (RFC 3261 §10.3 step 1).
-    pub(crate) fn is_for_us(&self, request: &Message) -> bool {
-        let Ok(uri) = request.request_uri() else { return false };
-        self.listeners.is_us(&uri) || self.settings.serves(uri.host)
-    }
 }
 
 impl Keys {

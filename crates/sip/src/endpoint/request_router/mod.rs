@@ -95,12 +95,15 @@ impl RequestRouter {
         if let Some(within) = own.within.filter(|_| is_elsewhere) {
             return ProxyCore::new(lower).forward_in_dialog(key, own.count, &within);
         }
-        let names_us = uri.user.is_none() && (to_us || lower.env.settings.serves(uri.host));
+        let is_for_us = || to_us || lower.env.settings.serves(uri.host);
+        if method == Method::Register {
+            // RFC 3261 §10.3 step 1: the domain of the Request-URI must be ours.
+            let is_for_us = is_for_us();
+            return self.begin_register(lower, key, is_for_us);
+        }
+        let names_us = uri.user.is_none() && is_for_us();
         if names_us && method == Method::Options {
             return lower.answer_options(key);
-        }
-        if method == Method::Register {
-            return self.begin_register(lower, key);
         }
         if request.max_forwards() == Some(Some(0)) {
             lower.counters.too_many_hops += 1;
@@ -427,14 +430,13 @@ impl RequestRouter {
         ProxyCore::new(lower).begin_proxying(key, groups, purpose);
     }
 
-    pub(crate) fn begin_register(&mut self, lower: &mut LowerView<'_>, key: Key) {
+    fn begin_register(&mut self, lower: &mut LowerView<'_>, key: Key, is_for_us: bool) {
         lower.counters.registers += 1;
         // Before the credentials are looked at: those of a copy were used by the first one.
         if lower.refuse_merged(key) {
             return;
         }
         let Some(context) = lower.contexts.get(key) else { return };
-        let is_for_us = lower.env.is_for_us(&context.request);
         let Some(claim) = lower.env.claim(&context.request).filter(|_| is_for_us) else {
             // §10.3 step 1 would have us proxy it; we are no open relay.
             return lower.finish(key, 404, "Domain Not Served");
