@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blanks_what_is_not_code() {
+    fn blanks_text_that_is_not_code() {
         let text =
             "a /* b /* c */ d */ \"e \\\" f\" r#\"g \" h\"# 'i' '\\'' '\\u{1F4DE}' '☎' 'life j // k\nl";
         let code = Source::new("x.rs", text).code;

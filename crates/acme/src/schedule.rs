@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn never_more_orders_begin_in_an_hour_than_the_limit_whatever_fails_and_restarts() {
+    fn orders_in_an_hour_stay_within_the_limit_over_failures_and_restarts() {
         let mut schedule = Schedule::new([], 0);
         let (mut now, mut begun) = (START, Vec::new());
         let end = START + DAY;

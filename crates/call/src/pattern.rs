@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_match_what_they_say() {
+    fn patterns_match_only_the_users_they_describe() {
         for (pattern, user, expected) in [
             ("1234", "+1234", true),
             ("+1234", "1234", true),

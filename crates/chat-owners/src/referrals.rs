@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
+    fn the_number_of_kept_referrals_is_bounded() {
         let (mut referrals, now) = (Referrals::default(), Instant::from_unix_seconds(10_000));
         for number in 0..3 * limits::REFERRALS {
             assert!(referrals.refers(now, &account(number)));

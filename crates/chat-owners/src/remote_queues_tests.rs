@@ -342,7 +342,7 @@ fn stanzas_without_an_owner_come_back_after_a_while() {
 }
 
 #[test]
-fn a_stanza_whose_outcome_is_lost_is_answered() {
+fn a_stanza_with_a_lost_outcome_is_answered() {
     let (mut queues, mut out) = (RemoteQueues::new(shard(0)), Vec::new());
     let now = Instant::from_unix_seconds(1_800_000_000);
     queues.push(now, stanza("message", "7"), |_| Some(shard(1)), &mut out);

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_that_refuses_is_asked_for_twice_what_it_takes_and_others_are_not_concerned() {
+    fn an_owner_that_refuses_gets_twice_its_accepted_rate_and_others_are_not_concerned() {
         let (mut requests, mut now) = (SessionRequests::new(1), START);
         assert_eq!(load(&mut requests, &mut now, 1_000, 10), (10_000, 10_000));
         load(&mut requests, &mut now, 4_000, 2);

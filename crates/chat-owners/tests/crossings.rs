@@ -303,7 +303,7 @@ fn mean(count: usize, act: impl Fn(usize) -> String) -> String {
 /// the connection, and the report that it is handled. A change of presence crosses once to each node that owns contacts, and from each owner once to each
 /// node of connections; the client hears of its own, too. Nothing else crosses: acknowledgements of links go with other messages.
 #[test]
-fn what_crosses_nodes_for_a_chat_message_and_for_a_change_of_presence() {
+fn messages_that_cross_nodes_for_a_chat_message_and_a_change_of_presence_are_counted() {
     let message = |number: usize| {
         format!("<message type='chat' id='1' to='{}'><body>hi</body></message>", user(number + 1))
     };

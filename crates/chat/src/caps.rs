@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_read_in_two_ways_has_none() {
+    fn ambiguous_information_has_no_hash() {
         let form = |fields: &str| format!("<x xmlns='jabber:x:data' type='result'>{fields}</x>");
         let kind = "<field var='FORM_TYPE' type='hidden'><value>urn:x</value></field>";
         for wrong in [

@@ -146,12 +146,12 @@ fn check(name: &str, expected: &str) {
 }
 
 #[test]
-fn the_page_is_what_is_built() {
+fn the_compliance_page_is_up_to_date() {
     check("docs/compliance.md", &page());
 }
 
 #[test]
-fn the_doap_file_is_what_is_built() {
+fn the_doap_file_is_up_to_date() {
     let doap = doap();
     check("belfry.doap", &doap);
     // Ours to read at least: without what a stream must not have.

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_be_used_is_said() {
+    fn only_usable_commands_are_shown() {
         let said = lines("[sip]\nlisten = [\"tls:[::1]:5061\"]\n", "other.toml");
         assert_eq!(
             said[0],

@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_a_good_configuration() {
+    fn the_written_file_is_a_good_configuration() {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path().join("new");
         args(&dir).run().unwrap();

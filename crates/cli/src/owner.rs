@@ -66,7 +66,7 @@ mod tests {
     const OTHER: u32 = 65534;
 
     #[test]
-    fn what_root_makes_in_a_users_folder_becomes_that_users() {
+    fn a_file_that_root_makes_in_a_users_folder_becomes_that_users() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         std::fs::create_dir(path("data")).unwrap();

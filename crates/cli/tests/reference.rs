@@ -51,7 +51,7 @@ fn write(command: &clap::Command, path: &str, page: &mut String) {
 }
 
 #[test]
-fn the_page_is_what_the_command_line_says() {
+fn the_committed_page_matches_the_command_line() {
     let mut page = HEAD.to_owned();
     let mut command = cli::command();
     command.build();

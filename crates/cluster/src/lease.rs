@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_connection_to_the_database_ends_what_it_gave() {
+    fn a_cut_connection_to_the_database_ends_the_time_it_gave() {
         let mut lease = Lease::new(at(0));
         lease.handle_renewed(at(0));
         lease.handle_unfenced(at(3_000));

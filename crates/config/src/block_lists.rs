@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_say_what_is_wrong() {
+    fn mistakes_name_the_fault() {
         for (entries, what) in [
             ("{ node = \"a\" }", "no `service`"),
             ("{ service = \"@\" }", "\"@\" is no address"),

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_name_what_is_wrong_and_no_secret() {
+    fn mistakes_name_the_fault_and_show_no_secret() {
         let listen = "component_listen = [\"tcp:127.0.0.1:5347\"]";
         for (text, expected) in [
             (

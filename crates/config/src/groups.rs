@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_say_what_is_wrong() {
+    fn mistakes_name_the_fault() {
         let many = format!("{{ name = \"a\", members = [{}] }}", "\"a@b\",".repeat(20_001));
         let long = format!("{{ name = \"a\", label = \"{}\", members = [\"a@b\"] }}", "x".repeat(2_000));
         for (entries, what) in [

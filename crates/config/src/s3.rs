@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_say_what_is_wrong_and_no_secret() {
+    fn mistakes_name_the_fault_and_show_no_secret() {
         for (text, what) in [
             ("[s3]\nsecret_key = \"hush\"\n".to_owned(), "[s3] has no `bucket`"),
             ("[s3]\nbucket = \"files\"\n".to_owned(), "[s3] has no `endpoint`"),

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_say_what_is_wrong_and_no_secret() {
+    fn mistakes_name_the_fault_and_show_no_secret() {
         for (entry, what) in [
             ("type = \"turn\"", "`host` is no name"),
             ("host = \"a\"", "`type` is none of these"),

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_share_a_port_may() {
+    fn compatible_listeners_may_share_a_port() {
         for text in [
             SIP,
             "[rest]\nlisten = \"127.0.0.1:9090\"\n",

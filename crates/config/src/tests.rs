@@ -226,7 +226,7 @@ fn a_relay_for_mail_keeps_its_password_to_itself() {
 }
 
 #[test]
-fn each_mistake_names_its_place_and_what_was_expected() {
+fn each_mistake_names_its_place_and_the_expected_value() {
     for (text, expected) in MISTAKES {
         assert!(
             mistakes(text).contains(&format!("belfry.toml:{expected}")),
@@ -321,7 +321,7 @@ fn times_of_registrations_are_whole_seconds() {
 }
 
 #[test]
-fn a_reload_knows_what_needs_a_restart() {
+fn a_reload_names_the_keys_that_need_a_restart() {
     let old = Config::default();
     let text = "[server]\nshards = 77\n[sip]\ndomains = [\"a.test\"]\n[log]\nlevel = \"debug\"\n[limits]\nconnections = 1\n";
     let (new, ..) = read_all(text, None);
@@ -449,7 +449,7 @@ fn tokens_of_rest_in_the_clear_are_warned_of() {
 }
 
 #[test]
-fn the_reference_is_what_is_committed() {
+fn the_committed_reference_is_up_to_date() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
     let made = reference();
     if std::env::var_os("BLESS").is_some() {

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_counts_and_what_is_not_is_sensible() {
+    fn configured_values_count_and_defaults_are_sensible() {
         let uploads = Config::default().uploads;
         assert!(uploads.enabled && uploads.folder.is_none());
         assert_eq!((uploads.max_size, uploads.per_day), (100 << 20, 1 << 30));

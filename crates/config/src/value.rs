@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_read_what_they_show() {
+    fn shown_durations_are_read_back_unchanged() {
         for (text, millis) in
             [("500ms", 500), ("1s", 1_000), ("90s", 90_000), ("10m", 600_000), ("90d", 7_776_000_000)]
         {

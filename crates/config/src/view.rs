@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_shown_as_written_without_what_a_password_may_be_in() {
+    fn values_are_shown_as_written_without_possible_passwords() {
         let text = "# hunter2\n[store]\nurl = \"postgres://belfry:hunter2@db/belfry\"\n[sip]\nlisten = [\"udp:127.0.0.1:5060\"]\n\
                     [s3]\nsecret_key = \"hunter2\"\n[limits]\nsignins = 7\n\
                     [xmpp]\ncomponents = [{ domain = \"irc.test\", secret = \"hunter2\" }, { domain = \"b.test\", secret_file = \"b.secret\" }]\n\

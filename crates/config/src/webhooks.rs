@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_say_what_is_wrong_and_no_secret() {
+    fn mistakes_name_the_fault_and_show_no_secret() {
         let url = "url = \"https://a.test/\"";
         for (entry, what) in [
             ("events = [\"message\"], secret = \"hush\"".to_owned(), "`url` is no URL of HTTP"),

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_listed_can_be_named() {
+    fn listed_subjects_can_be_named() {
         let source = |text: &str| Subject::Source(SourcePrefix::of(text.parse().unwrap()));
         let account = |text: &str| Subject::Account(text.into());
         for (text, expected, rest) in [

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_what_was_expected() {
+    fn invalid_patterns_and_targets_are_refused_with_the_expected_form() {
         for (pattern, problem) in [
             ("number:12a", "expected digits"),
             ("prefix:x", "expected digits"),

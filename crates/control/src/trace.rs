@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_reader_is_told_what_it_missed() {
+    fn a_slow_reader_learns_the_number_of_missed_messages() {
         let (sink, lines) = TraceSink::new(false);
         for _ in 0..limits::TRACE_QUEUE + 3 {
             sink.message(Instant::from_unix_seconds(1), "a", "b", b"BYE sip:b SIP/2.0");
@@ -294,7 +294,7 @@ mod tests {
         \r\nresponse=\"body\"";
 
     #[test]
-    fn what_a_stranger_makes_long_is_cut() {
+    fn long_text_of_a_stranger_is_cut() {
         let call_id = "é".repeat(30_000);
         let message = format!("SIP/2.0 200 OK\r\nCall-ID: {call_id}\r\nCSeq: 1 {call_id}\r\n\r\n");
         let line = TraceLine::of(Instant::from_unix_seconds(1), "a", "b", message.as_bytes(), false);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_say_what_the_message_is() {
+    fn labels_name_the_method_or_the_status() {
         let at = Instant::from_unix_seconds(1);
         let label = |message: &str| TraceLine::of(at, "a", "b", message.as_bytes(), false).label;
         assert_eq!(&*label(REGISTER), "REGISTER");

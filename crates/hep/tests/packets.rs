@@ -25,7 +25,7 @@ fn chunks(packet: &[u8]) -> Vec<(u16, Vec<u8>)> {
 }
 
 #[test]
-fn a_packet_is_what_the_specification_says() {
+fn a_packet_has_the_bytes_of_the_specification() {
     let captured = CapturedMessage {
         source: "212.202.0.1:12010".parse().unwrap(),
         destination: "82.116.0.211:5060".parse().unwrap(),
@@ -122,7 +122,7 @@ fn address(value: &[u8]) -> IpAddr {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(
+    fn a_written_packet_is_read_back_unchanged(
         (source, destination) in addresses(),
         micros in 0_u64..4_294_967_296_000_000,
         id in any::<u32>(),

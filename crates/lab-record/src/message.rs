@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sip_is_none() {
+    fn text_that_is_not_sip_is_not_parsed() {
         for text in [
             "",
             "GET / HTTP/1.1\r\nCall-ID: 1\r\nCSeq: 1 A\r\n\r\n",

@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_has_its_place_and_what_is_before_it_counts() {
+    fn damage_is_reported_with_its_place_and_earlier_packets_count() {
         let file = classic_file(false, 0xa1b2_c3d4, 101, &[(5, 0, b"abc"), (6, 0, b"def")]);
         let (found, result) = read(&file[..file.len() - 1]);
         let error = result.expect_err("cut");

@@ -208,7 +208,7 @@ fn any_line() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn whatever_is_captured_makes_scenarios_that_compile(
+    fn any_capture_makes_scenarios_that_compile(
         messages in prop::collection::vec(
             (any::<bool>(), any::<bool>(), 0..4_usize, 1..4_u32, prop::collection::vec(any_line(), 0..5), "[^\\x00]{0,40}"),
             1..8,

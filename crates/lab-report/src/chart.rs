@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn time_axes_have_even_ticks_whose_labels_are_exact() {
+    fn time_axes_have_even_ticks_with_exact_labels() {
         for (end, labels) in [
             (0.45, "0.0 s, 0.1 s, 0.2 s, 0.3 s, 0.4 s"),
             (3.0, "0.0 s, 0.5 s, 1.0 s, 1.5 s, 2.0 s, 2.5 s, 3.0 s"),

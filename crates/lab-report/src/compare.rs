@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn what_got_worse_is_marked_by_its_direction() {
+    fn a_worse_figure_is_marked_by_its_direction() {
         let slower = compare(&run(50.0, 4.0, 0), &run(50.0, 4.3, 3), 0.05);
         assert_eq!(worse(&slower), ["failed", "response.1.p99"]);
         let table = super::super::tables::text(&slower.table());

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_flat_does_not_grow_however_noisy() {
+    fn a_flat_series_with_noise_does_not_grow() {
         let growth = series(3_600, |_, rng| 100.0 + 5.0 * noise(rng));
         assert!(growth.low < 0.0 && growth.high > 0.0, "{growth:?}");
         assert!(keeps("0%/h", &growth));
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_warm_up_takes_is_not_growth() {
+    fn growth_during_the_warm_up_does_not_count() {
         let growth = series(3_600, |at, rng| if at < 300.0 { at / 3.0 } else { 100.0 } + noise(rng));
         assert!(growth.from >= 359.0 && keeps("0%/h", &growth), "{growth:?}");
     }
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_say_what_was_expected() {
+    fn mistakes_name_the_expected_input() {
         for text in ["1%", "1", "many%/h", "-1%/h", "1MB/h", "1%/min", "nan%/h"] {
             assert!(GrowthLimit::parse(text).unwrap_err().contains("expected 1%/h"), "{text}");
         }

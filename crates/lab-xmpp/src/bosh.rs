@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn one_request_waits_and_the_other_says_what_is_to_be_said() {
+    fn one_request_waits_and_the_other_sends_the_stanzas() {
         let mut session = begun();
         let (connection, poll) = request(&mut session).unwrap();
         assert_eq!((connection, poll.attr("sid"), poll.attr("rid")), (1, Some("s"), Some("8")));
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_ends_with_what_was_said_before() {
+    fn a_session_that_ends_sends_the_earlier_stanzas() {
         let mut session = begun();
         request(&mut session).unwrap();
         session.put(b"<presence xmlns='jabber:client' type='unavailable'/>");

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn who_just_came_is_not_expected_to_see() {
+    fn a_user_that_just_came_is_not_expected_to_see_stanzas() {
         let start = Instant::from_unix_seconds(1);
         let shared = LoadState::new(2, start);
         shared.mark_present(1, start);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_missed_stays_so() {
+    fn a_missed_user_stays_missed() {
         let start = Instant::from_unix_seconds(1);
         let shared = LoadState::new(2, start);
         shared.mark_missed(1);

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_say_what_was_expected() {
+    fn mistakes_name_the_expected_input() {
         for (text, says) in [
             ("message", "ACTION=SHARE"),
             ("mesage=1", "expected one of message, message-online"),

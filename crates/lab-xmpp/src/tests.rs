@@ -565,7 +565,7 @@ fn with_a_good_server_all_accounts_are_even() {
 }
 
 #[test]
-fn what_a_bad_server_does_is_noticed() {
+fn faults_of_a_bad_server_are_noticed() {
     let mix = "message=80,presence=20";
     let noticed = |fault| run(mix, fault, 3, 600).0;
     assert_eq!(lost(&noticed(Fault::LoseMessage)), 1);
@@ -583,7 +583,7 @@ fn what_a_bad_server_does_is_noticed() {
 }
 
 #[test]
-fn who_cannot_sign_in_is_counted_by_cause_and_tries_again() {
+fn failed_sign_ins_are_counted_by_cause_and_tried_again() {
     for (fault, count) in [
         (Fault::NoMechanism, Count::FailedNotOffered),
         (Fault::WrongPassword, Count::FailedNotAuthorized),
@@ -602,14 +602,14 @@ fn who_cannot_sign_in_is_counted_by_cause_and_tries_again() {
 }
 
 #[test]
-fn who_is_thrown_out_comes_back() {
+fn a_user_with_a_closed_connection_comes_back() {
     let (stats, stage) = run("message=1", Fault::CloseOnce, 1, 600);
     assert_eq!(stats.counts[Count::FailedTcpClosed], 1);
     assert_eq!((stage, lost(&stats)), (LoadStage::Leaving, 0));
 }
 
 #[test]
-fn a_load_that_is_told_to_end_waits_for_nobody_who_cannot_come() {
+fn a_load_that_is_told_to_end_does_not_wait_for_users_that_cannot_come() {
     let (_, stage, _, lasted) = run_quitting(chat("message=1"), Fault::Silent, 1, (600, 5));
     assert_eq!(stage, LoadStage::Leaving);
     assert!(lasted < Duration::from_secs(6), "nobody ever was there: {lasted:?}");
@@ -621,7 +621,7 @@ fn a_load_that_is_told_to_end_waits_for_nobody_who_cannot_come() {
 
 /// A server keeps what its user never came for.
 #[test]
-fn what_an_earlier_run_left_is_not_of_this_one() {
+fn messages_of_an_earlier_run_do_not_count_in_this_one() {
     let mut server = Server::new(Fault::None);
     let note = "<n xmlns='urn:x-ringer:note:1' f='1' s='9' d='1' t='1' v='0'/>";
     let left = format!("<message from='user1@d/ringer'>{note}<delay xmlns='{}'/></message>", ns::DELAY);

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_who_it_is() {
+    fn a_name_identifies_its_user() {
         let people = people(10, 2).unwrap();
         assert_eq!((people.name(3).as_str(), people.password(3).as_str()), ("user8", "secret8"));
         assert_eq!(people.number("user8@example.test/ringer"), Some(3));
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn monitors_know_each_other_and_nobody_else() {
+    fn monitors_know_each_other_and_no_other_user() {
         let people = people(10, 2).unwrap().with_monitors(2).unwrap();
         assert_eq!(
             (people.count(), people.all(), people.contacts_of(10), people.contacts_of(9)),
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_tells_who_it_is() {
+    fn a_file_of_accounts_identifies_its_users() {
         let text = "old,x\nzoe,pz\namy,pa,Amy A.\nbob,pb\n";
         let roll = Arc::new(AccountFile::parse(text, "users.csv", "d").unwrap());
         let people = UserDirectory::listed(2, 1, 1, Arc::clone(&roll), "d").unwrap();
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_is_told() {
+    fn impossible_numbers_of_users_are_refused_with_a_reason() {
         for (count, contacts, says) in [
             (0, 0, "at least one"),
             (5, 5, "--contacts 4 or fewer, or --users 6 or more"),

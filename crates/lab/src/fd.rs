@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_share_what_is_left() {
+    fn calls_share_the_remaining_file_descriptors() {
         let limit = OpenFileLimit { soft: 1024, hard: 4096 };
         assert_eq!(limit.calls_allowed(1, 24), 1000);
         assert_eq!(limit.calls_allowed(3, 24), 333);

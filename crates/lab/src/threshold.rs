@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_missed() {
+    fn a_threshold_without_a_measurement_is_missed() {
         let verdict = judge("response.p99 < 1s");
         assert!(!verdict.kept, "{verdict}");
         assert!(verdict.is_missed());
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_say_what_was_expected() {
+    fn mistakes_name_the_expected_input() {
         for (text, says) in [
             ("failed", "expected FIGURE < BOUND"),
             ("failed < many", "expected a number"),

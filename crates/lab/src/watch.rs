@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn names_may_hold_anything_and_corpses_are_nobody() {
+    fn process_names_may_hold_any_bytes_and_zombies_are_ignored() {
         let line = b"42 (a) S (b c) S 1 2 3 0 -1 4 5 6 7 8 11 22 0 0 20 0 1 0 333 0 0";
         assert_eq!(parse_stat(line), Some(ProcStat { name: b"a) S (b c", ticks: 33, started: 333 }));
         assert_eq!(parse_stat(b"42 (x) Z 1 2 3 0 -1 4 5 6 7 8 11 22 0 0 20 0 1 0 333 0 0"), None);

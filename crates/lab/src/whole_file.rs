@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_end_in_the_middle_left_is_in_nobodys_way() {
+    fn a_partial_file_of_an_interrupted_write_is_replaced() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.csv");
         fs::write(folder.path().join("a.csv.part"), "half").expect("written");
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_device_is_an_error_and_stays_what_it_is() {
+    fn a_full_device_is_an_error_and_stays_a_device() {
         let full = Path::new("/dev/full");
         let error = write(full, 0o600, |out| out.write_all(b"x")).expect_err("full");
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);

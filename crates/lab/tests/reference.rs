@@ -16,7 +16,7 @@ fn help(words: &[&str]) -> String {
 }
 
 #[test]
-fn the_page_is_what_the_program_says() {
+fn the_committed_page_matches_the_program() {
     let mut page = HEAD.to_owned();
     for (title, words) in [
         ("ringer", &["--help"][..]),

@@ -116,7 +116,7 @@ fn names_are_unique_and_counters_say_so() {
 }
 
 #[test]
-fn the_reference_is_what_is_committed() {
+fn the_committed_reference_is_up_to_date() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
     let made = reference();
     if std::env::var_os("BLESS").is_some() {

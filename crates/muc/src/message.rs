@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_about_the_moment_is_in_no_archive() {
+    fn messages_about_the_moment_are_not_archived() {
         for (inside, expected) in [
             ("<body>hi</body>", true),
             ("<retract xmlns='urn:xmpp:message-retract:1' id='1'/>", true),

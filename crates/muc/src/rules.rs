@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn of_oneself_one_may_give_up_what_one_is_and_no_more() {
+    fn an_administrator_may_only_lower_its_own_affiliation() {
         for (actor, expected) in [
             (Affiliation::None, "fffff"),
             (Affiliation::Member, "fffff"),

@@ -212,7 +212,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn everybody_sees_what_is_and_no_ghost_remains(steps in steps()) {
+    fn every_occupant_sees_the_present_occupants_and_no_ghost_remains(steps in steps()) {
         let mut views = Views::new();
         let mut room = opened(&mut views);
         for step in &steps {

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asked_is_whom_the_first_trusted_proxy_saw() {
+    fn the_source_is_the_address_that_the_first_trusted_proxy_saw() {
         let proxies = proxies(ForwardedHeader::XForwardedFor);
         for (remote, lines, expected) in [
             ("127.0.0.1", &[][..], "127.0.0.1"),

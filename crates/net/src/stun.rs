@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_binding_request_gets_no_answer() {
+    fn packets_that_are_no_binding_request_get_no_answer() {
         let from = "192.0.2.1:5060".parse().unwrap();
         let mut indication = request();
         indication[1] = 0x11;

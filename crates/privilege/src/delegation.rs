@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_comes_from_the_address_that_was_asked_whatever_the_component_writes() {
+    fn a_delegated_answer_comes_only_from_the_address_that_was_asked() {
         let inner =
             |attributes: &str| format!("<iq xmlns='jabber:client' {attributes}><x xmlns='urn:x'/></iq>");
         let good = "type='result' id='q' to='alice@example.org/desk'";

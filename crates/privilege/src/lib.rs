@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_component_is_told_what_it_may_do_and_nothing_else() {
+    fn a_component_is_told_its_own_privileges_and_nothing_else() {
         let mut privileges = Privileges { component: "gate.example.org".into(), ..Default::default() };
         assert_eq!(privileges.advertisement("example.org", "1"), None);
         privileges.roster = RequestAccess { get: true, set: true };

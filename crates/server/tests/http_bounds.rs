@@ -253,7 +253,7 @@ fn text() -> impl Strategy<Value = String> {
 
 /// The only test of this file: others would be counted.
 #[test]
-fn a_client_without_credentials_costs_a_small_multiple_of_what_it_sends() {
+fn a_client_without_credentials_costs_a_small_multiple_of_its_input() {
     let world = World::new();
     // Memory that is allocated once: the OpenAPI document, threads, tables.
     for kind in KINDS {

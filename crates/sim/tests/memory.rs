@@ -9,7 +9,7 @@ static ALLOCATOR: Counting = Counting::new();
 const SIZE: usize = 16 << 20;
 
 #[test]
-fn what_is_allocated_counts_until_it_is_freed() {
+fn allocated_memory_counts_until_it_is_freed() {
     let before = ALLOCATOR.bytes();
     let held = std::hint::black_box(vec![1u8; SIZE]);
     let during = ALLOCATOR.bytes() - before;

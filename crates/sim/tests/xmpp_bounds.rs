@@ -153,7 +153,7 @@ fn text() -> impl Strategy<Value = String> {
 
 /// The only test of this file: others would be counted.
 #[test]
-fn a_stranger_costs_a_small_multiple_of_what_it_sends() {
+fn a_stranger_costs_a_small_multiple_of_its_input() {
     // Memory that is allocated once: tables, buffers.
     KINDS.iter().for_each(|kind| drop(Stranger::new(*kind)));
     for kind in KINDS {

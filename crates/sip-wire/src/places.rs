@@ -152,7 +152,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_places_of_a_message_say_what_its_headers_say(
+        fn the_places_of_a_message_agree_with_its_headers(
             uri in "(sips?:|tel:|)[a-c%41]{0,3}(:x)?@?[a-z.\\[\\]:1]{0,6}(:50)?(;lr)?(\\?h=1)?",
             via in "SIP ?/ ?2.0/UDP [a-c.]{1,4}(:5)?(;branch=\"?[a-z;]{0,3}\"?)?(;rport)?(, SIP/2.0/TCP x)?",
             from in "(\"a;tag=no\" )?<?sip:a(;tag=inside)?>?(;tag=[a-z]{0,2})?",

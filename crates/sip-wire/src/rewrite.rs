@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_touch_only_what_they_name() {
+    fn edits_touch_only_the_named_parts() {
         let message = message();
         let mut rewrite = Rewrite::new(&message);
         rewrite.set_uri(b"sip:c@d");

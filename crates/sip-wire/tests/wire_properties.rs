@@ -216,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn an_ipv4_address_is_what_the_standard_library_takes_for_one(text in "(([0-9]{1,3}|25[0-9])\\.){0,4}[0-9.x]{0,4}") {
+    fn ipv4_addresses_are_those_of_the_standard_library(text in "(([0-9]{1,3}|25[0-9])\\.){0,4}[0-9.x]{0,4}") {
         let address = text.parse::<std::net::Ipv4Addr>().ok().map(std::net::IpAddr::from);
         prop_assert_eq!(parse_ip(text.as_bytes()), address);
     }

@@ -370,7 +370,7 @@ fn new_requests_of_an_unproved_network_are_paced() {
 }
 
 #[test]
-fn every_torture_message_pays_for_what_it_causes() {
+fn every_torture_message_stays_within_the_amplification_limit() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sip-wire/tests/vectors");
     let mut seen = 0;
     for set in ["rfc4475", "rfc5118"] {

@@ -265,7 +265,7 @@ fn a_register_that_waits_for_its_account_is_answered_once_however_often_it_is_re
 
 /// RFC 3261 §21.5.4: whoever asks a database that gives no answer at all is told to try again.
 #[test]
-fn a_register_whose_account_is_never_read_is_refused_for_a_time() {
+fn a_register_is_refused_for_a_time_if_its_account_is_never_read() {
     let mut world = World::new();
     let nonce = world.nonce(VICTIM);
     world.held = Some(Vec::new());

@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_say_who_is_paced_and_for_how_long() {
+    fn blocks_name_the_paced_source_or_account_and_the_duration() {
         let mut attempts = attempts();
         let alice = attempt("192.0.2.1:5060", "alice");
         (0..5).for_each(|_| attempts.fail(NOW, &alice));

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_is_swept_away() {
+    fn expired_entries_are_swept_away() {
         let mut cache = Cache::new(100);
         for number in 0..100 {
             cache.insert_until(seconds(number % 2 + 1), number, ());
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_stays_and_what_is_not_goes() {
+    fn a_recently_used_entry_stays_and_an_unused_one_goes() {
         let mut cache = Cache::new(3);
         for name in ["a", "b", "c"] {
             cache.insert(name.to_owned(), ());

@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_weight_is_drawn_too() {
+    fn an_entry_without_weight_is_drawn_too() {
         let all = vec![("heavy", 1, 1), ("weightless", 1, 0)];
         let drawn = |random| by_priority_and_weight(all.clone(), |one| (one.1, one.2), random)[0].0;
         assert!((0..50).any(|random| drawn(random) == "weightless"));

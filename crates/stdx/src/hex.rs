@@ -63,7 +63,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_goes_in_comes_back(bytes in prop::collection::vec(any::<u8>(), 0..50)) {
+        fn encoded_bytes_decode_to_the_same_bytes(bytes in prop::collection::vec(any::<u8>(), 0..50)) {
             let text = encode(&bytes);
             prop_assert_eq!(text.to_lowercase(), &text[..]);
             let mut appended = Vec::new();

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_what_an_engineer_would_draw() {
+    fn draws_arrows_with_times_and_fates() {
         let mut ladder = Ladder::new(START);
         ladder.arrow(at(0), "alice", "bob", "INVITE", MessageFate::Arrives);
         ladder.arrow(at(20), "bob", "alice", "100", MessageFate::Arrives);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_peer_sends_cannot_speak_to_the_terminal() {
+    fn text_of_a_peer_cannot_control_the_terminal() {
         let mut ladder = Ladder::new(START);
         let long = "x".repeat(500);
         ladder.arrow(at(0), "a", "b", "\u{1b}[2J\r\n", MessageFate::Arrives);

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_already_past_fires_next() {
+    fn a_timer_in_the_past_fires_next() {
         let mut wheel: Wheel<u64> = Wheel::new(at(5_000_000));
         wheel.insert(at(0), 1);
         wheel.insert(at(5_000_000), 2);

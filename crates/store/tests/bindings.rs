@@ -255,7 +255,7 @@ fn old_file(path: &Path) {
 }
 
 #[test]
-fn a_file_of_the_old_schema_keeps_what_lives_and_loses_the_rest() {
+fn a_file_of_the_old_schema_keeps_live_rows_and_loses_the_rest() {
     let dir = tempfile::tempdir().unwrap();
     old_file(&dir.path().join("belfry.db"));
     let store = Sqlite::open(dir.path().join("belfry.db")).unwrap();

@@ -131,7 +131,7 @@ fn import_in_time(
 }
 
 #[test]
-fn a_full_disk_ends_an_import_whose_reader_is_ahead() {
+fn a_full_disk_ends_an_import_with_its_reader_ahead() {
     let (_dir, admin) = nearly_full();
     let csv: String = (0..20_000).map(|number| format!("user{number},x\n")).collect();
     let options = ImportOptions { batch: 20, ..options() };

@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_shows_its_own_numbers_and_what_is_vouched_for() {
+    fn an_account_may_show_its_own_and_its_verified_numbers() {
         let mut numbers = rest();
         let vouched = |account: &str, number: &str| store::rest::types::CallerId {
             common: common("PN9", account),

@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_queue_is_lost_with_one_word() {
+    fn sound_beyond_the_queue_is_lost_with_one_warning() {
         let (mut streams, mut taken) = open(8);
         let stream = &mut streams.all[0];
         assert_eq!(stream.take(StreamMessage::Sound(vec![0; limits::STREAM_QUEUE])), None);
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_waits_for_what_is_before_it_and_for_prompts() {
+    fn a_mark_waits_for_earlier_sound_and_for_prompts() {
         let (mut streams, mut taken) = open(8);
         let mut heard = SentSound::default();
         let stream = &mut streams.all[0];

@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_deadline_left_in_the_wheel_wakes_nobody() {
+    fn an_outdated_deadline_in_the_wheel_causes_no_wakeup() {
         let mut timers = Timers::new();
         timers.arm(at(0), at(3_000));
         timers.arm(at(0), at(1_000));

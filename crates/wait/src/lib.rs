@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "for: an answer\nthe log")]
-    fn a_wait_in_vain_says_what_was_expected() {
+    fn a_wait_in_vain_names_the_expected_event() {
         until("an answer", Duration::ZERO, || None::<()>, || "the log".to_owned());
     }
 }

@@ -397,7 +397,7 @@ async fn a_session_is_needed_and_ends_with_a_sign_out() {
 }
 
 #[tokio::test]
-async fn each_role_may_do_what_the_table_says_and_no_more() {
+async fn each_role_may_make_the_changes_of_the_table_and_no_others() {
     let mut world = world();
     for (user, role) in [("eye", Role::ReadOnly), ("op", Role::Operator), ("root", Role::Admin)] {
         let browser = world.sign_in(user).await;
@@ -601,7 +601,7 @@ async fn a_session_ends_with_its_password_its_account_and_its_role() {
 }
 
 #[tokio::test]
-async fn digests_that_a_directory_has_let_be_kept_sign_nobody_in_after_their_end() {
+async fn kept_digests_of_a_directory_sign_no_user_in_after_their_end() {
     let mut world = world();
     let root = world.accounts.get_mut("root@example.test").unwrap();
     root.verifiers = root.verifiers.clone().expiring_at(Instant::from_unix_seconds(1_800_000_060));

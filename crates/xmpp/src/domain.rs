@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_for_nothing_is_no_name() {
+    fn invalid_names_have_no_unicode_form() {
         let long = format!("{}.test", "ü".repeat(60));
         for wrong in [
             "xn--.test",
@@ -91,7 +91,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_stays_what_it_is(name in "(xn--)?[a-zA-Z0-9üßя中.-]{1,20}") {
+        fn a_name_is_unchanged_by_conversion_to_ascii_and_back(name in "(xn--)?[a-zA-Z0-9üßя中.-]{1,20}") {
             if let Some(unicode) = to_unicode(&name) {
                 prop_assert_eq!(to_unicode(&unicode), Some(unicode.clone()));
                 let ascii = to_ascii(&name).unwrap();

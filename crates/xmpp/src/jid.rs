@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn invalid_addresses_are_refused() {
         let long = "a".repeat(JID_PART + 1);
         for wrong in [
             "",
@@ -357,7 +357,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_address_stays_what_it_is(text in "(a@xn--)?[a-zA-Z0-9éß@/. -]{0,20}") {
+        fn a_parsed_address_is_parsed_again_unchanged(text in "(a@xn--)?[a-zA-Z0-9éß@/. -]{0,20}") {
             if let Ok(jid) = Jid::parse(&text) {
                 prop_assert_eq!(Jid::parse(jid.as_str()), Ok(jid));
             }

@@ -72,7 +72,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_stamped_is_read_again(millis in 0..250_000_000_000_000_u64) {
+        fn a_written_time_stamp_is_read_back_unchanged(millis in 0..250_000_000_000_000_u64) {
             let at = Instant::from_micros(millis * 1_000);
             prop_assert_eq!(parse(&stamp(at)), Some(at));
         }

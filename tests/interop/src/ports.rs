@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_has_is_passed_over() {
+    fn a_block_of_ports_in_use_is_passed_over() {
         let ports = Ports::reserve(1);
         let block = (ports.first - FIRST) / BLOCK;
         assert!(lock(block).is_none(), "by its lock");

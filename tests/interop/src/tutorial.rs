@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_like_where_only_what_is_left_out_differs() {
+    fn lines_are_alike_where_only_omitted_parts_differ() {
         assert!(is_like("made …, password …", "made alice, password abc"));
         assert!(is_like("a  b", "a     b") && is_like("…b", "ab") && is_like("a…", "a"));
         assert!(!is_like("a…c", "ab") && !is_like("a", "ab") && !is_like("ab…ba", "aba"));
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_become_what_the_reader_does() {
+    fn blocks_become_the_actions_of_the_reader() {
         let page = "Write `a.txt`:\n\n```toml,file=a.txt\nx = 1\n```\n\n```console\n$ one \\\n  two\nfirst\n\n$ three\n```\n\n\
             ```console,terminal=node\n$ serve\n…\nis up\n```\n\n```console,keys=node\n> a\n> bc\ngone\n```\n";
         let terminal = || "node".to_owned();
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_from_the_page_is_told() {
+    fn differences_from_the_page_are_reported() {
         let ended = Ended { code: 1, printed: vec!["a".into(), String::new()] };
         assert!(compare(&ended, &["a".into()], 1).is_ok());
         assert!(compare(&ended, &["a".into()], 0).is_err_and(|text| text.contains("with code 1")));

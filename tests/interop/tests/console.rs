@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 const MARKUP: &str = "<img src=x onerror=\"document.title='broken'\">";
 
 #[test]
-fn an_operator_sees_each_page_changes_what_the_role_permits_and_reaches_no_other_host() {
+fn an_operator_sees_each_page_makes_permitted_changes_and_reaches_no_other_host() {
     let ports = Ports::reserve(3);
     let answerer = Sipp::answering("-uas", 4);
     let address = |user: &str| format!("{user}@{DOMAIN}");
@@ -179,7 +179,7 @@ fn an_admin_sees_a_farm_of_two_nodes_with_its_map_and_drains_one() {
 }
 
 #[test]
-fn an_operator_signs_in_at_the_page_of_an_openid_provider_and_one_who_may_not_reads_why() {
+fn an_operator_signs_in_at_an_openid_provider_and_a_stranger_reads_the_refusal() {
     let ports = Ports::reserve(1);
     let provider = OpenIdProvider::start(Value::Null);
     provider.ask_users(vec![json!({ "sub": "olga", "groups": ["desk"] }), json!({ "sub": "stan" })]);

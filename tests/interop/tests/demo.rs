@@ -59,7 +59,7 @@ impl Clone {
 }
 
 #[test]
-fn a_cold_clone_says_what_it_does_and_a_warm_one_needs_no_cargo() {
+fn a_cold_clone_reports_its_build_and_a_warm_one_needs_no_cargo() {
     let clone = Clone::new();
     let (said, succeeded) = clone.start();
     assert!(succeeded, "{said}");

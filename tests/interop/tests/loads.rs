@@ -242,7 +242,7 @@ fn a_message_that_comes_to_another_is_noticed() {
 }
 
 #[test]
-fn who_only_passes_on_does_no_wrong() {
+fn a_relay_without_faults_misses_no_threshold() {
     noticed(Fault::None, &[]);
 }
 

@@ -183,7 +183,7 @@ fn a_second_node_of_one_name_ends_and_harms_nothing() {
 }
 
 #[test]
-fn a_node_whose_version_is_too_far_ends_and_harms_nothing() {
+fn a_node_of_a_distant_version_ends_and_harms_nothing() {
     let nats = Nats::start(NatsRelease::Debian);
     let first = Node::start(&nats, "one");
     assert_eq!(first.slots(1), 4_096);

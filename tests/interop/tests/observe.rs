@@ -12,7 +12,7 @@ fn docs(folder: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn the_alert_rules_are_valid_and_fire_for_what_they_are_about() {
+fn the_alert_rules_are_valid_and_fire_for_their_conditions() {
     let folder = docs("prometheus");
     let checked = promtool(&folder, &["check", "rules", "belfry.rules.yml"], "");
     let rules = std::fs::read_to_string(folder.join("belfry.rules.yml")).expect("it is in the repository");

@@ -130,7 +130,7 @@ const SPECIAL: &[(&str, How)] = &[
 ];
 
 #[test]
-fn every_line_of_readme_does_what_it_says() {
+fn every_line_of_readme_works_as_described() {
     let readme = readme();
     for (line, reason) in NOT_COMMANDS {
         assert!(readme.contains(&format!("\n    {line}")), "README has no {line:?} any more ({reason})");

@@ -159,7 +159,7 @@ fn the_calls_of_a_node_that_is_killed_end_in_the_record_and_the_application_is_t
 
 /// With `[voice] redial_on_failure`: one of the living nodes, once, also when the dead one is back.
 #[test]
-fn the_party_of_a_call_whose_node_is_killed_is_called_again_once() {
+fn the_party_of_a_call_on_a_killed_node_is_called_again_once() {
     let _alone = alone();
     let nats = Nats::start(NatsRelease::Debian);
     let (address, requests) = application("<Response><Pause length='300'/></Response>");

@@ -362,7 +362,7 @@ fn goes_on_without_its_home(
 }
 
 #[test]
-fn an_agent_takes_the_first_of_a_queue_whatever_their_nodes() {
+fn an_agent_takes_the_first_of_a_queue_across_nodes() {
     let _alone = alone();
     let nats = Nats::start(NatsRelease::Current);
     let (callers, _) = application("<Response><Enqueue waitUrl=''>help</Enqueue></Response>");

@@ -173,7 +173,7 @@ fn users_sign_in_at_an_openid_provider_chat_and_read_that_there_are_no_calls() {
 }
 
 #[test]
-fn jssip_is_what_its_pinned_packages_make() {
+fn the_committed_jssip_matches_its_pinned_packages() {
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/web-app/assets/jssip.js");
     assert!(
         bundle_jssip() == std::fs::read(kept).unwrap(),

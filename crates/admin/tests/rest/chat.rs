@@ -56,7 +56,7 @@ fn changes_of_chat_are_sent_to_the_node() {
 #[test]
 fn faults_are_those_of_the_interface() {
     let world = World::new();
-    assert_eq!(world.as_who(("x", "y"), "GET", "/v1/xmpp/sessions", "").fault(), (401, 20003));
+    assert_eq!(world.send_as(("x", "y"), "GET", "/v1/xmpp/sessions", "").fault(), (401, 20003));
     assert_eq!(world.ask("GET", "/v1/xmpp/nothing", "").fault(), (404, 20404));
     assert_eq!(world.ask("POST", "/v1/xmpp/sessions", "").fault(), (405, 20405));
     assert_eq!(world.ask("POST", "/v1/xmpp/messages", "Body=x").fault(), (400, 20400));
@@ -76,5 +76,5 @@ fn faults_are_those_of_the_interface() {
     }
     let made = world.ask("POST", "/2010-04-01/Accounts.json", "FriendlyName=Sub&EmailAddress=a@b.c").json();
     let (sid, token) = (made["sid"].as_str().unwrap(), made["auth_token"].as_str().unwrap());
-    assert_eq!(world.as_who((sid, token), "GET", "/v1/xmpp/sessions", "").fault(), (403, 20403));
+    assert_eq!(world.send_as((sid, token), "GET", "/v1/xmpp/sessions", "").fault(), (403, 20403));
 }

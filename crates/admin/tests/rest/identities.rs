@@ -99,7 +99,7 @@ fn a_token_that_cannot_be_checked_is_no_failed_sign_in() {
 }
 
 #[test]
-fn a_user_whose_account_of_chat_is_disabled_and_a_suspended_account_are_refused() {
+fn a_user_with_a_disabled_chat_account_and_a_suspended_account_are_refused() {
     let world = world_of(&[("a.b.c", "alice", FIRST)]);
     let calls = world.path("/Calls.json");
     let address = Address::new("alice", "example.org").unwrap();

@@ -45,9 +45,9 @@ fn a_key_signs_in_with_its_secret_until_it_is_deleted() {
     let world = World::new();
     let (sid, secret) = key(&world);
     let calls = world.path("/Calls.json");
-    assert_eq!(world.as_who((&sid, &secret), "GET", &calls, "").status, 200);
+    assert_eq!(world.send_as((&sid, &secret), "GET", &calls, "").status, 200);
     let place = "To=1&From=2&Url=http://a/";
-    assert_eq!(world.as_who((&sid, &secret), "POST", &calls, place).status, 201);
+    assert_eq!(world.send_as((&sid, &secret), "POST", &calls, place).status, 201);
     for (name, secret) in [
         (&*sid, "wrong"),
         (&*sid, ""),
@@ -55,13 +55,13 @@ fn a_key_signs_in_with_its_secret_until_it_is_deleted() {
         (&*world.me.sid, &*secret),
         ("SK00000000000000000000000000000000", &*secret),
     ] {
-        assert_eq!(world.as_who((name, secret), "GET", &calls, "").fault(), (401, 20003), "{name}");
+        assert_eq!(world.send_as((name, secret), "GET", &calls, "").fault(), (401, 20003), "{name}");
     }
     let causes: Vec<&str> =
         world.plane.failed_sign_ins.lock().unwrap().iter().map(|(_, cause)| *cause).collect();
     assert_eq!(causes.len(), 5, "each is counted and told: {causes:?}");
     assert_eq!(world.delete(&format!("/Keys/{sid}.json")).status, 204);
-    assert_eq!(world.as_who((&sid, &secret), "GET", &calls, "").fault(), (401, 20003));
+    assert_eq!(world.send_as((&sid, &secret), "GET", &calls, "").fault(), (401, 20003));
 }
 
 /// Twilio's error 20003: a standard key does not reach `/Accounts` and `/Keys`. It is for its own account only.
@@ -71,7 +71,7 @@ fn a_key_manages_neither_accounts_nor_keys_nor_other_accounts() {
     let below = world.ask("POST", "/2010-04-01/Accounts.json", "").json();
     let below = below["sid"].as_str().unwrap();
     let (sid, secret) = key(&world);
-    let ask = |method: &str, path: &str| world.as_who((&sid, &secret), method, path, "");
+    let ask = |method: &str, path: &str| world.send_as((&sid, &secret), method, path, "");
     for (method, path) in [
         ("GET", "/2010-04-01/Accounts.json".to_owned()),
         ("POST", "/2010-04-01/Accounts.json".to_owned()),
@@ -90,16 +90,16 @@ fn a_key_manages_neither_accounts_nor_keys_nor_other_accounts() {
     let number = world.make("/IncomingPhoneNumbers.json", "PhoneNumber=1234");
     let number = world.path(&format!("/IncomingPhoneNumbers/{}.json", number["sid"].as_str().unwrap()));
     let give = format!("AccountSid={below}");
-    assert_eq!(world.as_who((&sid, &secret), "POST", &number, &give).fault(), (404, 20404));
+    assert_eq!(world.send_as((&sid, &secret), "POST", &number, &give).fault(), (404, 20404));
     // The key of a sub-account ends with it.
     let path = format!("/2010-04-01/Accounts/{below}/Keys.json");
     let made = world.ask("POST", &path, "").json();
     let theirs = (made["sid"].as_str().unwrap(), made["secret"].as_str().unwrap());
-    assert_eq!(world.as_who(theirs, "GET", &calls_below, "").status, 200);
-    assert_eq!(world.as_who(theirs, "GET", &world.path("/Calls.json"), "").fault(), (404, 20404));
+    assert_eq!(world.send_as(theirs, "GET", &calls_below, "").status, 200);
+    assert_eq!(world.send_as(theirs, "GET", &world.path("/Calls.json"), "").fault(), (404, 20404));
     let account = format!("/2010-04-01/Accounts/{below}.json");
     assert_eq!(world.ask("POST", &account, "Status=suspended").status, 200);
-    assert_eq!(world.as_who(theirs, "GET", &calls_below, "").fault(), (403, 20005));
+    assert_eq!(world.send_as(theirs, "GET", &calls_below, "").fault(), (403, 20005));
 }
 
 #[test]

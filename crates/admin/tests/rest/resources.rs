@@ -180,10 +180,10 @@ fn limits_of_a_client_are_read_from_its_account_and_set_by_the_operator_only() {
     let (sid, token) = (below["sid"].as_str().unwrap(), below["auth_token"].as_str().unwrap());
     let root = world.path("").replace(&world.me.sid, sid);
     let clients = format!("{root}/Clients.json");
-    let made = world.as_who((sid, token), "POST", &clients, "Login=eve&Password=x").json();
+    let made = world.send_as((sid, token), "POST", &clients, "Login=eve&Password=x").json();
     let path = format!("{root}/Clients/{}/Limits.json", made["sid"].as_str().unwrap());
-    assert_eq!(world.as_who((sid, token), "GET", &path, "").status, 200);
-    assert_eq!(world.as_who((sid, token), "POST", &path, "MaxCalls=9").fault(), (403, 20403));
+    assert_eq!(world.send_as((sid, token), "GET", &path, "").status, 200);
+    assert_eq!(world.send_as((sid, token), "POST", &path, "MaxCalls=9").fault(), (403, 20403));
     assert_eq!(world.ask("POST", &path, "MaxCalls=9").status, 200);
 }
 
@@ -314,7 +314,7 @@ fn a_participant_is_called_into_a_conference_by_its_name() {
 }
 
 #[test]
-fn queues_show_who_waits_and_let_them_out() {
+fn queues_show_waiting_calls_and_let_them_out() {
     let world = World::new();
     let queue = world.make("/Queues.json", "FriendlyName=support&MaxSize=10");
     let sid = queue["sid"].as_str().unwrap();
@@ -489,7 +489,7 @@ fn a_recording_as_mp3_is_the_encoders_output_or_says_why_not() {
 }
 
 #[test]
-fn a_recording_whose_node_does_not_answer_stays_and_is_asked_for_later() {
+fn a_recording_on_a_silent_node_stays_and_clients_are_told_to_retry() {
     let world = World::new();
     let (common, node) = (world.common("RE1", 0), "away".to_owned());
     world.insert(&Recording { common, node, status: "completed".into(), ..Recording::default() });

@@ -14,7 +14,7 @@ fn only_the_token_signs_in() {
     for (name, token) in
         [(&*world.me.sid, "wrong"), ("ACnobody", &*world.me.token), ("", ""), (&*world.me.sid, "")]
     {
-        let answer = world.as_who((name, token), "GET", &path, "");
+        let answer = world.send_as((name, token), "GET", &path, "");
         assert_eq!(answer.fault(), (401, 20003));
         assert_eq!(answer.headers["www-authenticate"], "Basic realm=\"belfry\"");
     }
@@ -33,17 +33,17 @@ fn requests_are_signed_with_the_token_unless_another_key_is_set() {
     assert!(world.ask("GET", &path, "").json()["signing_key"].is_null());
     let renewed = admin::first::renew_token(&*world.repository, &*world.plane, FIRST).unwrap();
     assert_eq!((&*renewed.signing_key, &*stored().signing_key), (&*renewed.token, &*renewed.token));
-    let ask = |form: &str| world.as_who((FIRST, &renewed.token), "POST", &path, form);
+    let ask = |form: &str| world.send_as((FIRST, &renewed.token), "POST", &path, form);
     for wrong in ["short", "with%20blanks%20between", &"x".repeat(257)] {
         assert_eq!(ask(&format!("SigningKey={wrong}")).fault(), (400, 20400), "{wrong}");
     }
     assert_eq!(ask("SigningKey=my-own-signing-key").json()["signing_key"], "my-own-signing-key");
     assert_eq!(stored().signing_key, "my-own-signing-key");
     // The signing key is no token, and a new token leaves it unchanged.
-    assert_eq!(world.as_who((FIRST, "my-own-signing-key"), "GET", &path, "").status, 401);
+    assert_eq!(world.send_as((FIRST, "my-own-signing-key"), "GET", &path, "").status, 401);
     let again = admin::first::renew_token(&*world.repository, &*world.plane, FIRST).unwrap();
     assert_eq!(&*again.signing_key, "my-own-signing-key");
-    let ask = |form: &str| world.as_who((FIRST, &again.token), "POST", &path, form);
+    let ask = |form: &str| world.send_as((FIRST, &again.token), "POST", &path, form);
     assert_eq!(ask("SigningKey=").fault(), (400, 20400), "the record has no token to sign with");
     let back = ask("SigningKey=&RenewToken=true").json();
     assert_eq!(
@@ -122,7 +122,7 @@ fn guessing_is_slowed_down_and_forgiven() {
     let path = world.path(".json");
     let mut guesses = 0;
     let refused = loop {
-        let answer = world.as_who((&world.me.sid, "guess"), "GET", &path, "");
+        let answer = world.send_as((&world.me.sid, "guess"), "GET", &path, "");
         if answer.status == 429 {
             break answer;
         }
@@ -140,7 +140,7 @@ fn guessing_is_slowed_down_and_forgiven() {
 fn guesses_at_one_account_do_not_slow_down_others_at_the_same_address() {
     let world = World::new();
     let path = world.path(".json");
-    let guess = |name: &str| world.as_who((name, "guess"), "GET", &path, "").status;
+    let guess = |name: &str| world.send_as((name, "guess"), "GET", &path, "").status;
     while guess("ACffffffffffffffffffffffffffffffff") != 429 {}
     assert_eq!(world.ask("GET", &path, "").status, 200, "nobody has guessed at this one");
     // Guesses at every account, beyond the hundred that an address has free: known accounts are spared.
@@ -158,7 +158,7 @@ fn the_right_token_gets_in_within_two_seconds_however_many_were_wrong() {
     let path = world.path(".json");
     for second in 0..600 {
         world.plane.clock.store(second, std::sync::atomic::Ordering::Relaxed);
-        world.as_who((&world.me.sid, "guess"), "GET", &path, "");
+        world.send_as((&world.me.sid, "guess"), "GET", &path, "");
     }
     world.plane.clock.store(602, std::sync::atomic::Ordering::Relaxed);
     assert_eq!(world.ask("GET", &path, "").status, 200);
@@ -173,13 +173,13 @@ fn sub_accounts_are_visible_to_their_parent_only() {
     let path = |sid: &str, rest: &str| format!("/2010-04-01/Accounts/{sid}{rest}.json");
     // The parent binds a number for it; it sees the number, the parent's list does not.
     assert_eq!(world.ask("POST", &path(sid, "/IncomingPhoneNumbers"), "PhoneNumber=77").status, 201);
-    let as_sub = |method: &str, path: &str, form: &str| world.as_who((sid, token), method, path, form);
+    let as_sub = |method: &str, path: &str, form: &str| world.send_as((sid, token), method, path, form);
     assert_eq!(as_sub("GET", &path(sid, "/IncomingPhoneNumbers"), "").json()["total"], 1);
     assert_eq!(world.get("/IncomingPhoneNumbers.json").json()["total"], 0);
     assert_eq!(as_sub("GET", &path(&world.me.sid, ""), "").fault(), (404, 20404));
     assert_eq!(as_sub("GET", &path(&world.me.sid, "/Calls"), "").fault(), (404, 20404));
     // By e-mail address, too; and the token is not shown again.
-    let mine = world.as_who(("a@b.c", token), "GET", &path("a@b.c", ""), "").json();
+    let mine = world.send_as(("a@b.c", token), "GET", &path("a@b.c", ""), "").json();
     assert_eq!((mine["sid"].as_str(), mine["auth_token"].as_str()), (Some(sid), None));
     assert_eq!(world.ask("GET", "/2010-04-01/Accounts.json", "").json()["total"], 2);
     assert_eq!(world.ask("GET", "/2010-04-01/Accounts.json?FriendlyName=Sub", "").json()["total"], 1);
@@ -196,7 +196,7 @@ fn sub_accounts_are_visible_to_their_parent_only() {
     assert_eq!(world.ask("POST", &path(sid, "/Messages"), "To=1&From=2&Body=a").fault(), (403, 10001));
     let below = grandchild["sid"].as_str().unwrap();
     let as_below = (below, grandchild["auth_token"].as_str().unwrap());
-    assert_eq!(world.as_who(as_below, "GET", &path(below, ""), "").fault(), (403, 20005));
+    assert_eq!(world.send_as(as_below, "GET", &path(below, ""), "").fault(), (403, 20005));
     assert_eq!(world.ask("DELETE", &path(sid, ""), "").status, 204);
     assert_eq!(world.ask("POST", &path(sid, ""), "Status=active").fault(), (400, 20400));
 }
@@ -208,9 +208,9 @@ fn a_new_token_replaces_the_old_one() {
     let renewed = world.ask("POST", &path, "RenewToken=true&FriendlyName=Mine").json();
     let token = renewed["auth_token"].as_str().unwrap();
     assert_eq!(world.ask("GET", &path, "").status, 401);
-    assert_eq!(world.as_who((&world.me.sid, token), "GET", &path, "").json()["friendly_name"], "Mine");
+    assert_eq!(world.send_as((&world.me.sid, token), "GET", &path, "").json()["friendly_name"], "Mine");
     let again = admin::first::renew_token(&*world.repository, &*world.plane, &world.me.sid).unwrap();
-    assert_eq!(world.as_who((&again.sid, &again.token), "GET", &path, "").status, 200);
+    assert_eq!(world.send_as((&again.sid, &again.token), "GET", &path, "").status, 200);
     assert!(!format!("{again:?}").contains(&again.token));
     assert_eq!(ensure_account(&*world.repository, &*world.plane, FIRST, None), Ok(None));
     let other = "AC00000000000000000000000000000009";
@@ -238,7 +238,7 @@ fn a_token_of_the_configuration_counts_from_the_next_start() {
     let (repository, plane) = (&*world.repository, &*world.plane);
     assert_eq!(ensure_account(repository, plane, FIRST, Some("chosen")), Ok(None));
     let path = format!("/2010-04-01/Accounts/{FIRST}.json");
-    let status = |sid: &str, token: &str| world.as_who((sid, token), "GET", &path, "").status;
+    let status = |sid: &str, token: &str| world.send_as((sid, token), "GET", &path, "").status;
     assert_eq!((status(FIRST, "chosen"), status(FIRST, &world.me.token)), (200, 401));
     let other = "AC00000000000000000000000000000009";
     let made = ensure_account(repository, plane, other, Some("second")).unwrap().unwrap();
@@ -252,7 +252,7 @@ fn sub_accounts_have_the_numbers_that_they_were_given() {
     let made = world.ask("POST", "/2010-04-01/Accounts.json", "FriendlyName=Sub").json();
     let (sid, token) = (made["sid"].as_str().unwrap(), made["auth_token"].as_str().unwrap());
     let path = |sid: &str, rest: &str| format!("/2010-04-01/Accounts/{sid}{rest}.json");
-    let as_sub = |path: &str, form: &str| world.as_who((sid, token), "POST", path, form);
+    let as_sub = |path: &str, form: &str| world.send_as((sid, token), "POST", path, form);
     for number in ["77", "alice", ".*", "+4930901820"] {
         let form = format!("PhoneNumber={}", number.replace('+', "%2B"));
         assert_eq!(as_sub(&path(sid, "/IncomingPhoneNumbers"), &form).fault(), (403, 20403), "{number}");

@@ -95,7 +95,7 @@ impl World {
         })
     }
 
-    pub(crate) fn as_who(&self, who: (&str, &str), method: &str, path: &str, form: &str) -> Answer {
+    pub(crate) fn send_as(&self, who: (&str, &str), method: &str, path: &str, form: &str) -> Answer {
         let request = Request::builder()
             .method(method)
             .uri(path)
@@ -106,7 +106,7 @@ impl World {
     }
 
     pub(crate) fn ask(&self, method: &str, path: &str, form: &str) -> Answer {
-        self.as_who((&self.me.sid, &self.me.token), method, path, form)
+        self.send_as((&self.me.sid, &self.me.token), method, path, form)
     }
 
     pub(crate) fn get(&self, rest: &str) -> Answer {

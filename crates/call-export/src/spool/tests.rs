@@ -153,7 +153,7 @@ fn a_file_that_was_taken_away_is_given_up() {
 }
 
 #[test]
-fn a_queue_that_closes_ends_a_pause_and_sends_what_is_left() {
+fn a_queue_that_closes_ends_a_pause_and_sends_the_rest() {
     let folder = tempfile::tempdir().unwrap();
     let spool = Spool::open(folder.path(), limits::QUEUE_BYTES).unwrap();
     append(&spool, 0..1).unwrap();

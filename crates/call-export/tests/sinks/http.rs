@@ -76,7 +76,7 @@ fn records_are_posted_as_json_lines_with_a_signature_of_url_and_body() {
 }
 
 #[test]
-fn failures_of_the_service_lose_no_record_and_what_is_wrong_holds_up_none() {
+fn failures_of_the_service_neither_lose_nor_hold_up_a_record() {
     let (listener, address, _ports) = listen();
     // A connection that closes without an answer, two failures, then all is well.
     let requests = service(listener, &[0, 500, 404, 200]);
@@ -133,7 +133,7 @@ fn records_that_the_node_has_at_its_end_are_sent_or_kept() {
 }
 
 #[test]
-fn a_full_queue_counts_what_it_does_not_take() {
+fn a_full_queue_counts_the_records_it_refuses() {
     let (listener, address, _ports) = listen();
     drop(listener);
     let folder = tempfile::tempdir().unwrap();

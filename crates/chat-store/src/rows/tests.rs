@@ -61,7 +61,7 @@ fn message() -> Element {
 }
 
 #[test]
-fn what_an_account_has_comes_back_as_it_was() {
+fn the_data_of_an_account_is_read_back_unchanged() {
     let mut world = World::new();
     let user = bare("alice@example.org");
     let item = RosterItem {
@@ -156,7 +156,7 @@ fn archives_items_and_rooms_come_back_as_they_were() {
 }
 
 #[test]
-fn what_is_not_there_is_told_from_what_cannot_be_read() {
+fn absent_and_unreadable_data_are_told_apart() {
     assert_eq!(error_of(&StoreError::NotFound { what: "x".into() }), StoreFailure::NotFound);
     let broken = StoreError::Internal { detail: "x".into() };
     assert_eq!(error_of(&broken), StoreFailure::Unavailable);
@@ -352,7 +352,7 @@ fn everything_that_is_written_comes_back_at_its_largest() {
 }
 
 #[test]
-fn what_cannot_be_read_back_is_unavailable_and_never_absent() {
+fn unreadable_rows_are_unavailable_and_never_absent() {
     let broken = || Box::<str>::from("<a>");
     let at = NOW;
     assert_eq!(loaded_of(XmppLoaded::Room(Some(broken()))), Err(StoreFailure::Unavailable));
@@ -420,7 +420,7 @@ fn the_store_pages_items_as_items_in_memory_are_paged() {
 }
 
 #[test]
-fn a_removed_account_is_taken_out_of_what_rooms_and_nodes_are_stored() {
+fn a_removed_account_is_taken_out_of_stored_rooms_and_nodes() {
     let mut world = World::new();
     let (owner, room) = (bare("pubsub.example.org"), bare("tea@conference.example.org"));
     let item = |name: &'static str, ns: &'static str, jid: &str, affiliation: &'static str| {

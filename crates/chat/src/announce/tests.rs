@@ -43,7 +43,7 @@ fn ids(stanzas: &[Element]) -> Vec<&str> {
 }
 
 #[test]
-fn what_the_owner_has_acknowledged_is_announced_and_the_rest_is_sent_again() {
+fn acknowledged_stanzas_are_announced_and_the_rest_is_sent_again() {
     let mut session = counting();
     let carbons = stanza("iq", 1).with("type", "set").child(Element::new("enable", ns::CARBONS));
     assert!(session.handle_stanza(&carbons), "the first that waits");

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_writing_is_told_from_who_has_stopped() {
+    fn typing_and_stopped_states_are_told_apart() {
         let body = |state: &str| {
             format!(
                 "<?xml version='1.0'?><isComposing xmlns='{COMPOSING}'><state>{state}</state></isComposing>"

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_has_an_address_too_and_another_each() {
+    fn uris_without_a_valid_name_have_distinct_addresses_too() {
         let long = format!("sip:{}@example.net", "x".repeat(2_000));
         let uris = [
             &long,

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_is_as_his_phone_says() {
+    fn presence_is_read_from_the_document_of_a_phone() {
         let tuple = |basic| format!("<tuple id='t'><status><basic>{basic}</basic></status></tuple>");
         let person = |inner: &str| format!("<dm:person id='p'>{inner}</dm:person>");
         let activity = |name: &str| person(&format!("<rp:activities><rp:{name}/></rp:activities>"));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_document_says_nothing() {
+    fn invalid_documents_are_not_read() {
         for bad in [
             &b""[..],
             b"open",

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_waits_for_more_and_a_document_type_is_refused_at_its_first_letter() {
+    fn an_incomplete_token_waits_and_a_document_type_is_refused_at_its_first_letter() {
         for text in
             ["", "<", "<!", "<!-", "<!--", "<!-- x --", "<![CDA", "<![CDATA[x]]", "<a x='>", "</a", "<?x ?"]
         {

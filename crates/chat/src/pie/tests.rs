@@ -176,7 +176,7 @@ fn keys_stand_in_the_password_of_older_files() {
 
 /// Its storage has one file a user; presence has no namespace of its own there.
 #[test]
-fn prosody_has_nodes_an_archive_and_those_who_ask() {
+fn a_prosody_export_has_nodes_an_archive_and_subscription_requests() {
     let romeo = user(
         "<presence type='subscribe' from='nurse@capulet.com'/>\
          <pubsub xmlns='http://jabber.org/protocol/pubsub#owner'><configure node='urn:xmpp:omemo'>\
@@ -268,7 +268,7 @@ fn a_photo_is_hashed_for_presence() {
 }
 
 #[test]
-fn contacts_that_are_none_are_passed_over_and_a_subscription_that_nobody_knows_is_a_fault() {
+fn invalid_contacts_are_passed_over_and_an_unknown_subscription_is_a_fault() {
     let romeo = user(
         "<query xmlns='jabber:iq:roster'><item jid='@'/><item jid='romeo@montague.net'/><item jid='a@b/c'/></query>",
     );
@@ -321,7 +321,7 @@ fn prefixes_of_the_elements_around_hold_and_others_pass() {
 }
 
 #[test]
-fn files_that_are_none_say_where_and_what_was_expected() {
+fn invalid_files_are_refused_with_the_place_and_the_expected_input() {
     let long = format!("<{}", "a".repeat(limits::PIE_USER + 1));
     for (text, says) in [
         ("", "line 1: the file ends before anything was in it; expected <server-data"),
@@ -607,7 +607,7 @@ fn node() -> (Box<str>, Element) {
 
 proptest! {
     #[test]
-    fn what_is_exported_comes_back_as_it_was(
+    fn an_exported_account_is_read_back_unchanged(
         contacts in prop::collection::vec(contact(), 0..6),
         blocked in prop::collection::btree_set("[a-z]{1,5}", 0..4),
         private in prop::collection::vec(private(), 0..3),

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_subscribed_or_approved_is_answered_at_once() {
+    fn a_subscribed_or_approved_contact_is_answered_at_once() {
         for name in STATES {
             let step = state(name).inbound(SubscriptionAction::Subscribe);
             assert_eq!(step.is_approved, state(name).from, "{name}");

@@ -53,7 +53,7 @@ impl Edge {
 }
 
 #[test]
-fn what_clients_of_the_shard_see_is_announced_once() {
+fn occupants_seen_by_clients_of_the_shard_are_announced_once() {
     let mut edge = Edge::new();
     for stream in [1, 2] {
         edge.deliver(stream, "crone", None, &[]);

@@ -434,7 +434,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_the_invariants_hold(steps in prop::collection::vec(any::<(u8, u8, u8, u8)>(), 1..300)) {
+    fn the_invariants_hold_after_any_steps(steps in prop::collection::vec(any::<(u8, u8, u8, u8)>(), 1..300)) {
         let mut play = Play::new();
         for step in steps {
             play.step(step);

@@ -59,7 +59,7 @@ fn ten(world: &mut HostWorld) -> Vec<String> {
 }
 
 #[test]
-fn what_is_sent_and_got_is_found_again() {
+fn sent_and_received_messages_are_found_in_the_archive() {
     let (mut world, alice) = world();
     arrive(&mut world, "eve@x.org/1", "hi");
     let got = world.hear(alice).pop().unwrap();
@@ -107,7 +107,7 @@ fn a_page_is_followed_by_the_next_from_either_end() {
 }
 
 #[test]
-fn only_what_is_asked_for_is_told() {
+fn a_query_returns_only_matching_messages() {
     let (mut world, alice) = world();
     let ids = ten(&mut world);
     arrive(&mut world, "bob@example.org/x", "bob");
@@ -223,7 +223,7 @@ fn too_many_words_are_refused() {
 const INNERS: [&str; 3] = ["query", "metadata", "prefs"];
 
 #[test]
-fn nobody_reads_another_ones_archive() {
+fn the_archive_of_another_account_is_forbidden() {
     let (mut world, _) = world();
     ten(&mut world);
     let bob = world.sign_in("bob@example.org/x");
@@ -265,7 +265,7 @@ fn the_form_and_the_ends_are_told() {
 }
 
 #[test]
-fn what_is_no_talk_or_is_not_to_be_kept_is_not_archived() {
+fn messages_without_content_or_with_no_store_are_not_archived() {
     let (mut world, alice) = world();
     for (message, is_archived) in [
         ("type='chat'><body>hi</body>", true),
@@ -315,7 +315,7 @@ fn forged_ids_are_removed_and_others_stay() {
 }
 
 #[test]
-fn other_sessions_learn_the_id_of_what_was_sent() {
+fn other_sessions_learn_the_archive_id_of_a_sent_message() {
     let (mut world, alice) = world();
     let phone =
         world.sign_in_with("alice@example.org/phone", false, vec![Element::new("enable", ns::CARBONS)]);
@@ -325,7 +325,7 @@ fn other_sessions_learn_the_id_of_what_was_sent() {
 }
 
 #[test]
-fn everybody_says_what_is_archived_and_that_stays() {
+fn each_user_sets_archive_preferences_and_they_persist() {
     let (mut world, alice) = world();
     let item = RosterItem { is_listed: true, ..Default::default() };
     let store = world.store.users.get_mut(&Bare::parse("alice@example.org").unwrap()).unwrap();
@@ -366,7 +366,7 @@ fn everybody_says_what_is_archived_and_that_stays() {
 }
 
 #[test]
-fn who_never_said_has_the_nodes_preference() {
+fn a_user_without_preferences_has_those_of_the_node() {
     use super::super::archive::ArchiveDefault;
     for (archive, kept) in
         [(ArchiveDefault::Always, 2), (ArchiveDefault::Roster, 1), (ArchiveDefault::Never, 0)]

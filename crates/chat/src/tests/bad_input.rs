@@ -22,7 +22,7 @@ fn world() -> (HostWorld, u64, u64) {
 }
 
 #[test]
-fn stanzas_that_cannot_be_are_refused_whatever_they_are() {
+fn invalid_stanzas_of_any_kind_are_refused() {
     let (mut world, alice, bob) = world();
     let long = "x".repeat(limits::PRESENCE);
     for (xml, condition) in [
@@ -79,7 +79,7 @@ fn children_of_other_namespaces_are_not_taken_for_ours() {
 }
 
 #[test]
-fn from_another_server_nobody_is_more_than_he_is() {
+fn a_user_of_another_server_has_no_rights_of_a_local_one() {
     let (mut world, alice, _) = world();
     let own = [
         "<query xmlns='jabber:iq:roster'/>",

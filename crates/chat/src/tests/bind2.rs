@@ -57,7 +57,7 @@ fn at_the_limit_a_client_takes_its_own_place_again() {
 const USERS: [&str; 2] = ["alice@example.org", "bob@example.org"];
 
 #[test]
-fn it_learns_what_its_archive_has_and_what_waited_is_read_there() {
+fn a_client_learns_the_range_of_its_archive_and_reads_waiting_messages_there() {
     let mut world = HostWorld::new(&USERS);
     let bob = world.sign_in("bob@example.org/x");
     world.say(bob, "<message type='chat' to='alice@example.org'><body>hi</body></message>");
@@ -72,7 +72,7 @@ fn it_learns_what_its_archive_has_and_what_waited_is_read_there() {
 }
 
 #[test]
-fn what_is_in_no_archive_goes_on_waiting() {
+fn a_message_in_no_archive_goes_on_waiting() {
     let mut world = HostWorld::new(&USERS);
     let first = world.sign_in("alice@example.org/x");
     let prefs = "<prefs xmlns='urn:xmpp:mam:2' default='never'><always/><never/></prefs>";
@@ -101,7 +101,7 @@ fn the_same_client_has_one_session() {
 }
 
 #[test]
-fn what_comes_before_it_knows_its_address_comes_after() {
+fn a_stanza_before_the_answer_to_the_bind_comes_after_it() {
     let mut world = HostWorld::new(&USERS);
     let mut out = Outbox::new();
     let request = BindRequest {

@@ -35,7 +35,7 @@ fn list(world: &mut HostWorld, client: u64) -> String {
 }
 
 #[test]
-fn a_list_is_kept_and_its_changes_pushed_to_who_asked_for_it() {
+fn a_list_is_kept_and_its_changes_are_pushed_to_clients_that_asked_for_it() {
     let (mut world, alice) = world(&[]);
     let phone = world.sign_in("alice@example.org/phone");
     assert!(list(&mut world, alice).contains("<blocklist xmlns='urn:xmpp:blocking'/>"));
@@ -62,7 +62,7 @@ fn a_list_is_kept_and_its_changes_pushed_to_who_asked_for_it() {
 }
 
 #[test]
-fn what_is_no_list_is_refused() {
+fn invalid_lists_are_refused() {
     let (mut world, alice) = world(&[]);
     for (name, jids, condition) in [
         ("block", &[][..], "bad-request"),
@@ -87,7 +87,7 @@ fn what_is_no_list_is_refused() {
 }
 
 #[test]
-fn addresses_match_themselves_and_what_is_below() {
+fn an_address_matches_itself_and_addresses_below_it() {
     for (entry, jid, expected) in [
         ("bob@x.org", "bob@x.org", true),
         ("bob@x.org", "bob@x.org/1", true),
@@ -161,7 +161,7 @@ fn nothing_comes_in_and_nothing_goes_out() {
 }
 
 #[test]
-fn who_is_blocked_sees_the_user_go_and_come_back() {
+fn a_blocked_contact_sees_the_user_go_and_come_back() {
     let (mut world, alice) = world(&[
         (BOB, Subscription::Both),
         ("to@x.org", Subscription::To),
@@ -203,7 +203,7 @@ fn who_is_blocked_sees_the_user_go_and_come_back() {
 }
 
 #[test]
-fn a_list_that_cannot_be_written_blocks_nobody() {
+fn a_list_that_cannot_be_written_has_no_effect() {
     let (mut world, alice) = world(&[(BOB, Subscription::Both)]);
     list(&mut world, alice);
     world.store.is_broken = true;
@@ -223,7 +223,7 @@ fn guests_may_block_until_they_leave() {
 }
 
 #[test]
-fn who_is_blocked_meanwhile_is_not_let_in_by_what_was_granted_before() {
+fn a_contact_blocked_meanwhile_is_not_let_in_by_an_earlier_approval() {
     let mut world = HostWorld::new(&["alice@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     world.say(alice, "<presence/>");
@@ -244,7 +244,7 @@ fn who_is_blocked_meanwhile_is_not_let_in_by_what_was_granted_before() {
 }
 
 #[test]
-fn who_is_blocked_leaves_no_account_in_memory() {
+fn a_blocked_sender_leaves_no_account_in_memory() {
     let mut world = HostWorld::new(&["alice@example.org"]);
     let alice = Bare::parse("alice@example.org").unwrap();
     world.store.users.get_mut(&alice).unwrap().blocked = vec![Jid::parse("eve@x.org").unwrap()];

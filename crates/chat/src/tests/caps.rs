@@ -86,7 +86,7 @@ fn a_forged_answer_is_not_believed_and_the_next_one_is_asked() {
 }
 
 #[test]
-fn who_does_not_answer_is_not_waited_for() {
+fn a_contact_that_does_not_answer_is_not_waited_for() {
     let mut world = world();
     assert_eq!(presence(&mut world, "bob@x.org/1", VER).len(), 1);
     world.now = START + Duration::from_secs(61);

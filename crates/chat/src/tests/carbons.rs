@@ -25,7 +25,7 @@ fn world() -> (HostWorld, [u64; 3]) {
 }
 
 #[test]
-fn what_one_session_sends_the_others_see() {
+fn the_other_sessions_see_messages_that_one_sends() {
     let (mut world, [desk, phone, tablet]) = world();
     world.say(desk, "<message to='eve@x.org/1' type='chat' id='m'><body>hi</body></message>");
     let heard = world.hear(phone);
@@ -36,7 +36,7 @@ fn what_one_session_sends_the_others_see() {
 }
 
 #[test]
-fn what_one_session_gets_the_others_see() {
+fn the_other_sessions_see_messages_that_one_gets() {
     let (mut world, [desk, phone, tablet]) = world();
     world.arrive(
         "<message from='eve@x.org/1' to='alice@example.org/tablet' type='chat'><body>hi</body></message>",
@@ -60,7 +60,7 @@ fn what_one_session_gets_the_others_see() {
 }
 
 #[test]
-fn among_ones_own_sessions_nobody_hears_twice() {
+fn a_message_between_sessions_of_one_user_comes_once_to_each() {
     let (mut world, [desk, phone, tablet]) = world();
     world.say(desk, "<message to='alice@example.org/phone' type='chat'><body>hi</body></message>");
     assert!(world.hear(desk).is_empty() && world.hear(tablet).is_empty());

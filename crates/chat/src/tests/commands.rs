@@ -74,7 +74,7 @@ fn users_online_are_counted_and_listed() {
 }
 
 #[test]
-fn an_announcement_reaches_all_who_are_here() {
+fn an_announcement_reaches_all_sessions() {
     let (mut world, admin, bob) = world();
     let fields = [("{urn:belfry:admin}subject", "Hi"), ("announcement", "Down at 5")];
     let answer = run(&mut world, admin, "announce", &fields);
@@ -89,7 +89,7 @@ fn an_announcement_reaches_all_who_are_here() {
 }
 
 #[test]
-fn a_message_of_the_day_meets_who_comes() {
+fn a_message_of_the_day_reaches_users_that_come() {
     let (mut world, admin, bob) = world();
     world.keep_rosters();
     let come = |world: &mut HostWorld, name: &str| {

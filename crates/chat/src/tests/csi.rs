@@ -52,7 +52,7 @@ fn chat_states_are_dropped_in_carbons_too() {
 }
 
 #[test]
-fn what_cannot_wait_does_not() {
+fn urgent_stanzas_are_not_kept_back() {
     let (mut world, alice) = world();
     arrive(&mut world, "message", "eve@x.org/1", &format!("<body>hi</body>{STATE}"));
     arrive(&mut world, "message", "eve@x.org/1", "<received xmlns='urn:xmpp:receipts' id='1'/>");
@@ -68,7 +68,7 @@ fn what_cannot_wait_does_not() {
 }
 
 #[test]
-fn an_active_client_gets_what_was_kept_back_and_all_from_then_on() {
+fn an_active_client_gets_the_kept_stanzas_and_all_from_then_on() {
     let (mut world, alice) = world();
     show(&mut world, "eve@x.org/1", "away");
     world.say(alice, "<active xmlns='urn:xmpp:csi:0'/>");
@@ -88,7 +88,7 @@ fn no_more_is_kept_back_than_may_be() {
 }
 
 #[test]
-fn a_resumed_session_is_active_and_has_what_was_kept_back() {
+fn a_resumed_session_is_active_and_has_the_kept_stanzas() {
     let mut world = HostWorld::new(&["alice@example.org"]);
     let alice = world.sign_in("alice@example.org/phone");
     world.say(alice, "<enable xmlns='urn:xmpp:sm:3' resume='true'/>");

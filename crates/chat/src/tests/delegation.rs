@@ -70,7 +70,7 @@ fn a_request_of_a_delegated_namespace_is_answered_by_the_component() {
 }
 
 #[test]
-fn what_the_filter_leaves_and_what_the_component_asks_is_the_servers() {
+fn the_server_answers_requests_outside_the_filter_and_of_the_component() {
     let mut world = world();
     let alice = world.sign_in("alice@example.org/desk");
     world

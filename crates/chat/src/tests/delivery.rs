@@ -119,7 +119,7 @@ fn questions_and_presence_go_where_the_table_says() {
 
 /// RFC 6120 §10.3 and §8.1.2.1: a stanza without an address is for the account or for all its subscribers.
 #[test]
-fn what_names_nobody_is_for_the_account() {
+fn a_stanza_without_an_address_is_for_the_account() {
     let (mut world, clients) = world(&[0, 0]);
     world.say(clients[0], "<message type='chat'><body>note to myself</body></message>");
     for client in &clients {

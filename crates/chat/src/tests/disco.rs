@@ -14,7 +14,7 @@ fn ask(world: &mut HostWorld, client: u64, kind: &str, to: &str) -> String {
 }
 
 #[test]
-fn a_server_says_what_it_is_and_who_to_talk_to() {
+fn a_server_shows_its_identity_and_its_contact_addresses() {
     let mut settings = settings();
     settings.contacts = vec![
         ("abuse-addresses".into(), "mailto:abuse@example.org".into()),
@@ -75,7 +75,7 @@ fn no_feature_is_announced_twice() {
 }
 
 #[test]
-fn an_account_tells_only_who_may_see_it() {
+fn an_account_answers_only_users_that_may_see_it() {
     let mut world = HostWorld::new(&["alice@example.org", "bob@example.org", "eve@example.org"]);
     let store = world.store.users.get_mut(&Bare::parse("alice@example.org").unwrap()).unwrap();
     let item = RosterItem { subscription: Subscription::From, ..Default::default() };
@@ -99,7 +99,7 @@ fn an_account_tells_only_who_may_see_it() {
 /// XEP-0163 §6.1: the identity `pubsub/pep` says that "the account is provisioned for PEP". Nothing of an anonymous account is stored, so it
 /// names none of the features that store something, and those that it names work.
 #[test]
-fn an_anonymous_account_names_only_what_it_can_use() {
+fn an_anonymous_account_names_only_features_it_can_use() {
     let mut world = HostWorld::new(&["alice@example.org"]);
     let guest = world.sign_in_as("guest@example.org/x", true);
     world.say(guest, "<presence/>");
@@ -132,7 +132,7 @@ fn an_anonymous_account_names_only_what_it_can_use() {
 /// XEP-0030 §3.1: a feature is a "protocol supported by the target entity", for the entity that asks. The hash of the features is announced before a client
 /// has signed in (XEP-0115 §6.3), so it remains that of all.
 #[test]
-fn the_server_names_an_anonymous_account_only_what_it_gives_it() {
+fn the_server_names_to_an_anonymous_account_only_features_it_may_use() {
     let mut world = HostWorld::new(&["alice@example.org"]);
     let uploads = Some(crate::upload::UploadSettings { max_size: 10_000, per_day: 20_000 });
     let with_files = Arc::new(HostSettings { uploads, ..settings() });
@@ -194,7 +194,7 @@ fn a_stranger_cannot_tell_an_account_from_none() {
 }
 
 #[test]
-fn nodes_that_nobody_has_are_not_found() {
+fn unknown_nodes_are_not_found() {
     let mut world = HostWorld::new(&["alice@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     for (to, kind) in [("example.org", "info"), ("example.org", "items"), ("alice@example.org", "info")] {

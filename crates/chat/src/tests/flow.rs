@@ -64,7 +64,7 @@ fn a_stanza_full_of_apostrophes_forty_times_ends_no_stream() {
 }
 
 #[test]
-fn what_a_client_is_too_slow_for_is_stored_and_comes_when_it_has_read_the_rest() {
+fn messages_for_a_slow_client_are_stored_and_come_when_it_has_read_the_rest() {
     let mut world = world();
     let alice = deaf(&mut world, ALICE);
     let body = "x".repeat(50_000);
@@ -129,7 +129,7 @@ fn of_presence_that_waits_only_the_last_counts() {
 }
 
 #[test]
-fn a_room_removes_occupants_who_do_not_read_and_their_sessions_stay() {
+fn a_room_removes_occupants_that_do_not_read_and_their_sessions_stay() {
     let mut world = world();
     let bob = world.sign_in("bob@example.org/desk");
     let join = |nick: &str| {

@@ -140,7 +140,7 @@ fn presence_flows_both_ways_from_sign_in_to_the_end() {
 }
 
 #[test]
-fn what_a_user_sets_of_a_shared_contact_is_stored_without_the_label() {
+fn changes_to_a_shared_contact_are_stored_without_the_label() {
     let (mut world, [alice, ..]) = world(vec![office()]);
     let before = version(&roster(&mut world, alice));
     let heard = set(

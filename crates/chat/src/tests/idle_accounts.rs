@@ -8,7 +8,7 @@ fn user_loads(world: &HostWorld) -> usize {
 }
 
 #[test]
-fn a_thousand_messages_to_who_is_away_read_the_account_once() {
+fn a_thousand_messages_to_an_absent_user_read_the_account_once() {
     let mut world = HostWorld::new(&["alice@example.org"]);
     for number in 0..1_000 {
         world.arrive(&format!(
@@ -46,7 +46,7 @@ fn a_record_rests_for_some_minutes_and_no_longer() {
 }
 
 #[test]
-fn nobody_does_not_rest_nor_who_is_anonymous() {
+fn unknown_and_anonymous_accounts_are_not_cached() {
     let mut world = HostWorld::new(&[]);
     let words = "<message from='bob@other.example' to='eve@example.org' id='1'><body>1</body></message>";
     world.arrive(words);
@@ -79,7 +79,7 @@ fn the_one_used_least_recently_makes_place() {
 }
 
 #[test]
-fn what_waits_for_an_account_is_bounded() {
+fn the_stanzas_that_wait_for_an_account_are_bounded() {
     let mut world = HostWorld::new(&["alice@example.org"]);
     world.reads_slowly = true;
     let message = |n: usize| {

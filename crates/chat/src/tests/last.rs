@@ -28,7 +28,7 @@ fn a_server_tells_since_when_it_is() {
 }
 
 #[test]
-fn who_is_subscribed_learns_when_somebody_left_and_with_which_words() {
+fn a_subscriber_learns_when_a_user_left_and_its_last_status() {
     let mut world = world();
     assert!(ask(&mut world, "bob@x.org/1", "alice@example.org").contains("item-not-found"));
     let alice = world.sign_in("alice@example.org/desk");
@@ -47,7 +47,7 @@ fn who_is_subscribed_learns_when_somebody_left_and_with_which_words() {
 }
 
 #[test]
-fn clients_are_asked_only_by_who_may_see_them() {
+fn only_subscribers_may_ask_a_client() {
     let mut world = world();
     let alice = world.sign_in("alice@example.org/desk");
     assert!(ask(&mut world, "eve@x.org/1", "alice@example.org/desk").contains("forbidden"));

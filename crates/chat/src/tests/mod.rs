@@ -511,7 +511,7 @@ fn a_ping_to_the_server_or_oneself_is_answered_and_to_others_is_not() {
 }
 
 #[test]
-fn a_question_that_nobody_knows_is_answered_so() {
+fn an_unknown_question_is_answered_with_an_error() {
     let mut world = HostWorld::new(&["alice@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     for (iq, condition) in [

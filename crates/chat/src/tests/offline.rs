@@ -17,7 +17,7 @@ fn kept(world: &HostWorld) -> usize {
 }
 
 #[test]
-fn a_message_waits_until_somebody_takes_messages() {
+fn a_message_waits_for_a_session_that_takes_messages() {
     let mut world = world();
     send(&mut world, "alice@example.org", "chat", "<body>1</body>");
     send(&mut world, "alice@example.org/gone", "chat", "<body>2</body>");
@@ -41,7 +41,7 @@ fn a_message_waits_until_somebody_takes_messages() {
 
 /// The table of RFC 6121 §8.5.4 for an account without an available session, and XEP-0160 §3.
 #[test]
-fn only_what_is_worth_it_is_kept() {
+fn only_messages_worth_keeping_are_kept() {
     for to in ["alice@example.org", "alice@example.org/gone"] {
         for (kind, inner, is_kept, is_refused) in [
             ("chat", BODY, true, false),
@@ -101,7 +101,7 @@ fn messages_go_where_the_table_says() {
 }
 
 #[test]
-fn who_writes_too_much_to_nobody_is_told() {
+fn a_message_over_the_limit_of_kept_messages_is_refused() {
     let mut world = world();
     for _ in 0..crate::limits::OFFLINE {
         send(&mut world, "alice@example.org", "chat", BODY);
@@ -142,7 +142,7 @@ fn messages_that_cannot_be_read_now_come_with_the_next_presence() {
 }
 
 #[test]
-fn who_comes_while_a_message_is_written_gets_it() {
+fn a_client_that_comes_while_a_message_is_written_gets_it() {
     let mut world = world();
     world.is_slow = true;
     send(&mut world, "alice@example.org", "chat", BODY);
@@ -213,7 +213,7 @@ fn a_client_may_choose_among_its_messages() {
 }
 
 #[test]
-fn nobody_chooses_among_others_messages_and_a_broken_record_is_said() {
+fn other_users_cannot_reach_kept_messages_and_a_broken_record_is_reported() {
     let mut world = world();
     send(&mut world, "alice@example.org", "chat", BODY);
     let bob = world.sign_in("bob@example.org/x");
@@ -285,7 +285,7 @@ fn much_that_waited_comes_in_portions() {
 }
 
 #[test]
-fn what_is_being_delivered_is_not_delivered_again() {
+fn a_message_being_delivered_is_not_delivered_again() {
     let mut world = world();
     send(&mut world, "alice@example.org", "chat", BODY);
     let alice = world.sign_in("alice@example.org/desk");

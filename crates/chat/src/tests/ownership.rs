@@ -70,7 +70,7 @@ fn an_account_that_moves_keeps_its_unacknowledged_messages() {
 }
 
 #[test]
-fn a_contact_whose_host_has_changed_is_asked_for_its_presence_again() {
+fn a_contact_on_a_changed_host_is_asked_for_its_presence_again() {
     let mut world = HostWorld::new(&[ALICE]);
     world.keep_rosters();
     let item = RosterItem { subscription: Subscription::Both, is_listed: true, ..Default::default() };

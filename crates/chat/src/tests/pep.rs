@@ -6,7 +6,7 @@ use super::pubsub::{
 use super::*;
 
 #[test]
-fn what_is_published_is_kept_told_and_read_by_who_may() {
+fn published_items_are_kept_announced_and_read_by_permitted_users() {
     let (mut world, alice, bob, eve) = world();
     appear(&mut world, alice, &["urn:n"]);
     appear(&mut world, bob, &["urn:n"]);
@@ -84,7 +84,7 @@ fn subscribers_are_told_and_get_the_newest_item_first() {
 }
 
 #[test]
-fn who_comes_gets_the_newest_items_once() {
+fn a_client_that_comes_gets_the_newest_items_once() {
     let (mut world, alice, bob, eve) = world();
     publish(&mut world, alice, "urn:n", "a");
     create(&mut world, alice, "quiet", &[("send_last_published_item", "never")]);
@@ -128,7 +128,7 @@ fn blocked_contacts_are_not_told() {
 }
 
 #[test]
-fn an_account_shows_its_nodes_to_who_may_see_them() {
+fn an_account_shows_its_nodes_to_permitted_users() {
     let (mut world, alice, bob, eve) = world();
     create(&mut world, alice, "n", &[("title", "News")]);
     create(&mut world, alice, "mine", &[("access_model", "whitelist")]);
@@ -195,7 +195,7 @@ fn questions_wait_for_the_change_before() {
 }
 
 #[test]
-fn who_is_let_in_later_gets_the_newest_items_then() {
+fn a_contact_approved_later_gets_the_newest_items_then() {
     let (mut world, alice, _, eve) = world();
     publish(&mut world, alice, "urn:n", "a");
     world.say(alice, "<presence/>");
@@ -252,7 +252,7 @@ fn a_change_that_waited_makes_others_wait() {
 }
 
 #[test]
-fn what_was_done_by_half_is_read_again() {
+fn after_a_half_done_change_the_account_is_read_again() {
     let (mut world, alice, ..) = world();
     create(&mut world, alice, "n", &[]);
     world.is_slow = true;

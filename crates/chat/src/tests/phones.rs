@@ -182,7 +182,7 @@ mod words_to_phones {
     use super::*;
 
     #[test]
-    fn a_chat_to_who_has_only_a_phone_arrives() {
+    fn a_chat_to_a_user_with_only_a_phone_arrives() {
         let mut world = world();
         world.phone_is(BOB, there());
         let alice = world.available("alice@example.org/desk");
@@ -193,7 +193,7 @@ mod words_to_phones {
     }
 
     #[test]
-    fn a_chat_to_who_is_nowhere_waits_for_whichever_comes_first() {
+    fn a_chat_to_an_absent_user_waits_for_the_first_phone_or_client() {
         for phone_first in [true, false] {
             let mut world = world();
             let alice = world.available("alice@example.org/desk");
@@ -217,7 +217,7 @@ mod words_to_phones {
     }
 
     #[test]
-    fn what_waited_before_a_restart_goes_to_the_phone_that_comes() {
+    fn a_message_kept_before_a_restart_goes_to_the_phone_that_comes() {
         let mut world = world();
         let alice = world.available("alice@example.org/desk");
         world.chat(alice, BOB, "hello");
@@ -230,7 +230,7 @@ mod words_to_phones {
     }
 
     #[test]
-    fn who_is_in_chat_gets_it_there_unless_phones_get_all() {
+    fn a_user_in_chat_gets_a_message_only_there_unless_phones_get_all() {
         for (texts, count) in
             [(TextsToPhones::Absent, 0), (TextsToPhones::Always, 1), (TextsToPhones::Never, 0)]
         {
@@ -251,7 +251,7 @@ mod words_to_phones {
     }
 
     #[test]
-    fn who_writes_to_the_phone_itself_reaches_it_or_the_account() {
+    fn a_message_to_the_address_of_the_phone_reaches_it_or_the_account() {
         let mut world = world();
         world.phone_is(BOB, there());
         let alice = world.available("alice@example.org/desk");
@@ -406,7 +406,7 @@ mod words_to_phones {
     }
 
     #[test]
-    fn what_no_phone_can_show_waits_for_a_client() {
+    fn messages_that_no_phone_can_show_wait_for_a_client() {
         let mut world = world();
         world.phone_is(BOB, there());
         let alice = world.available("alice@example.org/desk");
@@ -423,7 +423,7 @@ mod words_to_phones {
     }
 
     #[test]
-    fn a_number_that_is_nobodys_is_refused() {
+    fn a_message_to_an_unassigned_number_is_refused() {
         let mut world = world();
         let alice = world.available("alice@example.org/desk");
         world.chat(alice, "+15551234@example.org", "hello");
@@ -464,7 +464,7 @@ mod words_from_phones {
     }
 
     #[test]
-    fn a_text_to_who_is_nowhere_is_kept_once_and_then_said() {
+    fn a_text_to_an_absent_user_is_kept_once_and_then_reported() {
         let mut world = world();
         world.is_slow = true;
         assert_eq!(world.alice_says("hello", false), None, "not before it is on disk");
@@ -500,7 +500,7 @@ mod words_from_phones {
     }
 
     #[test]
-    fn who_is_blocked_is_not_heard_and_nobody_is_nobody() {
+    fn a_blocked_sender_is_refused_and_an_unknown_account_has_no_session() {
         let mut world = world();
         world.store.users.get_mut(&bare(BOB)).unwrap().blocked.push(Jid::parse(ALICE).unwrap());
         let bob = world.available("bob@example.org/desk");
@@ -587,7 +587,7 @@ mod words_from_phones {
     }
 
     #[test]
-    fn who_is_writing_is_seen_by_who_is_there_and_kept_for_nobody() {
+    fn typing_notices_reach_available_clients_and_are_never_kept() {
         let mut world = world();
         let from = || PhoneSender::Account(bare(ALICE));
         let id = world.heard(from(), BOB, MessageBody::Typing(true), false);
@@ -615,7 +615,7 @@ mod presence {
     use super::*;
 
     #[test]
-    fn a_phone_shows_in_the_rosters_of_those_who_see_its_account() {
+    fn a_phone_shows_in_the_rosters_of_subscribers_of_its_account() {
         let mut world = world();
         let alice = world.available("alice@example.org/desk");
         let carol = world.available("carol@example.org/desk");
@@ -658,7 +658,7 @@ mod presence {
     }
 
     #[test]
-    fn phones_of_accounts_that_nobody_looks_at_are_not_asked_about() {
+    fn phones_of_accounts_without_watchers_are_not_asked_about() {
         let mut world = world();
         world.phone_is(BOB, there());
         assert!(world.phones.asked.is_empty());
@@ -669,7 +669,7 @@ mod presence {
     }
 
     #[test]
-    fn of_who_is_here_and_has_no_phone_nothing_is_kept() {
+    fn no_entry_is_kept_for_a_user_without_a_phone() {
         let mut world = world();
         let alice = world.available("alice@example.org/desk");
         world.available("bob@example.org/desk");
@@ -697,7 +697,7 @@ mod presence {
     }
 
     #[test]
-    fn who_loses_the_subscription_loses_the_phone_and_who_gets_it_sees_it() {
+    fn a_lost_subscription_hides_the_phone_and_a_new_one_shows_it() {
         let mut world = world();
         world.phone_is(BOB, there());
         let alice = world.available("alice@example.org/desk");
@@ -714,7 +714,7 @@ mod presence {
     }
 
     #[test]
-    fn what_a_phone_publishes_is_its_presence() {
+    fn presence_published_by_a_phone_is_shown() {
         let mut world = world();
         let alice = world.available("alice@example.org/desk");
         world.hear(alice);
@@ -780,7 +780,7 @@ mod presence {
     }
 
     #[test]
-    fn a_phone_says_what_it_is_and_takes_no_jingle() {
+    fn a_phone_shows_its_identity_and_takes_no_jingle() {
         let mut world = world();
         world.phone_is(BOB, there());
         let alice = world.available("alice@example.org/desk");

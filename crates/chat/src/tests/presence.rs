@@ -33,7 +33,7 @@ fn here(world: &mut HostWorld, jid: &str) -> u64 {
 /// RFC 6121 §4.5.2: "the user's server MUST also broadcast the unavailable notification to all of the user's available
 /// resources (as well as to the resource that generated the unavailable presence in the first place)".
 #[test]
-fn unavailable_presence_comes_back_to_who_sends_it() {
+fn unavailable_presence_comes_back_to_its_sender() {
     let mut world = HostWorld::new(&[ALICE]);
     let (desk, phone) =
         (here(&mut world, "alice@example.org/desk"), here(&mut world, "alice@example.org/phone"));
@@ -104,7 +104,7 @@ fn two_people_subscribe_to_each_other_and_see_each_other() {
 }
 
 #[test]
-fn a_request_waits_for_who_is_not_here_and_is_not_listed() {
+fn a_request_to_an_absent_user_waits_and_is_not_listed() {
     let mut world = HostWorld::new(&[ALICE]);
     for _ in 0..2 {
         world.arrive("<presence type='subscribe' from='bob@x.org/home' to='alice@example.org'><status>me</status></presence>");
@@ -153,7 +153,7 @@ fn requests_and_answers_go_to_different_sessions() {
 }
 
 #[test]
-fn who_is_subscribed_or_approved_needs_no_second_answer() {
+fn a_subscribed_or_approved_contact_needs_no_second_answer() {
     let mut world = HostWorld::new(&[ALICE]);
     contact(&mut world, ALICE, BOB, Subscription::From);
     let alice = here(&mut world, "alice@example.org/desk");
@@ -177,7 +177,7 @@ fn who_is_subscribed_or_approved_needs_no_second_answer() {
 }
 
 #[test]
-fn nobody_is_a_contact_of_oneself() {
+fn a_user_is_no_contact_of_itself() {
     let mut world = HostWorld::new(&[ALICE]);
     let alice = here(&mut world, "alice@example.org/desk");
     for kind in ["subscribe", "subscribed", "unsubscribe", "unsubscribed"] {
@@ -234,7 +234,7 @@ fn a_change_that_cannot_be_written_changes_nothing() {
 }
 
 #[test]
-fn who_comes_is_told_to_contacts_and_own_sessions_and_asks_for_theirs() {
+fn initial_presence_goes_to_contacts_and_own_sessions_and_asks_for_theirs() {
     let mut world = HostWorld::new(&[ALICE]);
     for (name, subscription) in [
         ("none@x.org", Subscription::None),
@@ -268,7 +268,7 @@ fn who_comes_is_told_to_contacts_and_own_sessions_and_asks_for_theirs() {
 }
 
 #[test]
-fn the_end_is_told_to_all_who_saw() {
+fn unavailable_presence_goes_to_all_that_saw_the_session() {
     let mut world = HostWorld::new(&[ALICE]);
     contact(&mut world, ALICE, BOB, Subscription::From);
     let desk = here(&mut world, "alice@example.org/desk");
@@ -308,7 +308,7 @@ fn the_end_is_told_to_all_who_saw() {
 }
 
 #[test]
-fn a_probe_is_answered_to_who_is_subscribed() {
+fn a_probe_of_a_subscriber_is_answered() {
     let mut world = HostWorld::new(&[ALICE]);
     contact(&mut world, ALICE, BOB, Subscription::From);
     contact(&mut world, ALICE, "carol@x.org", Subscription::To);
@@ -352,7 +352,7 @@ fn a_probe_is_answered_to_who_is_subscribed() {
 }
 
 #[test]
-fn presence_comes_to_all_who_are_available_and_errors_to_nobody() {
+fn presence_comes_to_all_available_sessions_and_errors_to_none() {
     let mut world = HostWorld::new(&[ALICE]);
     let desk = here(&mut world, "alice@example.org/desk");
     let phone = here(&mut world, "alice@example.org/phone");
@@ -512,7 +512,7 @@ proptest! {
 }
 
 #[test]
-fn all_that_waited_for_somebody_who_is_away_finds_him() {
+fn all_stanzas_that_waited_for_an_account_to_be_read_find_it() {
     let mut world = HostWorld::new(&["alice@example.org"]);
     let contact = Bare::parse("bob@elsewhere.org").unwrap();
     let item = super::effect::RosterItem {

@@ -14,7 +14,7 @@ fn storage(inner: &str) -> String {
 }
 
 #[test]
-fn private_data_is_kept_for_who_stored_it() {
+fn private_data_is_kept_for_the_account_that_stored_it() {
     let mut world = HostWorld::new(&[ALICE, "bob@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     let bob = world.sign_in("bob@example.org/desk");
@@ -130,7 +130,7 @@ fn bookmarks_of_new_clients_are_there_for_old_ones() {
 
 /// XEP-0402 §3: an item's id is the room's address, in the form in which its client wrote it.
 #[test]
-fn old_clients_take_back_only_what_they_see() {
+fn old_clients_remove_only_bookmarks_they_see() {
     let mut world = HostWorld::new(&[ALICE]);
     let alice = world.sign_in("alice@example.org/desk");
     private(

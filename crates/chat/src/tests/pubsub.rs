@@ -112,7 +112,7 @@ pub(super) fn events(world: &mut HostWorld, client: u64) -> Vec<String> {
 }
 
 #[test]
-fn each_access_model_lets_in_whom_it_says() {
+fn each_access_model_lets_in_only_its_readers() {
     for (access, bob_reads, eve_reads) in [
         ("open", "", ""),
         ("presence", "", "presence-subscription-required"),
@@ -150,7 +150,7 @@ fn each_access_model_lets_in_whom_it_says() {
 }
 
 #[test]
-fn who_publishes_can_count_on_what_he_asks_for() {
+fn publish_options_are_met_or_the_item_is_refused() {
     let (mut world, alice, bob, _) = world();
     let publish = |world: &mut HostWorld, fields: &[(&str, &str)]| {
         let options = format!("<publish-options>{}</publish-options>", form("publish-options", fields));
@@ -215,7 +215,7 @@ fn faults_of_publishing() {
 }
 
 #[test]
-fn publishers_and_models_say_who_may_publish() {
+fn affiliations_and_publish_models_decide_the_right_to_publish() {
     let (mut world, alice, bob, eve) = world();
     create(&mut world, alice, "n", &[("access_model", "open"), ("max_items", "max")]);
     let affiliate = |world: &mut HostWorld, affiliation: &str| {
@@ -404,7 +404,7 @@ fn nodes_have_a_number() {
 }
 
 #[test]
-fn an_owner_lets_in_who_asks() {
+fn an_owner_lets_in_a_user_that_asks() {
     let (mut world, alice, bob, eve) = world();
     for client in [alice, eve] {
         world.say(client, "<presence/>");
@@ -434,7 +434,7 @@ fn an_owner_lets_in_who_asks() {
 }
 
 #[test]
-fn an_owner_answers_by_the_form_he_was_sent() {
+fn an_owner_answers_by_the_form_it_was_sent() {
     let (mut world, alice, _, eve) = world();
     for client in [alice, eve] {
         world.say(client, "<presence/>");

@@ -57,7 +57,7 @@ fn configure(field: &str, value: &str) -> String {
 }
 
 #[test]
-fn a_service_says_what_it_is_and_which_nodes_it_has() {
+fn a_service_shows_its_identity_and_its_nodes() {
     let mut cast = cast();
     let alice = cast.alice;
     cast.world.say(
@@ -91,7 +91,7 @@ fn a_service_says_what_it_is_and_which_nodes_it_has() {
 }
 
 #[test]
-fn who_makes_a_node_owns_it_and_subscribers_hear_what_is_published() {
+fn the_creator_of_a_node_owns_it_and_subscribers_get_published_items() {
     let mut cast = cast();
     let (alice, bob) = (cast.alice, cast.bob);
     assert!(cast.set(alice, "<create node='news'/>").contains("type='result'"));
@@ -142,7 +142,7 @@ fn who_makes_a_node_owns_it_and_subscribers_hear_what_is_published() {
 }
 
 #[test]
-fn owners_let_others_in_and_somebody_stays_one() {
+fn owners_let_others_in_and_the_last_owner_stays() {
     let mut cast = cast();
     let (alice, bob) = (cast.alice, cast.bob);
     let set = |who: &str, what: &str| {
@@ -175,7 +175,7 @@ fn owners_let_others_in_and_somebody_stays_one() {
 }
 
 #[test]
-fn who_has_to_be_let_in_waits_for_an_owner() {
+fn a_subscriber_that_needs_approval_waits_for_an_owner() {
     let mut cast = cast();
     let (alice, bob) = (cast.alice, cast.bob);
     let form = configure("access_model", "authorize");

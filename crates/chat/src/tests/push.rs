@@ -47,7 +47,7 @@ fn counts(world: &mut HostWorld) -> Vec<String> {
 }
 
 #[test]
-fn who_is_not_here_is_told_that_something_waits() {
+fn an_absent_user_is_notified_of_waiting_messages() {
     let mut world = world();
     let alice = world.sign_in("alice@example.org/phone");
     let options =
@@ -68,7 +68,7 @@ fn who_is_not_here_is_told_that_something_waits() {
 }
 
 #[test]
-fn who_sleeps_is_told_and_who_is_awake_is_not() {
+fn a_sleeping_session_is_notified_and_an_awake_one_is_not() {
     let mut world = world();
     let (client, id) = phone(&mut world);
     let desk = world.sign_in("alice@example.org/desk");
@@ -100,7 +100,7 @@ fn who_sleeps_is_told_and_who_is_awake_is_not() {
 }
 
 #[test]
-fn what_was_on_its_way_when_the_connection_was_lost_is_told() {
+fn messages_in_flight_when_the_connection_is_lost_cause_a_notification() {
     let mut world = world();
     let (client, _) = phone(&mut world);
     arrive(&mut world, BODY);
@@ -110,7 +110,7 @@ fn what_was_on_its_way_when_the_connection_was_lost_is_told() {
 }
 
 #[test]
-fn who_does_not_want_notifications_gets_none() {
+fn a_client_that_disables_notifications_gets_none() {
     for (by, disable) in [
         ("node", format!("<disable xmlns='{PUSH}' jid='push.x.org' node='a'/>")),
         ("service", format!("<disable xmlns='{PUSH}' jid='push.x.org'/>")),

@@ -67,7 +67,7 @@ fn new_password(user: &str, password: &str) -> String {
 }
 
 #[test]
-fn who_has_an_account_is_told_so() {
+fn a_registered_user_is_told_of_its_account() {
     let mut world = world(|_| {});
     let alice = world.sign_in("alice@example.org/desk");
     for to in ["example.org", "alice@example.org"] {
@@ -95,7 +95,7 @@ fn a_new_password_ends_the_other_sessions() {
 }
 
 #[test]
-fn what_cannot_be_changed_is_refused() {
+fn changes_that_are_not_allowed_are_refused() {
     let mut world = world(|settings| settings.accounts.may_remove = false);
     let alice = world.sign_in("alice@example.org/desk");
     let nobody = world.sign_in_as("guest@example.org/x", true);
@@ -154,7 +154,7 @@ fn an_account_that_is_removed_leaves_no_session_and_no_contact() {
 /// Each kind of contact learns the end of its subscriptions, by the stored roster, when its user has not been
 /// here.
 #[test]
-fn contacts_of_who_was_not_here_are_told_too() {
+fn contacts_of_an_absent_user_learn_the_end_of_their_subscriptions_too() {
     let mut world = world(|_| {});
     let contact = |user: &str, subscription, ask| {
         let item = RosterItem { subscription, ask, is_listed: true, ..RosterItem::default() };
@@ -224,7 +224,7 @@ fn token(answer: &str) -> String {
 }
 
 #[test]
-fn a_user_invites_and_whoever_asks_with_the_token_becomes_a_contact() {
+fn a_stranger_that_asks_with_the_token_of_an_invitation_becomes_a_contact() {
     let mut world = world(|_| {});
     let alice = world.sign_in("alice@example.org/desk");
     world.say(alice, "<iq type='get' id='r'><query xmlns='jabber:iq:roster'/></iq>");
@@ -291,7 +291,7 @@ fn an_invitation_is_of_one_inviter_and_for_a_while() {
 }
 
 #[test]
-fn an_administrator_invites_somebody_to_an_account() {
+fn an_administrator_makes_an_invitation_to_an_account() {
     let mut world = world(|_| {});
     let admin = world.sign_in("admin@example.org/desk");
     let alice = world.sign_in("alice@example.org/desk");
@@ -322,7 +322,7 @@ fn an_administrator_invites_somebody_to_an_account() {
 }
 
 #[test]
-fn who_was_invited_is_a_contact_at_once() {
+fn an_invited_user_is_a_contact_at_once() {
     let mut world = world(|_| {});
     let alice = world.sign_in("alice@example.org/desk");
     world.say(alice, "<iq type='get' id='r'><query xmlns='jabber:iq:roster'/></iq>");

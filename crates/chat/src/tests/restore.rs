@@ -214,7 +214,7 @@ fn contacts_and_rooms_learn_of_the_end_of_a_session_that_does_not_go_on() {
 
 /// Bob's session had its connection at the node that has died.
 #[test]
-fn a_restored_session_asks_for_contacts_whose_host_is_dead_too() {
+fn a_restored_session_asks_for_contacts_on_a_dead_host_too() {
     let mut world = world();
     let manner = RestoreManner { is_late: false };
     world.tell(|host, now, out| {

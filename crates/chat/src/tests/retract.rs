@@ -20,7 +20,7 @@ fn archived(world: &HostWorld) -> Vec<String> {
 }
 
 #[test]
-fn a_tombstone_stands_for_what_its_sender_took_back() {
+fn a_tombstone_stands_for_a_message_that_its_sender_retracted() {
     let mut world = HostWorld::new(&["alice@example.org"]);
     said(&mut world, EVE, "m1", "<body>secret</body>");
     said(&mut world, EVE, "m2", "<body>other</body><origin-id xmlns='urn:xmpp:sid:0' id='o2'/>");
@@ -46,7 +46,7 @@ fn a_tombstone_stands_for_what_its_sender_took_back() {
 }
 
 #[test]
-fn what_one_sent_oneself_goes_too() {
+fn a_users_own_sent_message_is_retracted_too() {
     let mut world = HostWorld::new(&["alice@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     world.say(alice, "<message type='chat' id='m1' to='eve@x.org'><body>secret</body></message>");

@@ -14,7 +14,7 @@ fn set(world: &mut HostWorld, client: u64, items: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_contact_is_stored_pushed_to_who_is_interested_and_answered() {
+fn a_contact_is_stored_pushed_to_interested_clients_and_answered() {
     let mut world = HostWorld::new(&["alice@example.org"]);
     let desk = world.sign_in("alice@example.org/desk");
     let phone = world.sign_in("alice@example.org/phone");
@@ -53,7 +53,7 @@ fn a_version_that_is_current_is_answered_by_nothing() {
 }
 
 #[test]
-fn what_is_no_contact_is_refused() {
+fn invalid_contacts_are_refused() {
     let mut world = HostWorld::new(&["alice@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     let long = "x".repeat(crate::limits::CONTACT_NAME + 1);
@@ -155,7 +155,7 @@ fn a_roster_has_an_end() {
 }
 
 #[test]
-fn removal_ends_what_was_between_them() {
+fn removal_of_a_contact_ends_its_subscriptions() {
     for (state, expected) in [
         ("to", &["unsubscribe"][..]),
         ("from", &["unsubscribed", "unavailable"]),
@@ -218,7 +218,7 @@ fn nothing_is_said_before_it_is_written_and_the_next_one_waits() {
 }
 
 #[test]
-fn who_leaves_during_a_change_leaves_nothing_behind() {
+fn a_client_that_leaves_during_a_change_leaves_nothing_behind() {
     let mut world = HostWorld::new(&["alice@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     world.is_slow = true;

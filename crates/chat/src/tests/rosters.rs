@@ -44,7 +44,7 @@ fn is_here(world: &HostWorld, user: &str) -> bool {
 }
 
 #[test]
-fn the_one_that_nobody_needed_lately_goes() {
+fn the_roster_unused_for_longest_is_dropped() {
     let mut world = world();
     let [_, bob] = friends(&mut world);
     let both = world.host.accounts().roster_bytes();
@@ -112,7 +112,7 @@ fn an_end_is_told_when_the_roster_is_here_again() {
 }
 
 #[test]
-fn who_had_a_roster_stays_when_it_cannot_be_read_again() {
+fn a_session_stays_when_its_dropped_roster_cannot_be_read_again() {
     let mut world = world();
     let [alice, bob] = friends(&mut world);
     bound(&mut world, 0);

@@ -204,7 +204,7 @@ fn a_change_during_a_read_is_not_lost() {
 }
 
 #[test]
-fn a_list_whose_service_is_away_keeps_its_content_and_is_asked_again() {
+fn a_list_of_an_absent_service_keeps_its_content_and_is_asked_for_again() {
     let mut world = ListWorld::new();
     world.answer("");
     world.answer(&page(&["a@y.org"], ""));
@@ -336,7 +336,7 @@ fn a_notification_of_a_list_is_not_answered_with_an_error() {
 /// The service is our own (XEP-0060 with pages of XEP-0059): a list of more than one page is read whole, and what is retracted from it (§7.2) is
 /// no entry any more.
 #[test]
-fn a_list_of_our_own_service_is_read_by_pages_and_what_it_retracts_is_forgotten() {
+fn a_list_of_our_own_service_is_read_by_pages_and_retracted_entries_are_forgotten() {
     let (mut world, alice, _, eve) = pubsub::world();
     pubsub::create(&mut world, alice, NODE, &[("access_model", "open"), ("max_items", "max")]);
     let total = limits::RTBL_PAGE + 1;

@@ -122,7 +122,7 @@ fn handled_at_resumption(world: &HostWorld, client: u64) -> Option<&str> {
 }
 
 #[test]
-fn a_session_is_resumed_when_what_its_client_said_is_in_the_record() {
+fn a_session_is_resumed_when_the_stanzas_of_its_client_are_stored() {
     let (mut world, id) = with_a_message_on_its_way();
     let again = world.resume("alice@example.org", &id, 1);
     while !world.unwritten.is_empty() {
@@ -243,7 +243,7 @@ fn the_sender_of_a_message_that_was_delivered_and_not_archived_is_told() {
 }
 
 #[test]
-fn what_cannot_be_stored_is_refused_and_then_handled() {
+fn a_message_that_cannot_be_stored_is_refused_and_counts_as_handled() {
     let mut world = world();
     let (alice, _) = managed(&mut world, ALICE);
     // Bob's account is read while the store still works.
@@ -267,7 +267,7 @@ fn what_cannot_be_stored_is_refused_and_then_handled() {
 }
 
 #[test]
-fn nobody_sees_the_marks_nor_can_make_them() {
+fn clients_neither_see_nor_forge_internal_marks() {
     let mut world = world();
     let (alice, _) = managed(&mut world, ALICE);
     let (bob, _) = managed(&mut world, "bob@example.org/x");
@@ -328,7 +328,7 @@ fn a_message_is_followed_by_a_question_and_others_only_after_many() {
 }
 
 #[test]
-fn who_acknowledges_more_than_there_was_is_cut_off() {
+fn a_client_that_acknowledges_more_than_was_sent_is_cut_off() {
     for (ack, condition) in [("h='4'", "undefined-condition"), ("h='-1'", "bad-format"), ("", "bad-format")] {
         let mut world = world();
         let (alice, _) = managed(&mut world, ALICE);
@@ -424,7 +424,7 @@ fn a_session_sleeps_and_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_session_that_nobody_resumes_ends_and_its_messages_are_kept() {
+fn a_session_that_is_not_resumed_ends_and_its_messages_are_kept() {
     let mut world = world();
     let (alice, id) = managed(&mut world, ALICE);
     world.say(alice, "<presence to='eve@x.org/1'/>");
@@ -453,7 +453,7 @@ fn a_session_that_nobody_resumes_ends_and_its_messages_are_kept() {
 }
 
 #[test]
-fn what_was_never_acknowledged_goes_to_sessions_that_have_not_had_it() {
+fn unacknowledged_messages_go_to_sessions_that_have_not_had_them() {
     let mut world = world();
     let (phone, _) = managed(&mut world, "alice@example.org/phone");
     let desk = world.sign_in(ALICE);
@@ -498,7 +498,7 @@ fn a_dead_connection_is_taken_over() {
 }
 
 #[test]
-fn nobody_resumes_somebody_elses_session() {
+fn a_session_of_another_user_cannot_be_resumed() {
     let mut world = world();
     let (alice, id) = managed(&mut world, ALICE);
     for (user, id) in [("bob@example.org", &*id), ("alice@example.org", "x")] {
@@ -555,7 +555,7 @@ fn a_client_that_acknowledges_nothing_gets_no_more_and_after_a_minute_its_sessio
 }
 
 #[test]
-fn a_session_that_sleeps_is_not_ended_by_what_others_send() {
+fn a_session_that_sleeps_is_not_ended_by_messages_of_others() {
     let mut world = world();
     let (alice, id) = managed(&mut world, ALICE);
     world.lose(alice);

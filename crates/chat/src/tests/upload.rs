@@ -26,7 +26,7 @@ fn info(world: &mut HostWorld, alice: u64) -> String {
 }
 
 #[test]
-fn a_user_gets_a_slot_for_what_he_may_upload() {
+fn a_user_gets_a_slot_for_a_permitted_upload() {
     let (mut world, alice) =
         world(|settings| settings.uploads = Some(UploadSettings { max_size: 10_000, per_day: 30_000 }));
     let answer = slot(&mut world, alice, "filename='très cool.jpg' size='10000' content-type='image/jpeg'");
@@ -119,7 +119,7 @@ fn a_restart_forgets_nothing_that_was_used_today() {
 }
 
 #[test]
-fn what_is_not_configured_is_not_offered() {
+fn services_without_configuration_are_not_offered() {
     let (mut world, alice) = world(|_| {});
     assert!(slot(&mut world, alice, "filename='a' size='1'").contains("service-unavailable"));
     let services = "<services xmlns='urn:xmpp:extdisco:2'/>";

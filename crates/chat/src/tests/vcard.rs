@@ -46,7 +46,7 @@ fn metadata(info: &str) -> String {
 }
 
 #[test]
-fn a_vcard_is_kept_and_shown_to_everybody() {
+fn a_vcard_is_kept_and_shown_to_all_users() {
     let (mut world, alice, _, eve) = world();
     assert!(ask(&mut world, alice, "get", ALICE, &vcard("")).contains("item-not-found"));
     let none = ask(&mut world, eve, "get", ALICE, &vcard(""));
@@ -119,7 +119,7 @@ fn a_published_avatar_is_in_the_vcard() {
 }
 
 #[test]
-fn presence_has_the_hash_whatever_the_client_says() {
+fn presence_has_the_hash_even_if_the_client_sends_another() {
     let (mut world, alice, bob, _) = world();
     let wrong = "<presence><x xmlns='vcard-temp:x:update'><photo>0</photo></x></presence>";
     world.say(alice, wrong);

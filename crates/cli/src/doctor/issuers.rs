@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_meant_so_is_a_warning() {
+    fn a_possibly_intended_setting_is_a_warning() {
         let plain = settings("");
         // COMPAT(Entra ID): the configuration of several tenants has a pattern in place of the issuer.
         let (state, _) =

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_grants_is_compared_with_what_the_configuration_wants() {
+    fn limits_of_the_kernel_are_compared_with_the_configuration() {
         let rich = Kernel {
             largest_receive_buffer: Some(8 << 20),
             open_files: Some(1 << 20),

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_finds_what_another_socket_has() {
+    fn a_trial_finds_a_port_that_another_socket_has() {
         let (udp, tcp) = (UdpSocket::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
         let (udp_at, tcp_at) = (udp.local_addr().unwrap(), tcp.local_addr().unwrap());
         for text in [format!("udp:{udp_at}"), format!("tcp:{tcp_at}")] {

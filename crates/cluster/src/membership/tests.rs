@@ -122,7 +122,7 @@ fn a_host_that_refuses_connections_shortens_the_wait() {
 }
 
 #[test]
-fn nobody_dies_while_the_council_is_away() {
+fn no_node_dies_while_the_council_is_away() {
     let mut members = two();
     pass(&mut members, 0, 1_000);
     members.set_council_away(at(1_000), true);

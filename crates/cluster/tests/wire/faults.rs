@@ -68,7 +68,7 @@ fn a_peer_that_ignores_its_credit_is_cut_off() {
 }
 
 #[test]
-fn a_peer_that_forgot_what_it_acknowledged_is_refused() {
+fn a_peer_that_forgot_its_acknowledgements_is_refused() {
     let mut pair = Pair::connected(Lane::Acknowledged);
     pair.ends[0].link.send(at(0), Class::Chat, message(1, 20)).unwrap();
     pair.settle(at(0));

@@ -61,7 +61,7 @@ fn a_proof_of_another_encrypted_connection_is_refused() {
 }
 
 #[test]
-fn what_is_expanded_from_the_secret_differs_by_purpose() {
+fn keys_expanded_from_the_secret_differ_by_purpose() {
     assert_eq!(secret().expand("a"), secret().expand("a"));
     assert_ne!(secret().expand("a"), secret().expand("b"));
     assert_ne!(secret().expand("a"), FarmSecret::new([0; 32]).expand("a"));

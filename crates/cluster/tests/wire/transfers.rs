@@ -129,7 +129,7 @@ fn a_node_that_leaves_acknowledges_at_once() {
 }
 
 #[test]
-fn what_the_owner_takes_late_is_acknowledged_at_once_and_wakes_nobody_before() {
+fn a_message_taken_late_is_acknowledged_at_once_without_earlier_wakeups() {
     let mut pair = Pair::connected(Lane::Acknowledged);
     pair.ends[0].link.send(at(0), Class::Chat, message(1, 200)).unwrap();
     assert!(writes(&mut pair, 0, at(0)));

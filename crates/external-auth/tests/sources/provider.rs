@@ -146,7 +146,7 @@ fn a_code_of_another_request_is_refused() {
 
 /// OpenID Connect Core 1.0 §3.1.3.7.
 #[test]
-fn an_id_token_is_checked_and_what_cannot_be_asked_for_refuses_no_user() {
+fn an_id_token_is_checked_and_a_failing_provider_refuses_no_user() {
     let (provider, authenticator) = world();
     for (number, fault, expected) in [
         (1, OpenIdFault::OtherNonce, "refused"),

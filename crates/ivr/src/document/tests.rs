@@ -25,7 +25,7 @@ fn refused(bytes: &[u8]) -> (u32, u32, String) {
 }
 
 #[test]
-fn the_reference_page_is_what_the_code_makes() {
+fn the_committed_reference_page_is_up_to_date() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/rcml.md");
     let made = reference_page();
     if std::env::var_os("BLESS").is_some() {
@@ -120,7 +120,7 @@ fn every_attribute_is_read_and_its_bad_values_are_noted() {
 
 /// Attributes whose effect no play shows change the parsed verb.
 #[test]
-fn attributes_change_what_is_read() {
+fn attributes_change_the_parsed_verb() {
     for entry in [VERBS, NOUNS].into_iter().flatten() {
         for attribute in
             entry.attributes.iter().filter(|attribute| !matches!(attribute.kind, ValueKind::Passed))
@@ -367,7 +367,7 @@ proptest! {
     }
 
     #[test]
-    fn what_looks_like_a_document_is_read_or_refused(bytes in "[<>/&;'\"=!?\\[\\] \n\rSayR\u{e9}-]{0,60}", inside: bool) {
+    fn text_like_a_document_is_read_or_refused(bytes in "[<>/&;'\"=!?\\[\\] \n\rSayR\u{e9}-]{0,60}", inside: bool) {
         let text = if inside { format!("<Response>{bytes}</Response>") } else { bytes };
         lines_are_inside(text.as_bytes(), None);
     }

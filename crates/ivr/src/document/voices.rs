@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_says_who_speaks_and_in_which_language() {
+    fn a_name_selects_the_voice_and_the_language() {
         let said = |name| named(name).map(|named| (named.voice == Voice::Man, named.language));
         for (name, expected) in [
             ("man", (true, None)),

@@ -178,7 +178,7 @@ fn a_caller_never_acknowledges() {
 
 /// Once the 2xx is sent, a final response of another class is impossible (RFC 3261 §13.3.1.4).
 #[test]
-fn a_call_whose_answer_is_under_way_is_not_refused_any_more() {
+fn a_call_with_an_answer_under_way_is_not_refused_any_more() {
     for document in ["<Reject/>", "<Redirect>mailto:x</Redirect>"] {
         let note = if document.contains("mailto") { "> note 11100: mailto:x is no URL of HTTP" } else { "" };
         let end = if note.is_empty() {

@@ -46,7 +46,7 @@ fn lines(run: &DryRun) -> Vec<String> {
 }
 
 #[test]
-fn a_menu_shows_what_is_heard_and_what_its_keys_would_ask_for() {
+fn a_menu_shows_its_prompts_and_the_request_of_its_keys() {
     let menu = "<Response><Gather action='http://app/menu' numDigits='1'><Say>Press one</Say></Gather>\
                 <Say>Nothing</Say></Response>";
     let mut run = inline(menu, &["1"], CallStatus::Completed);

@@ -152,7 +152,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_in_whatever_order_the_call_ends(
+    fn the_call_ends_after_any_events_in_any_order(
         lines in proptest::collection::vec(anything(), 0..60), on_bridge: bool, end_pause in 0_u64..1_000,
     ) {
         let mut stage = Play::new(call(), ivr::script::Plan { answer_on_bridge: on_bridge, ..plan() });

@@ -403,7 +403,7 @@ mod tests {
         l: 4\r\n\r\nv=0\n";
 
     #[test]
-    fn one_pass_finds_what_matching_needs() {
+    fn one_pass_finds_all_fields_for_matching() {
         let message = Incoming::parse(INVITE).unwrap();
         assert_eq!(message.start, StartLine::Request { method: b"INVITE", uri: b"sip:bob@biloxi.example" });
         assert_eq!(message.call_id, b"a84b4c76e66710@pc33");

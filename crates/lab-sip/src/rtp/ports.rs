@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_limit_is_named_with_what_to_set() {
+    fn every_limit_is_named_with_its_remedy() {
         let ports = MediaPorts::new(IpAddr::from([127, 0, 70, 1]), &MediaOptions::default());
         let explain = |code| ports.explain(6_000, &io::Error::from_raw_os_error(code));
         let files = explain(libc::EMFILE);

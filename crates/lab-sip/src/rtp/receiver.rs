@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dynamic_type_is_what_the_other_side_called_it() {
+    fn a_dynamic_type_has_the_codec_that_the_other_side_named() {
         let bytes = [0x80, 97, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0xff];
         let packet = Packet::parse(&bytes).expect("a packet");
         let mut received = ReceivedStream::default();

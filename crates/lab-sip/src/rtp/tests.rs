@@ -375,7 +375,7 @@ pub(super) fn load(scenario: &Scenario) -> Result<Arc<RunMedia>, Vec<String>> {
 }
 
 #[test]
-fn mistakes_in_what_is_played_are_named_before_the_first_call() {
+fn mistakes_in_played_media_are_named_before_the_first_call() {
     let dir = tempfile::tempdir().expect("a directory");
     std::fs::write(dir.path().join("broken.wav"), b"RIFF\x04\0\0\0WAVX").expect("written");
     std::fs::write(dir.path().join("broken.pcap"), b"\xd4\xc3\xb2\xa1\x02\0").expect("written");
@@ -536,7 +536,7 @@ fn secure(ips: [[u8; 4]; 2], suites: [&str; 2]) -> (Side, Side, UdpSocket) {
 }
 
 #[test]
-fn srtp_protects_what_is_streamed_and_what_is_echoed() {
+fn srtp_protects_streamed_and_echoed_media() {
     for (n, suite) in ["aescm128sha180", "aescm128sha132", "nullsha180", "nullsha132"].into_iter().enumerate()
     {
         let ips = [[127, 0, 72, 2 * n as u8 + 1], [127, 0, 72, 2 * n as u8 + 2]];

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_waits_for_who_does_not_come_back_is_stored_and_not_lost() {
+fn messages_for_a_user_that_does_not_come_back_are_stored_and_not_lost() {
     let mut waited = 0;
     for seed in 0..10 {
         let (stats, stage) = run("message=80,logout=20", Fault::LockOut, seed, 900);
@@ -18,7 +18,7 @@ fn what_waits_for_who_does_not_come_back_is_stored_and_not_lost() {
 }
 
 #[test]
-fn everybody_back_means_that_nothing_waits() {
+fn no_message_waits_when_all_users_are_back() {
     let (stats, _) = run("message=80,logout=20", Fault::None, 1, 900);
     assert!(stats.counts[Count::ChatStored] > 0);
     assert_eq!((stats.waiting(), stats.lost()), (0, 0));
@@ -27,7 +27,7 @@ fn everybody_back_means_that_nothing_waits() {
 }
 
 #[test]
-fn what_is_on_its_way_when_its_receiver_signs_out_arrives() {
+fn a_message_in_flight_when_its_receiver_signs_out_arrives() {
     for seed in 0..5 {
         let (stats, _) = run("message=80,logout=20", Fault::Slow, seed, 900);
         assert!(stats.counts[Count::ChatSent] > 100);

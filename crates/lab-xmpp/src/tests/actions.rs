@@ -57,7 +57,7 @@ fn all_actions_at_once_and_all_accounts_are_even() {
 }
 
 #[test]
-fn messages_to_who_is_away_wait_for_him_and_come() {
+fn messages_to_an_absent_user_wait_and_come() {
     let (stats, _, _) = run_load(chat("message-offline=80,logout=20"), Fault::None, 1, 600);
     let counts = &stats.counts;
     assert_eq!(lost(&stats), 0);
@@ -106,7 +106,7 @@ fn stanzas_of_a_file_are_sent_and_answered_and_no_accounts_are_theirs() {
 }
 
 #[test]
-fn the_node_is_made_once_by_who_needs_it_first() {
+fn the_node_is_made_once_by_the_first_user_that_needs_it() {
     let mix = "pubsub-publish=50,pubsub-get=50";
     let (stats, _, server) = run_load(chat(mix), Fault::None, 1, 600);
     assert_eq!((server.creators.len(), stats.counts[Count::FailedCall]), (1, 0));

@@ -4,7 +4,7 @@ use super::*;
 use crate::redirect::HOPS;
 
 #[test]
-fn who_is_sent_elsewhere_goes_there() {
+fn a_redirected_user_goes_to_the_other_host() {
     let (stats, stage, server) = run_load(chat("message=1"), Fault::SeeOtherHostOnce, 1, 600);
     let counts = &stats.counts;
     assert_eq!((stage, lost(&stats), counts[Count::FailedCall]), (LoadStage::Leaving, 0, 0));
@@ -34,14 +34,14 @@ fn a_redirect_can_be_a_failure() {
 }
 
 #[test]
-fn who_is_sent_away_from_a_session_goes_there_and_loses_nothing() {
+fn a_user_redirected_from_a_session_goes_there_and_loses_nothing() {
     let (stats, stage, server) = run_load(chat("message=1"), Fault::SendAway, 1, 600);
     assert_eq!((stage, lost(&stats), stats.counts[Count::FailedCall]), (LoadStage::Leaving, 0, 0));
     assert_eq!(server.elsewhere, [RedirectTarget { host: "2001:db8::1".into(), port: None }]);
 }
 
 #[test]
-fn who_fails_too_often_in_a_row_stays_away() {
+fn a_user_that_fails_too_often_in_a_row_stays_away() {
     let retry = Retry { first: Duration::from_secs(1), give_up: 3 };
     let (stats, stage, _) = run_load(XmppLoad { retry, ..chat("message=1") }, Fault::WrongPassword, 1, 60);
     let counts = &stats.counts;

@@ -50,7 +50,7 @@ fn the_load_goes_on_beside_them() {
 }
 
 #[test]
-fn what_does_not_come_is_a_failure_and_the_next_step_follows() {
+fn a_stanza_that_does_not_come_is_a_failure_and_the_next_step_follows() {
     for (fault, failure) in [
         (Fault::LoseMessage, Count::FailedTimeoutOnRecv),
         (Fault::LosePresence, Count::FailedTimeoutOnRecv),

@@ -32,7 +32,7 @@ fn registration_has_its_own_rate_and_comes_first() {
 }
 
 #[test]
-fn who_has_an_account_is_fine() {
+fn an_existing_account_is_no_failure() {
     let server = with_accounts(Fault::None, &["user1", "user5", "user8"]);
     let (stats, _, _) = run_against(server, registering(), 1, 600);
     let counts = &stats.counts;

@@ -199,7 +199,7 @@ fn mistakes_are_named() {
 }
 
 #[test]
-fn what_may_repeat_adds_up_and_two_dashes_are_taken() {
+fn repeatable_flags_add_up_and_two_dashes_are_taken() {
     let asked = asked(
         "--sf a.xml -key a 1 -key b 2 -inf x.csv -inf d/y.csv -infindex y.csv 0 -set v 3 --source 127.0.0.2 \
          --source 127.0.0.3 --watch 12 --watch belfry --threshold p99<5ms --for 30 --arrivals poisson \
@@ -263,7 +263,7 @@ fn m_csv_counts_the_lines_of_the_first_file() {
 }
 
 #[test]
-fn what_only_prints_wins() {
+fn a_flag_that_only_prints_wins() {
     assert_eq!(asked("-sd uas -zz").action, FlagAction::Dump("uas".to_owned()));
     assert_eq!(asked("-v").action, FlagAction::Version);
     assert_eq!(asked("-h").action, FlagAction::Help);
@@ -361,7 +361,7 @@ fn exit_codes_are_sipps_and_our_own() {
 }
 
 #[test]
-fn a_progress_line_says_what_matters() {
+fn a_progress_line_has_the_main_figures() {
     let mut progress = progress();
     progress.total.counts[Count::FailedCall] = 3;
     progress.total.counts[Count::FailedMaxUdpRetrans] = 3;
@@ -387,7 +387,7 @@ fn help_names_every_flag_and_fits_a_terminal() {
 }
 
 #[test]
-fn the_page_is_what_the_code_makes() {
+fn the_committed_page_is_up_to_date() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/ringer-options.md");
     let made = help::page();
     if std::env::var_os("BLESS").is_some() {

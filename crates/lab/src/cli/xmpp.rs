@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_who_the_users_are() {
+    fn a_file_names_the_users() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("users.csv");
         std::fs::write(&file, "old;x\nzoe;pz\namy;pa\n").unwrap();
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_say_what_was_expected() {
+    fn mistakes_name_the_expected_input() {
         for (text, says) in [
             ("", "no target"),
             ("127.0.0.1 --user 3", "unknown flag --user"),

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_says_what_is_searched_among_calls_or_users() {
+    fn a_plan_names_the_varied_setting_of_calls_or_users() {
         let (calls, users) = ("sip = [\"-sn\", \"uac\", \"{target}\"]", "xmpp = [\"{target}\"]");
         for (load, vary, unit) in [
             (calls, "rate", 0.0),

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_say_what_was_expected() {
+    fn mistakes_name_the_expected_input() {
         for (text, says) in [
             ("cgp-r9", "expected one of cgp-r1"),
             ("", "no plan given"),

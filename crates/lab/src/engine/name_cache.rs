@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_name_is_not_asked_for_and_others_once() {
+    fn an_ip_address_is_not_looked_up_and_a_name_is_looked_up_once() {
         let like: SocketAddr = "127.0.0.1:5222".parse().unwrap();
         let named = |host: &str, port| RedirectTarget { host: host.into(), port };
         let mut names = NameCache::default();

@@ -433,7 +433,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_id_belongs_to_who_claims_it_first() {
+    fn a_call_id_belongs_to_the_shard_that_claims_it_first() {
         let directory = CallDirectory::new();
         assert_eq!(directory.claim(7, 1), 1);
         assert_eq!(directory.claim(7, 2), 1);

@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_not_trusted_is_told_how_he_can_be() {
+    fn an_untrusted_certificate_is_explained_with_a_remedy() {
         let unknown = || Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
         let said = explain(&io::Error::other(unknown())).unwrap();
         assert!(said.contains("UnknownIssuer") && said.contains("authority"), "{said}");

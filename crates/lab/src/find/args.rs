@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_says_what_is_searched() {
+    fn a_range_names_the_varied_setting() {
         let arguments = split("-l 50..4000 -r 1000 -sn uac").expect("right");
         assert_eq!(
             (arguments.vary, arguments.search.from, arguments.search.to),
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_say_what_was_expected() {
+    fn mistakes_name_the_expected_input() {
         for (text, says) in [
             ("-r 20..10", "FROM below TO"),
             ("-l 1..9 -r 1..9", "both ranges"),

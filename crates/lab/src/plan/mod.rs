@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_name_file_line_and_what_was_expected() {
+    fn mistakes_name_the_file_the_line_and_the_expected_value() {
         let good = "about = \"x\"\n[[generator]]\nname = \"calls\"\nsip = [\"-sn\", \"uac\"]\n";
         assert!(Plan::parse(good, "p").is_ok());
         for (text, line, says) in [

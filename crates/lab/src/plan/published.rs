@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn who_watches_nothing_is_told_how() {
+    fn a_report_without_watched_processes_names_the_flag() {
         let tables = tables(&seed("jabber-100k"), &Report::default());
         assert_eq!(tables[1].measured[0][0], "measured: nothing (--watch)");
         assert!(tables[1].measured[0][1..].iter().all(|cell| cell == "–"));

@@ -79,7 +79,7 @@ fn the_page_stands_alone_and_escapes() {
 }
 
 #[test]
-fn junit_counts_what_failed() {
+fn junit_counts_missed_thresholds_as_failures() {
     let mut report = report(1);
     report.thresholds = vec![
         model::ThresholdResult {

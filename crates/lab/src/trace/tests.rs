@@ -131,7 +131,7 @@ fn a_file_that_cannot_be_made_is_named() {
 }
 
 #[test]
-fn what_is_off_costs_nothing_and_writes_nothing() {
+fn a_disabled_trace_costs_nothing_and_writes_nothing() {
     let tracer = Tracer::default();
     assert!(!tracer.wants_messages() && !tracer.wants_call_debug() && !tracer.wants_response_times());
     tracer.error(Instant::default(), "unheard");

@@ -17,7 +17,7 @@ fn a_scenario_is_told_in_words_or_as_json() {
 }
 
 #[test]
-fn what_is_no_scenario_is_told_with_its_line_and_ends_with_255() {
+fn an_invalid_scenario_is_reported_with_its_line_and_ends_with_255() {
     let place = Place::new();
     place.write("broken.xml", "<scenario>\n<recv request=\"INVITE\"/>\n<forward/>\n</scenario>\n");
     let said = place.run("sip --explain broken.xml");

@@ -20,7 +20,7 @@ fn users_are_searched_to_the_end_of_the_range() {
 }
 
 #[test]
-fn a_server_that_is_not_there_carries_nobody() {
+fn a_search_of_an_absent_server_fails_with_a_reason() {
     let place = Place::new();
     let said = place.run(&format!("find xmpp {}:9 {LOAD} --from 6 --to 9", address()));
     assert_eq!(said.code, Some(255), "{said:?}");

@@ -35,7 +35,7 @@ fn the_seeds_command_is_understood_word_for_word_and_starts() {
 }
 
 #[test]
-fn a_mistake_in_the_flags_is_said_with_what_was_meant() {
+fn a_mistake_in_the_flags_is_reported_with_a_suggestion() {
     let place = Place::new();
     for (words, wanted) in [
         ("sip -sn uac 127.0.0.1 -trace_mgs", "Did you mean '-trace_msg'?"),
@@ -62,7 +62,7 @@ const GOOD: &str = "<scenario name=\"one\">\n<recv request=\"OPTIONS\"/>\n<send>
                     [last_To:]\n[last_Call-ID:]\n[last_CSeq:]\nContent-Length: 0\n\n]]></send>\n</scenario>\n";
 
 #[test]
-fn check_tells_what_a_scenario_is_or_every_mistake_with_its_line() {
+fn check_shows_a_summary_of_a_scenario_or_every_mistake_with_its_line() {
     let place = Place::new();
     place.write("good.xml", GOOD);
     place.write("users.csv", "SEQUENTIAL\na;b\nc;d\n");

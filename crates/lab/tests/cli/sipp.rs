@@ -19,7 +19,7 @@ fn silent() -> (UdpSocket, u16) {
 }
 
 #[test]
-fn the_time_out_ends_a_run_whose_calls_have_all_started() {
+fn the_time_out_ends_a_run_after_all_its_calls_have_started() {
     let place = Place::new();
     let (_uas, server) = place.uas("");
     let own = address();

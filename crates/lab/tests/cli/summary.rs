@@ -100,7 +100,7 @@ fn a_server_that_says_nothing_to_users_is_told_of_early() {
 }
 
 #[test]
-fn users_without_accounts_end_the_run_with_what_to_do() {
+fn users_without_accounts_end_the_run_with_advice() {
     let place = Place::new();
     let server = Jabber::refusing(&address());
     for workers in ["", "--workers 2"] {

@@ -122,7 +122,7 @@ fn a_worker_that_is_stuck_does_not_keep_the_run_from_its_end() {
 }
 
 #[test]
-fn what_a_worker_cannot_do_is_said() {
+fn impossible_uses_of_workers_are_reported() {
     let place = Place::new();
     let said = place.run("worker");
     assert_eq!(said.code, Some(255));

@@ -198,7 +198,7 @@ fn a_prompt_stops_within_a_frame_and_begins_anywhere() {
 
 /// RFC 4733 §2.5.1.4: the end packet is sent three times, so any one packet may be lost.
 #[test]
-fn digits_go_through_as_events_whatever_is_lost() {
+fn digits_arrive_as_events_despite_losses() {
     let digits: Vec<Digit> = "15#5".chars().filter_map(Digit::from_char).collect();
     for codec in CODECS {
         // Seven packets a digit: all, the ends lost, only the ends, only the second.

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_nobody_waits_for_is_forgotten() {
+    fn a_question_without_a_waiting_asker_is_forgotten() {
         let requests = FileRequests::default();
         let (number, _answer) = requests.lock().begin(Life(2));
         drop(Waiting { requests: &requests, number });

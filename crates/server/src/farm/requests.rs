@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_node_has_is_not_waited_for_at_the_others() {
+    fn a_success_of_one_node_ends_the_wait_for_the_others() {
         let mut requests = OpenRequests::default();
         let (number, mut performed) = requests.begin(nodes(), true).unwrap();
         let not_found = Response::Failed(Failure::new(FailureKind::NotFound, "no such call"));

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inbox_without_room_counts_what_it_loses() {
+    fn an_inbox_without_room_counts_lost_messages() {
         let inbox = TraceInbox::default();
         let message = TraceMessage { trace: 1, body: TraceBody::Begun };
         inbox.push(Life(7), message.clone());

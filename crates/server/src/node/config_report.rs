@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changed_file_is_read_and_what_runs_stays() {
+    fn a_changed_file_is_read_and_the_running_configuration_stays() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("belfry.toml");
         let write = |text: &str| std::fs::write(&file, text).unwrap();

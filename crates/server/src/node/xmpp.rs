@@ -506,7 +506,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_removed_has_no_account() {
+    fn a_removed_user_has_no_account() {
         let folder = tempfile::tempdir().unwrap();
         let sqlite = store::Sqlite::open(folder.path().join("belfry.db")).unwrap();
         let (mut admin, now) = (Admin::new(&sqlite).unwrap(), Clock::new().now());

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_whose_keys_cannot_be_made_is_answered_all_the_same() {
+    fn a_write_is_answered_even_if_its_keys_cannot_be_made() {
         let make = |_: &Secret| panic!("a fault of the test");
         let answers = answers_to(|writer, ticket| writer.write(ticket, Secret("secret".into()), make));
         assert_unmade(&answers);

@@ -316,7 +316,7 @@ mod tests {
 
     /// RFC 5922 §7.1.
     #[test]
-    fn a_trunk_is_known_by_its_certificate_from_whatever_address() {
+    fn a_trunk_is_known_by_its_certificate_from_any_address() {
         let certificates = vec!["sip.carrier.example".into()];
         let plan = plan(&store::RoutePolicy { certificates, ..store::RoutePolicy::default() });
         let mut request = request("00900", Transport::Tls);

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_not_reported() {
+    fn ids_that_do_not_fit_are_not_reported() {
         let mut marks = ReportMarks::default();
         assert_eq!(marks.mark(TransmitId(1 << 23), ShardAddress::default(), |_| true), None);
         for life in 0..511 {

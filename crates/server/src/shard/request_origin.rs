@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_gets_his_own_answers() {
+    fn each_asker_gets_its_own_answers() {
         for id in [0, 1, u64::from(u32::MAX)] {
             assert_eq!(RequestOrigin::of(of_voice(id)), RequestOrigin::Voice(id));
             assert_eq!(RequestOrigin::of(of_xmpp(id)), RequestOrigin::Xmpp(id));

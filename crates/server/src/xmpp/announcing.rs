@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_whose_session_cannot_be_announced_ends_in_its_turn_or_as_its_client_sends() {
+    fn a_stream_with_an_unannounced_session_ends_in_its_turn_or_when_its_client_sends() {
         let (mut announcer, mut out) = (SessionAnnouncer::default(), Vec::new());
         // More than have their turn at once.
         announcer.handle_lost(START, &BucketSet::default(), 1..=50, 1);

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_tells_whose_request_it_is() {
+    fn a_number_identifies_the_request_and_its_asker() {
         for asker in [Asker::Host, Asker::Clients] {
             let mut requests = PendingRequests::new(asker);
             let ids = ["a", "b", "c"].map(|request| requests.insert(request));

@@ -21,7 +21,7 @@ pub(super) fn account_of<'a>(found: Option<&'a Account>, domain: &str) -> Option
 }
 
 /// Stands in for an unknown account: no password fits, and the check takes as long.
-pub(super) fn nobody(user: &str, domain: &str) -> Account {
+pub(super) fn unknown_account(user: &str, domain: &str) -> Account {
     let (stored, server) = ([0; 20].into(), [0; 20].into());
     let keys = ScramKeys { salt: [0; 16].into(), iterations: limits::SCRAM_ITERATIONS, stored, server };
     Account {
@@ -121,16 +121,16 @@ mod tests {
     }
 
     #[test]
-    fn no_password_is_nobodys() {
-        let nobody = nobody("ghost", "example.org");
-        assert!(!nobody.verifiers.are_of_password());
-        assert!(!keys::are_of(&nobody.verifiers, &Secret("secret".into())));
-        assert!(!keys::are_of(&nobody.verifiers, &Secret("".into())));
-        assert_eq!(account_of(Some(&nobody), "example.org"), None);
+    fn no_password_fits_an_unknown_account() {
+        let unknown = unknown_account("ghost", "example.org");
+        assert!(!unknown.verifiers.are_of_password());
+        assert!(!keys::are_of(&unknown.verifiers, &Secret("secret".into())));
+        assert!(!keys::are_of(&unknown.verifiers, &Secret("".into())));
+        assert_eq!(account_of(Some(&unknown), "example.org"), None);
     }
 
     #[test]
-    fn who_may_not_sign_in_is_as_nobody() {
+    fn an_account_that_may_not_sign_in_is_treated_as_unknown() {
         let alice = account("alice");
         assert_eq!(account_of(Some(&alice), "example.org"), Some(&alice));
         assert_eq!(account_of(Some(&alice), "other.org"), None, "an alias in another domain");

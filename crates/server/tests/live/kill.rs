@@ -16,7 +16,7 @@ const ACCOUNTS: usize = 48;
 const WINDOW: usize = 12;
 
 #[test]
-fn no_binding_whose_200_was_sent_is_lost_to_kill_9() {
+fn no_binding_with_a_sent_200_is_lost_to_kill_9() {
     let names: Vec<String> = (0..ACCOUNTS).map(|n| format!("user{n}")).collect();
     let users: Vec<&str> = names.iter().map(String::as_str).collect();
     let place = Place::new("").with_accounts(&users);

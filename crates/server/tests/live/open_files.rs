@@ -39,7 +39,7 @@ fn status(place: &Place) -> String {
 }
 
 #[test]
-fn clients_for_whom_no_file_descriptor_is_left_are_refused_at_once() {
+fn connections_beyond_the_last_free_file_descriptor_are_refused_at_once() {
     let place = Place::new("").with_accounts(&["alice"]).with_xmpp("");
     let node = place.spawn();
     let mut alice = Client::sign_in(&place, Tcp, "alice", "desk");

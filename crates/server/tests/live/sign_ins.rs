@@ -87,7 +87,7 @@ fn with_rest(more: &str) -> Place {
 }
 
 #[test]
-fn a_failed_sign_in_is_one_line_that_the_filter_takes_whatever_the_name() {
+fn a_failed_sign_in_with_any_name_is_one_line_that_the_filter_takes() {
     for format in ["text", "json"] {
         let place = with_rest(&format!("[log]\nformat = \"{format}\"\n"));
         let node = place.spawn();

@@ -89,7 +89,7 @@ fn a_keep_alive_is_answered() {
 }
 
 #[test]
-fn a_phone_whose_connection_is_gone_is_unavailable_and_can_come_back() {
+fn a_phone_without_its_connection_is_unavailable_and_can_come_back() {
     let (place, mut node, mut alice, bob) = pair(Udp, Tls);
     until("the board shows the connection", || (flows_open(&node) == 1).then_some(()));
     drop(bob);
@@ -107,7 +107,7 @@ fn a_phone_whose_connection_is_gone_is_unavailable_and_can_come_back() {
 }
 
 #[test]
-fn a_dialog_whose_connection_is_gone_ends_with_430() {
+fn a_dialog_without_its_connection_ends_with_430() {
     let (_place, mut node, mut alice, mut bob) = pair(Udp, Tcp);
     let mut dialogs = Vec::new();
     for _ in 0..4 {
@@ -160,7 +160,7 @@ fn a_new_certificate_is_shown_after_a_reload_and_old_connections_stay() {
 
 /// A reload either takes the whole file over or changes nothing, as its message says.
 #[test]
-fn a_reload_whose_certificate_cannot_be_read_changes_nothing() {
+fn a_reload_with_an_unreadable_certificate_changes_nothing() {
     let place = Place::new("").with_accounts(&["alice"]);
     let made = net::tls::self_signed(&place.path("own"), &["localhost"]).unwrap();
     let file = place.path("belfry.toml");

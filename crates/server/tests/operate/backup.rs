@@ -102,7 +102,7 @@ fn a_backup_moves_a_node_to_postgresql_and_back() {
 }
 
 #[test]
-fn what_is_no_whole_backup_changes_nothing() {
+fn an_incomplete_or_damaged_backup_changes_nothing() {
     let place = place();
     let before = accounts(&place);
     place.belfry(&BACKUP).good();

@@ -56,7 +56,7 @@ fn certificates_are_read_with_their_keys() {
 }
 
 #[test]
-fn files_of_accounts_are_read_and_what_may_surprise_is_said_once() {
+fn files_of_accounts_are_read_and_possible_surprises_are_reported_once() {
     let place = Place::new();
     let source = "[[accounts.sources]]\ndomain = \"a.test\"\ntype = \"file\"\naccounts_file = \"people\"\n";
     place.write("file.toml", source);

@@ -350,7 +350,7 @@ fn an_import_into_postgresql_that_is_killed_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn an_import_whose_database_goes_away_says_what_is_in_and_how_to_go_on() {
+fn an_import_that_loses_its_database_reports_its_progress_and_how_to_go_on() {
     let mut server = PostgresServer::start(&["fsync=off"]);
     let (place, url) = (Place::new(), server.new_database(&[]));
     let config = std::fs::read_to_string(place.path("belfry.toml")).unwrap();

@@ -401,7 +401,7 @@ pub(super) mod tests {
 
     /// Samples of G.711 are as they were; a frame costs one byte a sample.
     #[test]
-    fn what_a_phone_of_g711_says_crosses_as_its_bytes() {
+    fn sound_of_a_g711_phone_crosses_as_its_bytes() {
         for codec in [Codec::Pcmu, Codec::Pcma] {
             let mut samples = Vec::new();
             let payload: Vec<u8> = (0..=255).collect();

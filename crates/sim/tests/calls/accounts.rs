@@ -167,7 +167,7 @@ fn the_unknown_look_like_the_mistaken() {
 }
 
 #[test]
-fn who_claims_to_be_ours_proves_it() {
+fn a_caller_that_claims_a_local_account_must_authenticate() {
     let mut scene = scene();
     let from = "From: <sip:alice@example.test>;tag=1\r\n";
     let call = |scene: &mut Scene, lines: String| {
@@ -384,7 +384,7 @@ fn presence_is_told() {
 
 /// New work is refused first; calls that are up go on.
 #[test]
-fn overload_and_draining_spare_what_is_there() {
+fn overload_and_draining_spare_existing_calls() {
     for (intake, wait) in
         [(Intake::Overloaded, "Retry-After: 5\r\n"), (Intake::Draining, "Retry-After: 30\r\n")]
     {

@@ -175,7 +175,7 @@ fn the_reason_of_a_cancel_is_copied() {
 
 /// RFC 3326 §3.1: a phone that rang in vain learns that another answered, and lists no missed call.
 #[test]
-fn the_other_phones_learn_who_ended_the_search() {
+fn the_other_phones_learn_the_reason_of_the_cancel() {
     let both = |_: &_| targets(&[&["sip:bob@10.0.0.3", "sip:carol@10.0.0.4"]]);
     for (status, expected) in
         [(200, "SIP;cause=200;text=\"Call completed elsewhere\""), (603, "SIP;cause=603")]

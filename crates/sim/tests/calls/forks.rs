@@ -304,7 +304,7 @@ fn every_challenge_is_passed_on() {
 }
 
 #[test]
-fn who_never_answers_is_408_and_timer_c_ends_a_ring_without_end() {
+fn a_silent_phone_is_408_and_timer_c_ends_a_ring_without_end() {
     let mut scene = Scene::new(1, one_by_one, vec![]);
     scene.call("sip:all@10.0.0.1");
     scene.run(70_000);
@@ -325,7 +325,7 @@ fn who_never_answers_is_408_and_timer_c_ends_a_ring_without_end() {
 
 /// RFC 4320: a server does not send 408 to a non-INVITE; a 100 comes after 3.5 s.
 #[test]
-fn a_non_invite_that_nobody_answers() {
+fn an_unanswered_non_invite_gets_100_and_no_408() {
     let mut scene = Scene::new(1, |_| targets(&[&[BOB]]), vec![bob()]);
     scene.world.node_mut::<Phone>(scene.callees[0]).other = 0;
     scene.world.act(scene.alice, |phone: &mut Phone, now, out| {

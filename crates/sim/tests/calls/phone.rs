@@ -430,7 +430,7 @@ impl Phone {
         }
     }
 
-    fn do_what_is_due(&mut self, now: Instant, out: &mut Vec<Datagram>) {
+    fn perform_due_actions(&mut self, now: Instant, out: &mut Vec<Datagram>) {
         self.send_in_dialog(now, out);
         for index in 0..self.calls.len() {
             while let Some(&(at, status)) = self.calls[index].todo.first()
@@ -516,7 +516,7 @@ impl Node for Phone {
             };
             self.perform(now, index, turn, Some(&message), out);
         }
-        self.do_what_is_due(now, out);
+        self.perform_due_actions(now, out);
     }
 
     fn wake(&mut self, now: Instant, out: &mut Vec<Datagram>) {
@@ -527,7 +527,7 @@ impl Node for Phone {
             }
         }
         self.repeat_answers(now, out);
-        self.do_what_is_due(now, out);
+        self.perform_due_actions(now, out);
     }
 
     fn deadline(&self) -> Option<Instant> {

@@ -297,7 +297,7 @@ fn the_answer_crosses_the_cancel() {
 }
 
 #[test]
-fn nobody_answers_in_time() {
+fn an_invite_without_an_answer_in_time_ends_with_a_timeout() {
     let mut pair = Pair::with(|now, event, endpoint, out| {
         if let SessionEvent::Invited { session, .. } = event {
             endpoint.sessions(now, out).ring(*session, 180, Bytes::new()).unwrap();
@@ -320,7 +320,7 @@ fn a_call_for_the_public_network_only_reaches_no_private_address() {
 }
 
 #[test]
-fn nobody_is_there() {
+fn an_invite_to_an_absent_peer_fails() {
     let mut pair = Pair::with(answers);
     let them = pair.them;
     pair.world.stop(them);
@@ -404,7 +404,7 @@ fn a_prack_that_the_answer_has_overtaken_is_taken() {
 }
 
 #[test]
-fn early_media_nobody_acknowledges() {
+fn unacknowledged_early_media_ends_the_session() {
     let mut pair = Pair::with(|now, event, endpoint, out| {
         if let SessionEvent::Invited { session, .. } = event {
             endpoint.sessions(now, out).ring(*session, 183, Bytes::from_static(ANSWER)).unwrap();
@@ -471,7 +471,7 @@ fn call(scene: &mut Scene, us: sim::NodeId, invite: Invite) -> SessionId {
 
 /// A registrar that asks our INVITE, and its BYE is asked nothing.
 #[test]
-fn we_prove_who_we_are() {
+fn an_outgoing_call_authenticates_itself() {
     for (password, outcome) in [("secret", "ringing 180, answered"), ("wrong", "ended: failed 407")] {
         let server = Server::new(server::settings(1), |request| match request.caller {
             sip::endpoint::Caller::Stranger => sip::endpoint::Decision::Authenticate,
@@ -526,7 +526,7 @@ fn a_phone_calls_an_application() {
 
 /// INVITEs with requirements that are refused: RFC 3261 §8.2.2.3, RFC 4028 §9.
 #[test]
-fn what_cannot_be_done_is_refused() {
+fn unsupported_requirements_are_refused() {
     let lines = [
         ("Require: precondition\r\n", 420),
         ("Session-Expires: 30\r\nSupported: timer\r\n", 422),

@@ -64,7 +64,7 @@ fn a_text_is_sent_again_until_it_is_answered_once() {
 }
 
 #[test]
-fn a_text_that_nobody_takes_has_one_end() {
+fn an_undelivered_text_has_one_end() {
     let mut busy = bob();
     busy.other = 486;
     let mut scene = Scene::new(1, |_| targets(&[]), vec![busy]);
@@ -94,7 +94,7 @@ fn a_text_that_nobody_takes_has_one_end() {
 
 /// A server that demands authentication; the request is repeated once, not for ever.
 #[test]
-fn a_text_proves_who_sends_it() {
+fn a_text_authenticates_its_sender() {
     for (password, outcome) in [("secret", "message 200"), ("wrong", "message 407")] {
         let server = Server::new(server::settings(1), |request| match request.caller {
             sip::endpoint::Caller::Stranger => sip::endpoint::Decision::Authenticate,

@@ -90,7 +90,7 @@ fn a_stopped_node_that_wakes_up_writes_nothing() {
 }
 
 #[test]
-fn nobody_takes_over_while_the_council_is_away_and_owners_go_on() {
+fn no_node_takes_over_while_the_council_is_away_and_owners_go_on() {
     let mut world = at_rest(5);
     world.weather = Weather { is_council_away: true, ..Weather::FAIR };
     world.run_for(30 * SECOND);
@@ -102,7 +102,7 @@ fn nobody_takes_over_while_the_council_is_away_and_owners_go_on() {
 }
 
 #[test]
-fn without_council_and_database_owners_stop_and_go_on_with_what_they_have() {
+fn owners_without_council_and_database_stop_and_later_go_on_with_their_data() {
     let mut world = at_rest(6);
     world.weather = Weather { is_council_away: true, ..Weather::FAIR };
     (0..3).for_each(|node| world.set_database_cut(node, true));
@@ -145,7 +145,7 @@ pub(crate) fn lose_files(world: &mut FarmWorld, is_told: bool) {
 }
 
 #[test]
-fn a_council_that_lost_its_files_ends_no_node_whose_links_work() {
+fn a_council_that_lost_its_files_ends_no_node_with_working_links() {
     for_seeds(0..60, |seed| {
         let mut world = world(seed);
         lose_files(&mut world, true);

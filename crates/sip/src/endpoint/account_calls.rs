@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_between_strangers_is_nobodys_news() {
+    fn a_call_between_strangers_is_not_reported() {
         let mut calls = AccountCalls::new(8);
         assert!(told(&mut calls, 1, started(None, None)).is_empty());
         assert!(told(&mut calls, 1, CallEventKind::Answered).is_empty());
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_the_owner_counts_are_reported_whatever_the_list_says() {
+    fn calls_that_the_owner_counts_are_reported_even_if_not_listed() {
         let mut calls = AccountCalls::new(8);
         calls.handle_watched(NOW, Some(OWNER), Vec::new());
         calls.note_counted("bob@a");

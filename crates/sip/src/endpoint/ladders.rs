@@ -334,7 +334,7 @@ mod tests {
 
     /// Bytes that are no SIP, and messages of other calls, change nothing.
     #[test]
-    fn messages_are_labelled_by_what_can_be_read_of_them() {
+    fn messages_are_labelled_by_their_readable_parts() {
         let mut ladders = ladders();
         ladders.begin_own(START, b"c");
         for message in [

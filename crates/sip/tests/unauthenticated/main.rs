@@ -121,7 +121,7 @@ fn check(world: &mut World, messages: &[(u16, bool, Vec<u8>)]) -> Result<(), Str
 }
 
 #[test]
-fn a_stranger_costs_a_small_multiple_of_what_it_sends() {
+fn a_stranger_costs_a_small_multiple_of_its_input() {
     let mut world = World::new();
     let each =
         || torture().into_iter().enumerate().map(|(at, message)| (at as u16 + 1, at % 2 == 0, message));

@@ -118,7 +118,7 @@ fn a_connection_that_the_server_has_closed_is_made_again() {
 }
 
 #[test]
-fn what_was_acknowledged_survives_the_servers_death_and_its_return_is_noticed() {
+fn acknowledged_writes_survive_the_servers_death_and_its_return_is_noticed() {
     let mut server = PostgresServer::start(&[]);
     let url = server.new_database(&[]);
     let store = Postgres::open(&url).unwrap();
@@ -224,7 +224,7 @@ fn a_row_that_another_program_holds_fails_the_write_in_time() {
 }
 
 #[test]
-fn a_standby_that_is_promoted_has_what_was_acknowledged_and_takes_over() {
+fn a_promoted_standby_has_all_acknowledged_writes_and_takes_over() {
     let mut first = PostgresServer::start(&[]);
     let url = first.new_database(&[]);
     let second = first.new_standby();

@@ -102,7 +102,7 @@ fn accounts_with_a_changed_password_are_reported_and_an_equal_one_keeps_its_keys
 }
 
 #[test]
-fn a_bad_line_is_named_with_what_was_expected() {
+fn a_bad_line_is_named_with_the_expected_form() {
     let cases: [(&[u8], &str); 9] = [
         (b"a,x\nb\n", "line 2: 1 field; expected account,password,name (name may be missing)"),
         (b"a,x\nb,y,z,w\n", "line 2: 4 fields; expected account,password,name (name may be missing)"),

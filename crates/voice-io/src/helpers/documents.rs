@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_caller_did_chooses_the_file() {
+    fn the_input_of_the_caller_chooses_the_file() {
         for (url, body, file) in [
             ("file:///menu.xml", "", "file:///menu.xml"),
             ("file:///menu.xml", "Digits=1", "file:///menu.1.xml"),

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subject_is_one_header_whatever_is_in_it() {
+    fn a_subject_with_line_breaks_is_one_header() {
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let relay = relay_at(closed);
         for subject in
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mail_is_not_sent() {
+    fn invalid_mail_is_not_sent() {
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         for to in ["nonsense", "a@b.test>\r\nRCPT TO:<c@d.test", "a@b.test\r\nBcc: c@d.test"] {
             assert!(send(closed, to, "x").contains("is no mail address"), "{to}");

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_language_reaches_no_program() {
+    fn an_invalid_language_reaches_no_program() {
         for language in ["", "xx", "-v", "fr/../x", "fr+m1", "en -t", &"a".repeat(40)] {
             assert!(chosen(language, Voice::Man).is_err(), "{language}");
         }

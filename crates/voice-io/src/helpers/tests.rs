@@ -338,7 +338,7 @@ fn english_and_other_languages_are_spoken() {
 }
 
 #[test]
-fn one_process_speaks_for_all_who_wait() {
+fn one_process_speaks_for_all_waiting_requests() {
     let folder = tempfile::tempdir().unwrap();
     let (sound, count) = (folder.path().join("sound.wav"), folder.path().join("count"));
     std::fs::write(&sound, tone().to_bytes()).unwrap();

@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_has_so_many_bytes_at_most_whatever_the_size_of_its_events() {
+    fn the_bytes_of_a_queue_are_bounded_for_events_of_any_size() {
         let webhooks = Webhooks::start(vec!["nowhere".into()]).unwrap();
         let wire = || Wire {
             url: "http://127.0.0.1:0/".into(),

@@ -88,7 +88,7 @@ fn recordings_are_readable_by_the_servers_user_alone() {
 }
 
 #[test]
-fn what_is_forgotten_or_not_wanted_leaves_no_file() {
+fn a_dropped_or_unwanted_recording_leaves_no_file() {
     let place = tempfile::tempdir().unwrap();
     let (files, answers) = start(place.path());
     record(&files, 1, &[1; 800]).1.close(false);
@@ -130,7 +130,7 @@ fn a_folder_that_is_a_file_is_told_of() {
 }
 
 #[test]
-fn what_a_crash_left_is_a_recording_or_gone() {
+fn a_partial_file_after_a_crash_becomes_a_recording_or_is_removed() {
     let place = tempfile::tempdir().unwrap();
     let path = |name: String| place.path().join(name);
     let whole = Wav { rate: 8_000, channels: 1, samples: vec![7; 100] }.to_bytes();

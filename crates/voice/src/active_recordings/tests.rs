@@ -109,7 +109,7 @@ fn frequency(samples: &[i16]) -> usize {
 }
 
 #[test]
-fn two_recordings_of_one_leg_have_what_each_wants_and_nothing_of_a_pause() {
+fn two_recordings_of_one_leg_have_their_own_sources_and_nothing_of_a_pause() {
     let files = MemoryFiles::default();
     let mut leg = Leg::new();
     leg.begin(&files, 1, RecordSource::Received);
@@ -136,7 +136,7 @@ fn two_recordings_of_one_leg_have_what_each_wants_and_nothing_of_a_pause() {
 }
 
 #[test]
-fn each_gets_what_it_wants_of_both_directions() {
+fn each_recording_gets_its_own_source_of_both_directions() {
     let mut scratch = Vec::new();
     let given = [1, 10, i16::MAX, 5];
     let mut take = |wanted| heard(&given, RecordSource::Dual, wanted, &mut scratch).to_vec();

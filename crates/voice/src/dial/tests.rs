@@ -146,7 +146,7 @@ fn a_6xx_of_one_phone_ends_the_others_and_tries_no_further_group() {
 }
 
 #[test]
-fn an_attempt_whose_caller_is_gone_ends_its_look_up_or_its_phones_and_tells_no_script() {
+fn an_attempt_without_its_caller_ends_its_look_up_or_its_phones_and_tells_no_script() {
     let mut world = DialWorld::new();
     let (caller, attempt) = world.dial();
     assert!(world.dials.handle_resolving(attempt, 5));

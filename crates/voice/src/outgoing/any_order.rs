@@ -250,7 +250,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_every_call_ends_once(steps in prop::collection::vec((0..14u8, any::<usize>()), 0..80)) {
+    fn every_call_ends_once_after_any_events(steps in prop::collection::vec((0..14u8, any::<usize>()), 0..80)) {
         let mut any = Any::new();
         for (what, which) in steps {
             any.step(what, which);

@@ -168,7 +168,7 @@ fn a_call_is_the_scripts_once_it_is_answered_and_over_with_its_bye() {
 }
 
 #[test]
-fn one_that_nobody_takes_is_over() {
+fn a_refused_outgoing_call_is_over() {
     let mut stage = Stage::new();
     let ticket = stage.call();
     let invites = stage.found(ticket, &[5072]);

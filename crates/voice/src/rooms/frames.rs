@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_hear_the_same_share_its_bytes() {
+    fn receivers_of_the_same_sound_share_its_bytes() {
         let mut sound = Sound::default();
         let payload = FrameSource::Payload { codec: Codec::Pcma, payload: &[1; 160] };
         let piece = sound.put_feed(1, payload).unwrap();

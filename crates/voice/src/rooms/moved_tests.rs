@@ -243,7 +243,7 @@ fn a_conference_moves_with_its_members_when_its_home_dies() {
 }
 
 #[test]
-fn members_whose_home_has_died_go_on_without_it_where_the_farm_gives_no_other() {
+fn members_go_on_without_a_dead_home_where_the_farm_gives_no_other() {
     let mut farm = Farm::new(3);
     farm.call(1, CONFERENCE);
     farm.call(2, CONFERENCE);
@@ -482,7 +482,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     /// After any moves and losses, each member is once and where the map says, and nothing stays behind.
     #[test]
-    fn whatever_moves_each_member_is_at_its_home_after_a_while(
+    fn each_member_is_at_its_home_some_time_after_any_moves(
         steps in prop::collection::vec((0..8u8, 0..3usize, any::<usize>(), prop::bool::weighted(0.2)), 0..40)
     ) {
         let mut farm = Farm::new(3);

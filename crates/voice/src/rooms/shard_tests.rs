@@ -229,7 +229,7 @@ impl Shards {
 pub(super) const LOST: Duration = limits::ROOM_LOST.saturating_add(Duration::from_secs(3));
 
 #[test]
-fn a_call_whose_join_is_lost_goes_on_and_one_whose_leave_is_lost_is_no_ghost() {
+fn a_call_goes_on_after_a_lost_join_and_is_no_ghost_after_a_lost_leave() {
     let mut shards = Shards::new();
     let kept = shards.call(0, CONFERENCE);
     let gone = shards.call(1, CONFERENCE);
@@ -269,7 +269,7 @@ fn a_room_that_is_not_heard_of_is_left_by_all_and_their_calls_go_on() {
 }
 
 #[test]
-fn who_is_on_hold_hears_that_document_and_then_the_room() {
+fn a_member_on_hold_hears_the_hold_document_and_then_the_room() {
     let mut shards = Shards::new();
     shards.call(0, CONFERENCE);
     shards.call(1, CONFERENCE);
@@ -362,7 +362,7 @@ fn after_an_announcement_the_wait_document_begins_again() {
 }
 
 #[test]
-fn who_is_put_out_or_taken_out_of_a_queue_goes_on() {
+fn a_call_removed_from_a_room_or_a_queue_goes_on() {
     let mut shards = Shards::new();
     shards.call(0, CONFERENCE);
     shards.call(1, CONFERENCE);
@@ -397,7 +397,7 @@ fn who_is_put_out_or_taken_out_of_a_queue_goes_on() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn whatever_is_lost_nobody_is_left(
+    fn no_member_is_left_after_any_losses(
         steps in prop::collection::vec((0..6u8, 0..2usize, any::<usize>(), prop::bool::weighted(0.3)), 0..40)
     ) {
         let mut shards = Shards::new();

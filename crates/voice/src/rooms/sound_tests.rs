@@ -142,7 +142,7 @@ fn level(samples: &[i16], rate: u32, frequency: f64) -> f64 {
 const ALL: [[bool; 3]; 3] = [[false, true, true], [true, false, true], [true, true, false]];
 
 #[test]
-fn each_hears_the_others_whatever_their_rates() {
+fn members_hear_each_other_at_any_sample_rates() {
     for rates in [[8_000; 3], [8_000, 48_000, 8_000], [16_000, 8_000, 48_000]] {
         assert_eq!(room(rates, |_, _| {}).matrix(), ALL, "{rates:?}");
     }
@@ -161,7 +161,7 @@ fn lost_messages_are_missing_frames_and_no_stall() {
 }
 
 #[test]
-fn the_muted_and_the_held_are_heard_by_nobody() {
+fn muted_and_held_members_are_not_heard() {
     let mut room = room([8_000; 3], |at, wanted| wanted.muted = at == 1);
     assert_eq!(room.matrix(), [[false, false, true], [true, false, true], [true, false, false]]);
     room.change("CA1", ParticipantChange { mute: Some(false), ..ParticipantChange::default() });
@@ -180,7 +180,7 @@ fn a_coach_hears_all_and_is_heard_by_one() {
 }
 
 #[test]
-fn who_begins_to_speak_is_told() {
+fn a_member_that_begins_to_speak_is_reported() {
     let mut room = room([8_000; 3], |_, _| {});
     room.matrix();
     let spoke =

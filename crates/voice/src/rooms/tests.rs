@@ -349,7 +349,7 @@ fn act(world: &mut World, step: Step) {
 
 proptest! {
     #[test]
-    fn whatever_is_lost_both_sides_agree_after_a_while_and_nothing_is_left(steps in steps()) {
+    fn both_sides_agree_some_time_after_any_losses_and_nothing_is_left(steps in steps()) {
         let mut world = World::new();
         for step in steps {
             act(&mut world, step);

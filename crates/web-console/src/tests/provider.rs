@@ -95,7 +95,7 @@ fn session(reply: &Reply) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_user_who_comes_back_from_the_provider_has_an_ordinary_session() {
+async fn a_user_that_comes_back_from_the_provider_has_an_ordinary_session() {
     let mut world = world_of_provider("Dora", Some(Role::Operator));
     let ways = world.ask(&Browser::default(), "GET", "/sign-in", None).await;
     let expected =

@@ -111,7 +111,7 @@ const EMPTY: &str = "<body xmlns='http://jabber.org/protocol/httpbind'/>";
 const USUAL: &str = "wait='30' hold='1' ver='1.6' to='example.org'";
 
 #[test]
-fn a_session_begins_with_what_was_agreed() {
+fn a_session_begins_with_the_negotiated_values() {
     let mut world = BoshWorld::new(
         "wait='3600' hold='9' ver='2.0' ack='1' to='example.org' xml:lang='de' xmpp:version='1.0'",
     );
@@ -155,7 +155,7 @@ fn a_request_waits_until_there_is_something_or_the_time_is_up_or_another_comes()
 }
 
 #[test]
-fn what_comes_out_of_order_is_put_in_order() {
+fn requests_out_of_order_are_put_in_order() {
     let mut world = BoshWorld::open("wait='30' hold='2' ver='1.6' ack='1'");
     world.send(2, "", "<b/>");
     assert!(world.inputs.is_empty() && !world.session.is_held());
@@ -175,7 +175,7 @@ fn what_comes_out_of_order_is_put_in_order() {
 }
 
 #[test]
-fn who_asks_again_is_answered_the_same() {
+fn a_repeated_request_gets_the_same_answer() {
     let mut world = BoshWorld::open(USUAL);
     world.send(1, "", "<a/>");
     world.write(&["<x/>"]);
@@ -250,7 +250,7 @@ fn an_empty_request_that_a_later_one_has_overtaken_is_not_too_much() {
 }
 
 #[test]
-fn who_polls_is_answered_at_once_and_may_not_poll_too_often() {
+fn a_client_that_polls_is_answered_at_once_and_may_not_poll_too_often() {
     let mut world = BoshWorld::open("wait='0' hold='1' ver='1.6'");
     world.send(1, "", "<a/>");
     world.relax();
@@ -292,7 +292,7 @@ fn a_pause_lets_all_go_and_gives_more_time_once() {
 }
 
 #[test]
-fn who_does_not_come_back_is_gone() {
+fn a_session_ends_when_its_client_does_not_come_back() {
     let mut world = BoshWorld::open(USUAL);
     world.send(1, "", "");
     world.wait(seconds(20));
@@ -400,7 +400,7 @@ fn old_clients_are_told_by_http() {
 }
 
 #[test]
-fn what_is_no_body_is_a_bad_request() {
+fn an_invalid_body_is_a_bad_request() {
     for text in [
         "",
         "<body/>",

@@ -80,7 +80,7 @@ fn a_client_gets_a_token_when_it_has_proved_itself() {
 }
 
 #[test]
-fn who_asks_for_what_there_is_not_signs_in_without() {
+fn a_client_that_asks_for_an_unavailable_token_signs_in_without_one() {
     for (more, why) in [
         ("<request-token xmlns='urn:xmpp:fast:0' mechanism='HT-SHA-256-NONE'/>".to_owned(), "no agent"),
         (
@@ -101,7 +101,7 @@ fn who_asks_for_what_there_is_not_signs_in_without() {
 }
 
 #[test]
-fn what_is_noted_of_a_token_is_what_changed() {
+fn only_the_changes_of_a_token_are_noted() {
     let mut world = world();
     assert!(by_token(&mut world, TokenState::Used, "", "").contains("<success"), "nothing to note");
     let case = |state, fast: &str, more: &str| {
@@ -121,7 +121,7 @@ fn what_is_noted_of_a_token_is_what_changed() {
 }
 
 #[test]
-fn a_token_that_cannot_be_used_lets_nobody_in() {
+fn a_token_that_cannot_be_used_is_refused() {
     let mut world = world();
     let answer = by_token(&mut world, TokenState::TooOld, "", "");
     assert!(answer.contains("<credentials-expired"), "{answer}");
@@ -169,7 +169,7 @@ fn why_a_session_is_not_resumed_is_said_with_the_new_one() {
 }
 
 #[test]
-fn what_was_heard_of_one_exchange_is_of_no_use_in_the_next() {
+fn each_exchange_has_a_new_challenge() {
     let mut world = world();
     let keys = sasl::derive(sasl::Hash::Sha256, "secret", b"salt", 10);
     let mut challenge = || {
@@ -225,7 +225,7 @@ fn an_account_is_made_and_signed_in_to_on_one_stream() {
 }
 
 #[test]
-fn what_is_no_account_is_refused_at_once() {
+fn invalid_registrations_are_refused_at_once() {
     let mut world = world();
     let query = |inner: &str| format!("<query xmlns='jabber:iq:register'>{inner}</query>");
     for (inner, condition) in [
@@ -249,7 +249,7 @@ fn what_is_no_account_is_refused_at_once() {
 }
 
 #[test]
-fn an_invitation_opens_what_is_closed() {
+fn an_invitation_permits_one_registration_on_a_closed_server() {
     let mut world = ClientStreamWorld::new(C2sSettings { invitations: true, ..settings() }, secure());
     let features = world.say(HEADER);
     assert!(features.contains("<register xmlns='urn:xmpp:ibr-token:0'/>"), "{features}");
@@ -272,7 +272,7 @@ fn an_invitation_opens_what_is_closed() {
 }
 
 #[test]
-fn who_guesses_at_invitations_is_a_guesser() {
+fn guesses_at_invitations_end_the_stream() {
     let mut world = world();
     for turn in 1..=5 {
         ask(&mut world, "set", "<preauth xmlns='urn:xmpp:pars:0' token='t'/>");
@@ -349,7 +349,7 @@ fn an_invitation_before_tls_is_forgotten_with_it() {
 }
 
 #[test]
-fn who_signed_in_at_one_domain_does_not_go_on_at_another() {
+fn a_client_signed_in_at_one_domain_cannot_go_on_at_another() {
     for framing in [Framing::Messages, Framing::Bodies] {
         let mut world = documents(framing);
         open_to(&mut world, "example.org");
@@ -443,7 +443,7 @@ fn failures_tell_the_name_that_was_claimed_and_the_cause() {
 }
 
 #[test]
-fn who_learned_nothing_and_who_signed_in_has_not_failed() {
+fn an_early_abort_and_the_end_of_a_signed_in_stream_are_no_failed_attempts() {
     let mut world = world();
     world.say(&format!("{SCRAM}</auth>"));
     world.say("<abort xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>");

@@ -28,7 +28,7 @@ fn bearer(world: &mut ClientStreamWorld, named: &str) -> String {
 }
 
 #[test]
-fn a_domain_whose_users_a_service_knows_offers_what_the_service_takes() {
+fn a_domain_with_an_external_service_offers_the_mechanism_of_the_service() {
     for (credential, offered, other) in [
         (ExternalCredential::Password, "<mechanism>PLAIN<", "OAUTHBEARER"),
         (ExternalCredential::Token, "<mechanism>OAUTHBEARER<", "PLAIN"),

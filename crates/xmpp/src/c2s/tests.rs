@@ -139,7 +139,7 @@ fn a_client_secures_its_stream_signs_in_and_binds() {
 }
 
 #[test]
-fn what_is_sent_ahead_waits_for_its_turn() {
+fn elements_sent_ahead_wait_for_their_turn() {
     let mut world = ClientStreamWorld::new(settings(), secure());
     world.say(&format!("{HEADER}<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>{HEADER}"));
     assert!(matches!(world.effects[..], [Effect::Find { .. }]));
@@ -148,7 +148,7 @@ fn what_is_sent_ahead_waits_for_its_turn() {
 }
 
 #[test]
-fn the_server_says_what_it_can_do() {
+fn the_server_announces_its_capabilities() {
     let caps = Element::new("c", ns::CAPS).with("hash", "sha-1").with("ver", "x");
     let settings = C2sSettings { caps: Some(caps), ..settings() };
     let expected = "<c xmlns='http://jabber.org/protocol/caps' hash='sha-1' ver='x'/>";
@@ -236,7 +236,7 @@ fn a_guesser_has_five_tries() {
 }
 
 #[test]
-fn who_could_not_be_checked_has_not_guessed() {
+fn a_password_that_could_not_be_checked_is_no_failed_attempt() {
     let mut world = ClientStreamWorld::new(settings(), secure());
     world.say(HEADER);
     for _ in 0..6 {
@@ -274,7 +274,7 @@ fn streams_that_cannot_be_are_told_why() {
 }
 
 #[test]
-fn nobody_speaks_for_another() {
+fn a_client_cannot_send_in_the_name_of_another() {
     for (from, is_own) in [
         ("alice@example.org/desk", true),
         ("Alice@example.org", true),
@@ -290,7 +290,7 @@ fn nobody_speaks_for_another() {
 }
 
 #[test]
-fn what_is_no_stanza_goes_to_its_feature_or_ends_the_stream() {
+fn an_element_that_is_no_stanza_goes_to_its_feature_or_ends_the_stream() {
     let mut world = ClientStreamWorld::signed_in();
     world.say("<r xmlns='urn:xmpp:sm:3'/><inactive xmlns='urn:xmpp:csi:0'/>");
     assert!(matches!(&world.effects[..], [Effect::Nonza(r), Effect::Nonza(_)] if r.is("r", ns::SM)));

@@ -90,7 +90,7 @@ mod tests {
     use crate::xml::{Prefixes, parse};
 
     #[test]
-    fn nothing_that_signs_somebody_in_is_shown() {
+    fn credentials_are_not_shown() {
         for (xml, shown) in [
             ("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AHNlY3JldA==</auth>", "PLAIN"),
             ("<success xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>AHNlY3JldA==</success>", "success"),

@@ -81,7 +81,7 @@ fn a_component_says_its_name_proves_it_and_talks() {
 }
 
 #[test]
-fn what_would_be_too_large_for_its_receiver_is_answered_and_bombs_end_the_stream() {
+fn a_stanza_too_large_for_its_receiver_is_answered_and_bombs_end_the_stream() {
     let mut world = ComponentWorld::attached();
     let data = "a&".repeat(2_000);
     let answer = world.say(&format!(
@@ -104,7 +104,7 @@ fn the_handshake_is_that_of_the_text() {
 }
 
 #[test]
-fn who_is_no_component_is_told_why() {
+fn a_stream_of_no_component_is_refused_with_a_reason() {
     let with = |old: &str, new: &str| HEADER.replace(old, new);
     for (header, condition) in [
         (with("component:accept", "client"), "invalid-namespace"),
@@ -188,7 +188,7 @@ fn it_speaks_for_its_domain_only() {
 }
 
 #[test]
-fn a_stanza_to_nobody_comes_back() {
+fn a_stanza_without_a_valid_receiver_comes_back() {
     for (to, condition) in [("", "<bad-request"), (" to='@'", "<jid-malformed")] {
         let mut world = ComponentWorld::attached();
         let answer = world.say(&format!("<message{to} from='a@echo.example.org' id='1'/>"));
@@ -200,7 +200,7 @@ fn a_stanza_to_nobody_comes_back() {
 }
 
 #[test]
-fn what_is_no_stanza_ends_the_stream() {
+fn an_element_that_is_no_stanza_ends_the_stream() {
     for said in
         ["<handshake/>", "<message xmlns='jabber:server' to='a@b'/>", "<enable xmlns='urn:xmpp:sm:3'/>"]
     {
@@ -210,7 +210,7 @@ fn what_is_no_stanza_ends_the_stream() {
 }
 
 #[test]
-fn marks_of_ours_are_nobody_elses() {
+fn a_component_cannot_forge_internal_marks() {
     let passed = ComponentWorld::attached()
         .passed("<message xmlns:m='urn:belfry:handled' m:mark='1.1' to='a@b'><body>x</body></message>");
     assert!(!passed.to_string().contains("mark"), "{passed}");
@@ -227,7 +227,7 @@ fn a_stanza_without_a_language_has_that_of_its_stream() {
 }
 
 #[test]
-fn a_forwarded_stanza_stays_what_it_is() {
+fn a_forwarded_stanza_is_written_unchanged() {
     let mut world = ComponentWorld::attached();
     let inner = "<forwarded xmlns='urn:xmpp:forward:0'><message xmlns='jabber:client' to='a@b'/></forwarded>";
     let passed = world.passed(&format!("<message from='echo.example.org' to='a@b'>{inner}</message>"));

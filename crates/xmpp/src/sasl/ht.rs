@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_proves_nothing_signs_nobody_in() {
+    fn invalid_proofs_and_tokens_sign_no_user_in() {
         use TokenBinding::{EndPoint, Exporter, None as Unbound};
         let good = testing::initial("alice", "t", b"exporter");
         let case = |binding, initial: &[u8], count, of: Token, failure| {

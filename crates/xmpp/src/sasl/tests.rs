@@ -121,7 +121,7 @@ fn a_proof_cannot_be_used_again() {
 }
 
 #[test]
-fn nobodys_salt_is_always_the_same() {
+fn the_salt_of_an_unknown_account_is_always_the_same() {
     let salt = |secret: u8| {
         let context = Context { secret: [secret; 32], ..context("x") };
         let (mut exchange, _) = Exchange::start(scram(Hash::Sha1), Some(b"n,,n=ghost,r=b"), context);
@@ -132,7 +132,7 @@ fn nobodys_salt_is_always_the_same() {
 }
 
 #[test]
-fn plain_names_one_user_and_nobody_else() {
+fn plain_names_one_user_and_no_other() {
     let start = |message: &[u8]| Exchange::start(Mechanism::Plain, Some(message), context("x"));
     let (mut exchange, step) = start(b"\0alice\0secret");
     assert_eq!(
@@ -195,7 +195,7 @@ fn a_certificate_is_its_owners() {
 }
 
 #[test]
-fn what_is_no_base64_is_refused() {
+fn invalid_base64_is_refused() {
     assert_eq!(decode(""), Ok(None));
     assert_eq!(decode("="), Ok(Some(Vec::new())));
     assert_eq!(decode("YQ=="), Ok(Some(b"a".to_vec())));

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_taken_out_of_all_copies() {
+    fn taking_an_absent_child_copies_nothing() {
         let message = message();
         let mut copy = message.clone();
         copy.remove_children(|child| child.ns() == ns::HINTS);

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_xmpp_forbids_is_refused() {
+    fn xml_that_xmpp_forbids_is_refused() {
         for (bytes, condition) in [
             ("<s><!-- x --></s>", "restricted-xml"),
             ("<!DOCTYPE s><s>", "restricted-xml"),

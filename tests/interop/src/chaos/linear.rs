@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_of_what_is_written_later_is_found() {
+    fn a_read_of_a_later_write_is_found() {
         assert!(check(&[read(1, 0, 1), write(1, 2, 3)]).is_err());
         assert!(check(&[read(7, 0, 1)]).is_err(), "never written");
     }

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sipp_says_of_itself_is_no_part_of_a_message() {
+    fn remarks_of_sipp_are_no_part_of_a_message() {
         let line = "-----------------------------------------------";
         let trace = format!(
             "{line} now\nTCP message received [9] bytes :\n\nSIP/2.0 200 OK\nCall-ID: 1\n\n\n\

@@ -44,7 +44,7 @@ fn stanzas_wait_while_their_room_is_read() {
 
 /// A room that cannot be read refuses all that waited, and is read again for the next stanza.
 #[test]
-fn a_room_that_cannot_be_read_refuses_what_waited() {
+fn a_room_that_cannot_be_read_refuses_the_waiting_stanzas() {
     let settings = HostSettings { domains: vec!["example.org".into()], ..HostSettings::default() };
     let (mut rooms, room) = (Rooms::default(), Bare::parse(ROOM).unwrap());
     route(&mut rooms, entry("crone"), &settings);

@@ -29,7 +29,7 @@ fn a_removed_account_is_nothing_in_a_room_any_more_and_its_bans_stay() {
 }
 
 #[test]
-fn what_is_being_written_when_an_account_goes_is_written_once_more_without_it() {
+fn a_room_being_written_when_an_account_goes_is_written_again_without_it() {
     let mut hall = Hall::coven(PERSISTENT);
     hall.holds = true;
     let item = "<item affiliation='owner' jid='wiccarocks@example.org'/>";
@@ -41,7 +41,7 @@ fn what_is_being_written_when_an_account_goes_is_written_once_more_without_it() 
 }
 
 #[test]
-fn a_room_whose_owner_is_removed_is_the_administrators() {
+fn a_room_of_a_removed_owner_is_the_administrators() {
     let mut hall =
         Hall::with(HostSettings { admins: vec![Bare::parse("root@example.org").unwrap()], ..settings() });
     hall.enter(CRONE, "firstwitch");

@@ -20,7 +20,7 @@ const INFO: &str = "<query xmlns='http://jabber.org/protocol/disco#info'/>";
 const ITEMS: &str = "<query xmlns='http://jabber.org/protocol/disco#items'/>";
 
 #[test]
-fn the_service_says_what_it_is_and_lists_public_rooms() {
+fn the_service_shows_its_identity_and_lists_public_rooms() {
     let mut hall = Hall::coven(&[("roomname", "A Dark Cave")]);
     let info = ask(&mut hall, HOUSE, INFO).to_string();
     assert!(info.contains("conference") && info.contains(ns::MUC) && info.contains(ns::RSM), "{info}");
@@ -115,7 +115,7 @@ fn a_room_says_how_it_is_configured() {
 }
 
 #[test]
-fn who_is_in_a_hidden_room_only_insiders_learn() {
+fn only_occupants_learn_the_occupants_of_a_hidden_room() {
     let mut hall = Hall::coven(&[]);
     assert_eq!(items(&ask(&mut hall, ROOM, ITEMS)), [format!("{ROOM}/firstwitch")]);
     hall.configure(&[("publicroom", "0")]);
@@ -163,7 +163,7 @@ fn registration_is_no_way_to_a_voice() {
 }
 
 #[test]
-fn an_occupant_learns_from_the_room_that_he_is_here() {
+fn a_ping_tells_an_occupant_that_it_is_in_the_room() {
     let mut hall = Hall::coven(&[]);
     let ping = "<ping xmlns='urn:xmpp:ping'/>";
     let own = format!("{ROOM}/hag");

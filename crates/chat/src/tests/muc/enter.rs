@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn who_enters_first_makes_the_room_and_sees_himself_and_an_empty_subject() {
+fn the_first_occupant_makes_the_room_and_sees_itself_and_an_empty_subject() {
     let mut hall = Hall::new();
     hall.enter(CRONE, "firstwitch");
     let heard = hall.hear(CRONE);
@@ -17,7 +17,7 @@ fn who_enters_first_makes_the_room_and_sees_himself_and_an_empty_subject() {
 }
 
 #[test]
-fn nobody_enters_a_room_before_its_owner_has_configured_it() {
+fn no_user_enters_a_room_before_its_owner_has_configured_it() {
     let mut hall = Hall::new();
     hall.enter(CRONE, "firstwitch");
     hall.enter(WICCA, "secondwitch");
@@ -30,7 +30,7 @@ fn nobody_enters_a_room_before_its_owner_has_configured_it() {
 }
 
 #[test]
-fn each_sees_the_others_then_himself_and_addresses_only_as_a_moderator() {
+fn each_occupant_sees_the_others_then_itself_and_addresses_only_as_a_moderator() {
     let mut hall = Hall::coven(&[]);
     hall.enter(WICCA, "secondwitch");
     let heard = hall.hear(WICCA);
@@ -55,7 +55,7 @@ fn each_sees_the_others_then_himself_and_addresses_only_as_a_moderator() {
 }
 
 #[test]
-fn in_a_room_without_secrets_everybody_sees_addresses_and_is_warned() {
+fn in_a_non_anonymous_room_each_occupant_sees_addresses_and_is_warned() {
     let mut hall = Hall::coven(&[("whois", "anyone")]);
     hall.enter(WICCA, "secondwitch");
     let heard = hall.hear(WICCA);
@@ -107,7 +107,7 @@ fn password_membership_ban_and_number_keep_people_out() {
 }
 
 #[test]
-fn who_has_no_business_in_a_room_is_told_so_and_makes_none() {
+fn a_stanza_from_outside_a_room_is_refused_and_makes_no_room() {
     let mut hall = Hall::coven(&[]);
     hall.groupchat(HAG, "hello");
     assert_eq!(outcome(&hall.only(HAG)), "not-acceptable");
@@ -210,7 +210,7 @@ fn one_of_two_clients_takes_another_nickname_and_comes_back() {
 }
 
 #[test]
-fn presence_is_passed_on_without_what_only_the_room_says() {
+fn presence_is_passed_on_without_elements_reserved_for_the_room() {
     let mut hall = Hall::coven(&[]);
     hall.enter(WICCA, "wicca");
     hall.forget();

@@ -89,7 +89,7 @@ fn a_persistent_room_survives_with_all_that_was_decided() {
 }
 
 #[test]
-fn what_was_said_before_a_restart_is_history() {
+fn messages_before_a_restart_are_history() {
     let mut hall = restart(Hall::coven(PERSISTENT));
     let said = Element::new("message", ns::CLIENT)
         .with("type", "groupchat")
@@ -142,7 +142,7 @@ fn an_empty_room_rests_after_a_while_and_is_read_again() {
 }
 
 #[test]
-fn nobody_is_told_before_it_is_on_disk_and_what_comes_meanwhile_waits() {
+fn a_change_is_announced_when_it_is_on_disk_and_stanzas_wait_meanwhile() {
     let mut hall = Hall::coven(PERSISTENT);
     hall.enter(HAG, "hag");
     hall.forget();
@@ -163,7 +163,7 @@ fn nobody_is_told_before_it_is_on_disk_and_what_comes_meanwhile_waits() {
 }
 
 #[test]
-fn what_cannot_be_written_did_not_happen() {
+fn a_change_that_cannot_be_written_has_no_effect() {
     let mut hall = Hall::coven(PERSISTENT);
     hall.enter(HAG, "hag");
     hall.forget();
@@ -217,7 +217,7 @@ fn too_many_stanzas_do_not_wait_for_a_room() {
 }
 
 #[test]
-fn the_archive_is_for_those_who_could_have_heard() {
+fn the_archive_is_only_for_users_that_may_enter_the_room() {
     let mut hall = Hall::coven(PERSISTENT);
     let query = "<query xmlns='urn:xmpp:mam:2'/>";
     hall.configure(&[("membersonly", "1")]);

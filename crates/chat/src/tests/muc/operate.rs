@@ -68,7 +68,7 @@ fn an_operator_bans_lists_and_kicks_without_being_there() {
 }
 
 #[test]
-fn an_administrator_of_the_server_may_what_owners_may() {
+fn an_administrator_of_the_server_has_the_rights_of_an_owner() {
     let mut settings = settings();
     settings.admins = vec![Bare::parse("wiccarocks@example.org").unwrap()];
     let mut hall = Hall::with(settings);
@@ -112,7 +112,7 @@ fn rooms_of_all_hosts_are_listed_and_closed() {
 }
 
 #[test]
-fn what_an_operator_wants_and_cannot_be_stored_is_undone() {
+fn a_change_of_an_operator_that_cannot_be_stored_is_undone() {
     let mut hall = Hall::coven(&[("persistentroom", "1"), ("roomname", "Before")]);
     hall.is_broken = true;
     assert_eq!(

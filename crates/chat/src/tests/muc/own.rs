@@ -67,7 +67,7 @@ fn every_field_comes_back_as_it_was_set() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_changes_nothing() {
+fn invalid_configurations_are_refused_and_change_nothing() {
     let mut hall = Hall::coven(&[("roomname", "before")]);
     let long = "x".repeat(1_025);
     for (var, wrong) in [
@@ -147,7 +147,7 @@ fn a_destroyed_room_says_where_to_go_and_is_no_more() {
 }
 
 #[test]
-fn who_cancels_the_first_configuration_has_no_room() {
+fn a_room_ends_when_its_first_configuration_is_cancelled() {
     let mut hall = Hall::new();
     hall.enter(CRONE, "firstwitch");
     let cancel = owner("<x xmlns='jabber:x:data' type='cancel'/>");

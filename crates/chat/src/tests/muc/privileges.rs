@@ -62,7 +62,7 @@ fn every_cell_of_the_privileges_of_roles() {
 }
 
 #[test]
-fn who_is_here_receives_messages_and_presence_and_who_is_not_does_not() {
+fn occupants_receive_messages_and_presence_and_others_do_not() {
     for (role, expected) in [("none", 0), ("visitor", 2), ("participant", 2), ("moderator", 2)] {
         let mut hall = with_role(role);
         hall.forget();
@@ -124,7 +124,7 @@ fn every_cell_of_the_privileges_of_affiliations() {
 }
 
 #[test]
-fn moderators_are_made_by_administrators_who_are_here() {
+fn only_administrators_in_the_room_make_moderators() {
     let make = admin("<item nick='talker' role='moderator'/>");
     for (affiliation, expected) in [("none", '-'), ("member", '-'), ("admin", '+'), ("owner", '+')] {
         let mut hall = with_affiliation(affiliation, &[]);

@@ -23,7 +23,7 @@ fn list(hall: &mut Hall, from: &str, item: &str) -> Result<Vec<String>, String> 
 }
 
 #[test]
-fn who_is_kicked_is_out_with_a_reason_and_may_come_back() {
+fn a_kicked_occupant_is_out_with_a_reason_and_may_come_back() {
     let mut hall = full_coven(&[]);
     let kick = "<item nick='hag' role='none'><reason>Avaunt</reason></item>";
     assert_eq!(hall.admin(WICCA, kick), "forbidden");
@@ -66,7 +66,7 @@ fn voice_and_moderation_come_and_go() {
 }
 
 #[test]
-fn who_is_banned_is_out_and_stays_out_until_it_is_lifted() {
+fn a_banned_occupant_is_out_until_the_ban_is_lifted() {
     let mut hall = full_coven(&[]);
     let ban = format!("<item affiliation='outcast' jid='{HAG_BARE}'><reason>Treason</reason></item>");
     assert_eq!(hall.admin(WICCA, &ban), "forbidden");
@@ -167,7 +167,7 @@ fn a_request_is_done_whole_or_not_at_all() {
 }
 
 #[test]
-fn moderators_learn_what_became_of_who_is_not_here() {
+fn moderators_learn_the_new_affiliation_of_an_absent_user() {
     let mut hall = full_coven(&[]);
     hall.admin(CRONE, "<item affiliation='member' jid='hecate@shakespeare.lit'/>");
     let told = hall.only(CRONE);
@@ -177,7 +177,7 @@ fn moderators_learn_what_became_of_who_is_not_here() {
 }
 
 #[test]
-fn members_of_an_open_circle_know_whom_to_encrypt_to() {
+fn members_of_a_non_anonymous_members_only_room_read_its_owners_and_members() {
     let mut hall = full_coven(&[]);
     hall.admin(CRONE, "<item affiliation='member' nick='hag'/>");
     assert_eq!(list(&mut hall, HAG, "affiliation='owner'").unwrap_err(), "forbidden");
@@ -188,7 +188,7 @@ fn members_of_an_open_circle_know_whom_to_encrypt_to() {
 }
 
 #[test]
-fn a_moderator_who_becomes_a_member_moderates_on() {
+fn a_moderator_that_becomes_a_member_stays_a_moderator() {
     let mut hall = full_coven(&[]);
     hall.admin(CRONE, "<item nick='hag' role='moderator'/>");
     hall.forget();

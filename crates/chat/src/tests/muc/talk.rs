@@ -16,7 +16,7 @@ fn stanza_id(message: &Element) -> &str {
 }
 
 #[test]
-fn everybody_hears_what_is_said_with_the_rooms_own_id() {
+fn all_occupants_get_a_message_with_the_id_of_the_room() {
     let mut hall = full_coven(&[]);
     let lies = format!(
         "<stanza-id xmlns='{}' by='{ROOM}' id='forged'/><occupant-id xmlns='{}' id='forged'/>",
@@ -41,7 +41,7 @@ fn everybody_hears_what_is_said_with_the_rooms_own_id() {
 }
 
 #[test]
-fn who_enters_gets_as_much_history_as_he_wants() {
+fn an_occupant_that_enters_gets_as_much_history_as_it_wants() {
     let mut hall = Hall::coven(&[]);
     for number in 0..150 {
         hall.now = START + Duration::from_secs(number);
@@ -123,7 +123,7 @@ fn visitors_have_no_voice_until_a_moderator_grants_it() {
 }
 
 #[test]
-fn a_subject_is_the_moderators_unless_everybody_may_set_it() {
+fn only_moderators_set_the_subject_unless_all_occupants_may() {
     let subject = format!("<message type='groupchat' to='{ROOM}'><subject>Fire Burn</subject></message>");
     let mut hall = full_coven(&[]);
     hall.say(HAG, &subject);
@@ -150,7 +150,7 @@ fn a_subject_is_the_moderators_unless_everybody_may_set_it() {
 }
 
 #[test]
-fn a_private_message_reaches_one_with_all_his_clients() {
+fn a_private_message_reaches_all_clients_of_an_occupant() {
     let mut hall = full_coven(&[]);
     let phone = "hag66@shakespeare.lit/phone";
     hall.enter(phone, "hag");
@@ -174,7 +174,7 @@ fn a_private_message_reaches_one_with_all_his_clients() {
 }
 
 #[test]
-fn who_may_whisper_is_configured_and_moderators_can_be_reached() {
+fn permission_for_private_messages_is_configured_and_moderators_can_be_reached() {
     for (allowed, to_hag, to_crone, by_crone) in [
         ("anyone", "", "", ""),
         ("participants", "forbidden", "", ""),
@@ -202,7 +202,7 @@ fn invite(guest: &str) -> String {
 }
 
 #[test]
-fn an_invitation_goes_to_the_guest_and_his_refusal_comes_back() {
+fn an_invitation_goes_to_the_guest_and_the_refusal_comes_back() {
     let mut hall = full_coven(&[("roomsecret", "sesame")]);
     hall.enter_with(WICCA, "wicca", "<password>sesame</password>");
     hall.forget();
@@ -257,7 +257,7 @@ fn to_be_invited_into_a_room_for_members_is_to_be_one() {
 }
 
 #[test]
-fn in_an_open_room_who_may_invite_is_configured() {
+fn permission_to_invite_to_an_open_room_is_configured() {
     for (allowed, expected) in [("0", "forbidden"), ("1", "")] {
         let mut hall = full_coven(&[("allowinvites", allowed)]);
         hall.say(HAG, &invite("hecate@shakespeare.lit"));
@@ -267,7 +267,7 @@ fn in_an_open_room_who_may_invite_is_configured() {
 }
 
 #[test]
-fn a_moderator_takes_back_what_was_said_and_the_speaker_his_own() {
+fn a_moderator_retracts_any_message_and_an_occupant_its_own() {
     let mut hall = full_coven(&[]);
     hall.groupchat(HAG, "curse");
     let id = stanza_id(&hall.only(HAG)).to_owned();
@@ -352,7 +352,7 @@ fn long_messages_do_not_fill_the_memory() {
 }
 
 #[test]
-fn what_is_taken_back_is_a_tombstone_in_the_archive() {
+fn a_retracted_message_is_a_tombstone_in_the_archive() {
     let mut hall = full_coven(&[("persistentroom", "1")]);
     let said = |hall: &mut Hall, who: &str, words: &str| {
         hall.forget();

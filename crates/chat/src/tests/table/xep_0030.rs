@@ -21,7 +21,7 @@ const NOT_FOUND: &[&str] = &["type='error'", "<item-not-found"];
 const UNAVAILABLE: &[&str] = &["type='error'", "type='cancel'", "<service-unavailable"];
 
 #[test]
-fn what_an_address_is() {
+fn identities_and_features_of_an_address() {
     play(&[
         row(
             "3.1",
@@ -59,7 +59,7 @@ fn what_an_address_is() {
 }
 
 #[test]
-fn what_an_address_has() {
+fn items_of_an_address() {
     play(&[
         row("4.1", "each item MUST have an address").when("alice", items("example.org", "")).told(&[
             "type='result'",
@@ -84,7 +84,7 @@ fn what_an_address_has() {
 }
 
 #[test]
-fn what_strangers_learn() {
+fn answers_to_strangers() {
     play(&[
         row("8", "1a: disco#info of an account that is not there MUST be service-unavailable")
             .when("eve", info("ghost@example.org", ""))

@@ -576,22 +576,22 @@ fn elsewhere() {
         (
             "8.6",
             "an owner is asked about a subscription, and answers by the form",
-            "chat/src/tests/pubsub_service.rs::who_has_to_be_let_in_waits_for_an_owner",
+            "chat/src/tests/pubsub_service.rs::a_subscriber_that_needs_approval_waits_for_an_owner",
         ),
         (
             "8.6",
             "the answer of others changes nothing, at an account too",
-            "chat/src/tests/pubsub.rs::an_owner_answers_by_the_form_he_was_sent",
+            "chat/src/tests/pubsub.rs::an_owner_answers_by_the_form_it_was_sent",
         ),
         (
             "7.1.2.1",
             "subscribers of other servers get items",
-            "chat/src/tests/pubsub_service.rs::who_makes_a_node_owns_it_and_subscribers_hear_what_is_published",
+            "chat/src/tests/pubsub_service.rs::the_creator_of_a_node_owns_it_and_subscribers_get_published_items",
         ),
         (
             "7.1.5",
             "publish-options are preconditions",
-            "chat/src/tests/pubsub.rs::who_publishes_can_count_on_what_he_asks_for",
+            "chat/src/tests/pubsub.rs::publish_options_are_met_or_the_item_is_refused",
         ),
         (
             "6.5.4",
@@ -601,12 +601,12 @@ fn elsewhere() {
         (
             "4.5",
             "each access model lets in the users that it names",
-            "chat/src/tests/pubsub.rs::each_access_model_lets_in_whom_it_says",
+            "chat/src/tests/pubsub.rs::each_access_model_lets_in_only_its_readers",
         ),
         (
             "4.1",
             "each affiliation may do what the table says",
-            "chat/src/tests/pubsub.rs::publishers_and_models_say_who_may_publish",
+            "chat/src/tests/pubsub.rs::affiliations_and_publish_models_decide_the_right_to_publish",
         ),
     ]);
 }

@@ -259,17 +259,17 @@ fn elsewhere() {
         (
             "4.23",
             "users that are online get the announcement",
-            "chat/src/tests/commands.rs::an_announcement_reaches_all_who_are_here",
+            "chat/src/tests/commands.rs::an_announcement_reaches_all_sessions",
         ),
         (
             "4.24",
             "users that come later get the message of the day",
-            "chat/src/tests/commands.rs::a_message_of_the_day_meets_who_comes",
+            "chat/src/tests/commands.rs::a_message_of_the_day_reaches_users_that_come",
         ),
         (
             "4.26",
             "and not when it is deleted",
-            "chat/src/tests/commands.rs::a_message_of_the_day_meets_who_comes",
+            "chat/src/tests/commands.rs::a_message_of_the_day_reaches_users_that_come",
         ),
         ("6", "an unprivileged user: forbidden", "chat/src/tests/commands.rs::faults_of_commands"),
     ]);

@@ -56,7 +56,7 @@ fn archiving() {
         test(
             "3.5",
             "a carbon has it",
-            "chat/src/tests/archive.rs::other_sessions_learn_the_id_of_what_was_sent",
+            "chat/src/tests/archive.rs::other_sessions_learn_the_archive_id_of_a_sent_message",
         ),
         test(
             "3.5",
@@ -76,7 +76,7 @@ fn archiving() {
         test(
             "6.1.1",
             "messages of type normal and chat with a body; no headlines, groupchat, or chat states",
-            "chat/src/tests/archive.rs::what_is_no_talk_or_is_not_to_be_kept_is_not_archived",
+            "chat/src/tests/archive.rs::messages_without_content_or_with_no_store_are_not_archived",
         ),
         row("6.1", "a message that is refused is not archived")
             .after("x", words("1", "a").replace("chat", "normal").replace("org'>", "org/gone'>"))
@@ -95,7 +95,7 @@ fn archiving() {
         test(
             "8.1",
             "the archive of another account is forbidden",
-            "chat/src/tests/archive.rs::nobody_reads_another_ones_archive",
+            "chat/src/tests/archive.rs::the_archive_of_another_account_is_forbidden",
         ),
     ]);
 }
@@ -333,12 +333,12 @@ fn rooms() {
         test(
             "6.1.2",
             "the archive is for those that may enter the room",
-            "chat/src/tests/muc/keep.rs::the_archive_is_for_those_who_could_have_heard",
+            "chat/src/tests/muc/keep.rs::the_archive_is_only_for_users_that_may_enter_the_room",
         ),
         test(
             "6.1.2",
             "messages with a body are archived",
-            "muc/src/message.rs::what_is_about_the_moment_is_in_no_archive",
+            "muc/src/message.rs::messages_about_the_moment_are_not_archived",
         ),
         test(
             "6.1.2",
@@ -363,7 +363,7 @@ fn rooms() {
         test(
             "3.2",
             "a message that is removed from the middle leaves a placeholder",
-            "chat/src/tests/muc/talk.rs::what_is_taken_back_is_a_tombstone_in_the_archive",
+            "chat/src/tests/muc/talk.rs::a_retracted_message_is_a_tombstone_in_the_archive",
         ),
     ]);
 }

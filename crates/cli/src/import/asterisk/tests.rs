@@ -57,7 +57,7 @@ fn endpoints_with_auth_are_accounts_also_of_templates() {
 }
 
 #[test]
-fn what_cannot_be_taken_says_why() {
+fn entries_that_cannot_be_imported_are_reported_with_a_reason() {
     let auth = |more: &str| format!("[a]\ntype=endpoint\nauth=a\naors=a\n[a]\ntype=auth\n{more}");
     let says = |text: &str, words: &str| {
         let said = pieces(text);

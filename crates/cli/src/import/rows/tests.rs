@@ -118,7 +118,7 @@ fn lines_with_headings_are_read_with_their_delimiter() {
 }
 
 #[test]
-fn what_is_cut_short_says_where() {
+fn incomplete_input_is_reported_with_its_line() {
     check(
         "INSERT INTO subscriber (username) VALUES ('a'),('b",
         &["1 a", "1 end: a text in quotes that does not end"],

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_counts_as_set_depends_on_the_type() {
+    fn the_values_that_count_as_set_depend_on_the_type() {
         assert!(!VariableValue::Unset.is_set());
         assert!(!VariableValue::Number(0.0).is_set());
         assert!(VariableValue::Number(-1.0).is_set());

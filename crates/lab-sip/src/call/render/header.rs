@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_message_has_what_can_be_read() {
+    fn a_broken_message_has_its_readable_headers() {
         assert_eq!(
             HeaderIndex::of(b"X\nVia:a\nVia").values(b"X\nVia:a\nVia", "Via").collect::<Vec<_>>(),
             [b"a"]

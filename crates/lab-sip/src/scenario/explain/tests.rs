@@ -94,7 +94,7 @@ fn captures_that_are_built_in_are_not_needed() {
 }
 
 #[test]
-fn what_has_no_effect_and_what_sipp_does_not_know_has_its_line() {
+fn parts_without_effect_and_parts_unknown_to_sipp_are_listed_with_their_lines() {
     let said = of_text(
         "<scenario><recv request='A' td='x'/>\n<nop><action><rtpcheck min_packets='5' two_way='true'/></action></nop></scenario>",
     );

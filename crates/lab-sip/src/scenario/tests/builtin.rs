@@ -12,7 +12,7 @@ fn built(name: &'static str) -> Scenario {
 }
 
 #[test]
-fn all_compile_and_say_who_calls() {
+fn all_compile_with_the_expected_roles() {
     let roles: Vec<(&str, Role)> = BUILT_IN_NAMES.iter().map(|&name| (name, built(name).role)).collect();
     let expected = [
         ("uac", Role::Client),

@@ -32,7 +32,7 @@ fn pause(attributes: &str) -> Pause {
 }
 
 #[test]
-fn send_knows_what_it_sends() {
+fn send_knows_its_request_or_response() {
     assert_eq!(send("").what, SentKind::Request("OPTIONS".into()));
     let response = first("<send><![CDATA[\n SIP/2.0 180 Ringing\n]]></send>").kind;
     assert!(
@@ -151,7 +151,7 @@ fn commands_between_instances() {
 }
 
 #[test]
-fn who_calls_follows_from_the_first_message() {
+fn the_role_follows_from_the_first_message() {
     const CMD: &str = "<sendCmd><![CDATA[x: y]]></sendCmd>";
     let role = |inside: &str| scenario(inside).role;
     assert_eq!(role("<nop/><pause/><recv request='INVITE'/>"), Role::Server);

@@ -138,7 +138,7 @@ fn hexadecimal_escapes() {
 }
 
 #[test]
-fn what_is_not_closed_is_a_mistake() {
+fn malformed_keywords_are_mistakes() {
     let fails =
         |text: &str| compile_template(text.as_bytes(), &mut Variables::default()).expect_err("it does not");
     assert!(fails("To: [call_id\nx]").contains("`[` is not closed on its line in `To: [call_id`"));

@@ -6,7 +6,7 @@ use super::super::check::check;
 use super::super::reference::reference_page;
 
 #[test]
-fn the_reference_page_is_what_the_code_makes() {
+fn the_committed_reference_page_is_up_to_date() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/ringer-scenarios.md");
     let made = reference_page();
     if std::env::var_os("BLESS").is_some() {

@@ -14,7 +14,7 @@ fn path() -> PathBuf {
 }
 
 #[test]
-fn the_schema_is_what_the_code_makes() {
+fn the_committed_schema_is_up_to_date() {
     let made = scenario_schema();
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(path(), &made).expect("the schema is written");

@@ -94,7 +94,7 @@ fn only_the_root_may_lack_its_end() {
 }
 
 #[test]
-fn what_is_hopeless_says_why() {
+fn xml_beyond_repair_is_refused_with_a_reason() {
     assert_eq!(fails("<a>\n<b>\n"), "2: <b> is never closed: expected </b> before the end of the file");
     assert_eq!(
         fails("<a>\n<b></a>"),

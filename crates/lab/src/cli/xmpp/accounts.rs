@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_say_what_was_expected() {
+    fn mistakes_name_the_expected_input() {
         for (text, says) in [
             ("--domain d --format belfry", "no --out"),
             ("--domain d --out x", "no --format"),

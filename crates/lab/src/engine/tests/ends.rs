@@ -178,7 +178,7 @@ fn rubbish_is_counted_and_shown_and_harms_no_call() {
 }
 
 #[test]
-fn rubbish_on_a_connection_is_counted_and_what_follows_is_read() {
+fn rubbish_on_a_connection_is_counted_and_the_next_message_is_read() {
     use std::io::{Read, Write};
 
     let mut server =

@@ -203,7 +203,7 @@ fn a_message_may_wait_as_long_as_its_step_says_instead() {
 }
 
 #[test]
-fn who_waits_too_long_is_told_in_whatever_order_and_who_left_is_not() {
+fn late_senders_are_told_in_any_order_and_senders_that_left_are_not() {
     let mut poll = mio::Poll::new().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut streams = StreamConnections::new(Arc::new(tcp(1)), None);

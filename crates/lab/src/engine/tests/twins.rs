@@ -89,7 +89,7 @@ fn a_call_that_fails_ends_those_of_the_peers_it_commanded() {
 }
 
 #[test]
-fn a_command_for_somebody_who_is_not_there_fails_its_call() {
+fn a_command_for_an_absent_peer_fails_its_call() {
     let (_socket, remote) = silent();
     // Refuses connections: nothing listens there, and no other program can take the port meanwhile.
     let closed = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();

@@ -42,7 +42,7 @@ fn end_with_errors(run: &mut Run) -> (RunOutcome, Vec<String>) {
 }
 
 #[test]
-fn who_is_sent_elsewhere_connects_there() {
+fn a_redirected_user_connects_to_the_other_host() {
     let (first, target) = listener();
     let (second, other) = listener();
     let sends_away = peer_thread(move || {

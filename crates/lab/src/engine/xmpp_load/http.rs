@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_told() {
+    fn an_invalid_http_answer_is_reported() {
         let long = format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(HTTP_HEAD));
         for (text, says) in [
             ("SSH-2.0\r\n\r\n", "no answer of HTTP"),

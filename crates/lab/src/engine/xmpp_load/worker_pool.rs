@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_says_what_was_expected() {
+    fn an_impossible_number_of_workers_names_the_expected_range() {
         for (users, wanted, files) in
             [(40_000, Some(1), 20_000), (1_000_000, None, 1_024), (10, Some(300), 20_000)]
         {

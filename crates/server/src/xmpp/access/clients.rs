@@ -325,7 +325,7 @@ impl ClientAccess {
             None => !self.access.digests || cx.streams.only_keys(find.user(), domain),
         };
         // Cloned only where the work leaves the shard.
-        let known = || account.cloned().unwrap_or_else(|| sign_in::nobody(find.user(), domain));
+        let known = || account.cloned().unwrap_or_else(|| sign_in::unknown_account(find.user(), domain));
         match &find {
             CredentialQuery::Tokens { agent, .. } => {
                 return self.find_tokens(cx, stream, &known(), agent.clone());

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_reads_what_the_phones_showed_and_nothing_of_others() {
+    fn a_user_reads_only_the_parties_that_its_phones_showed() {
         let (alice, bob) = (Some("alice@example.org"), Some("bob@example.org"));
         let calls = vec![
             record(bob, alice),

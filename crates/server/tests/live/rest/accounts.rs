@@ -27,7 +27,7 @@ fn the_first_account_is_made_once_and_kept_where_only_the_operator_reads() {
     assert_eq!(mode, 0o600);
     let text = std::fs::read_to_string(&file).unwrap();
     let (sid, token) = text.trim_end().split_once(':').unwrap();
-    let rest = Rest::new(&place).as_who(sid, token);
+    let rest = Rest::new(&place).with_credentials(sid, token);
     assert_eq!((sid, token.len()), (SID, 32));
     assert_eq!(rest.get(".json")["friendly_name"], "Default account");
     assert!(!node.log().contains(token), "no secrets in logs");
@@ -59,7 +59,7 @@ fn applications_validate_requests_with_the_accounts_token() {
     let sdp = caller.sdp("8", "sendrecv");
     caller.invite(sdp);
     is_validated("/configured");
-    let rest = Rest::new(&place).as_who(sid, token);
+    let rest = Rest::new(&place).with_credentials(sid, token);
     let callback = url("/told");
     rest.post(
         "/Calls.json",
@@ -103,9 +103,9 @@ fn a_lost_token_is_replaced_while_the_node_runs() {
     let shown = belfry(&["rest", "token", "--renew", SID]);
     let token = shown.lines().find_map(|line| line.strip_prefix("token ")).unwrap().trim().to_owned();
     let rest = Rest::new(&place);
-    assert_eq!(rest.as_who(SID, &token).ask("GET", ".json", "").status, 200);
+    assert_eq!(rest.with_credentials(SID, &token).ask("GET", ".json", "").status, 200);
     let (_, old) = old.trim_end().split_once(':').unwrap();
-    assert_eq!(rest.as_who(SID, old).ask("GET", ".json", "").status, 401);
+    assert_eq!(rest.with_credentials(SID, old).ask("GET", ".json", "").status, 401);
     let kept = std::fs::read_to_string(place.path("data/rest-account")).unwrap();
     assert_eq!(kept, format!("{SID}:{token}\n"));
     let listed = belfry(&["rest", "accounts", "--json"]);
@@ -212,7 +212,7 @@ fn a_wrong_token_is_refused_and_guessing_is_slowed_down() {
     let place = place();
     let _node = place.spawn();
     let rest = Rest::new(&place);
-    let guesser = rest.as_who(SID, "guess");
+    let guesser = rest.with_credentials(SID, "guess");
     let statuses: Vec<u16> = (0..13).map(|_| guesser.ask("GET", "/Calls.json", "").status).collect();
     assert_eq!((statuses[9], statuses[12]), (401, 429), "{statuses:?}");
     let refused = guesser.ask("GET", "/Calls.json", "");
@@ -249,7 +249,7 @@ fn calls_to_numbers_of_a_suspended_account_are_refused() {
     let rest = Rest::new(&place);
     let below = rest.ask_path("POST", "/Accounts.json", "FriendlyName=Below").json();
     let (sid, token) = (below["sid"].as_str().unwrap(), below["auth_token"].as_str().unwrap());
-    let other_account = rest.as_who(sid, token);
+    let other_account = rest.with_credentials(sid, token);
     let form = format!("PhoneNumber=1234&VoiceUrl=http://{}/", app.address);
     assert_eq!(other_account.ask("POST", "/IncomingPhoneNumbers.json", &form).fault(), (403, 20403));
     let bound = rest.post("/IncomingPhoneNumbers.json", &form);

@@ -45,7 +45,7 @@ impl Rest {
         Rest { at: place.http(), sid: SID.into(), token: TOKEN.into() }
     }
 
-    pub(super) fn as_who(&self, sid: &str, token: &str) -> Rest {
+    pub(super) fn with_credentials(&self, sid: &str, token: &str) -> Rest {
         Rest { at: self.at, sid: sid.into(), token: token.into() }
     }
 

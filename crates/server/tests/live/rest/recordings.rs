@@ -92,7 +92,7 @@ fn a_call_is_recorded_from_its_answer_with_each_side_in_its_channel() {
     assert_eq!(site.rest.ask("DELETE", &path, "").status, 204);
     assert!(!file.exists());
     assert_eq!(site.rest.fetch(&path.replace(".json", ".wav")).0, 404);
-    assert_eq!(site.rest.as_who(&site.rest.sid, "wrong").fetch(&path).0, 401);
+    assert_eq!(site.rest.with_credentials(&site.rest.sid, "wrong").fetch(&path).0, 401);
 }
 
 #[test]

@@ -281,7 +281,7 @@ fn a_caller_may_hang_up_at_every_point_of_every_verb() {
 }
 
 #[test]
-fn a_call_whose_peer_sends_no_media_is_ended() {
+fn a_call_without_media_from_its_peer_is_ended() {
     let app = App::new(&[("/", "<Response><Gather numDigits='1' timeout='600'/></Response>")]);
     let place = Place::new(&app.voice("/", "media_timeout = \"1s\"\n"));
     let mut node = place.start();

@@ -28,7 +28,7 @@ fn write(path: &Path, wav: &Wav) {
 }
 
 /// Checks that it is 440 Hz for a second, then 1 kHz for a second, to within a tenth; else an account of what was heard.
-fn is_what_was_sent(codec: &str, phone: &Baresip) -> Result<(), String> {
+fn check_received_tones(codec: &str, phone: &Baresip) -> Result<(), String> {
     let files = phone.heard();
     assert_eq!(files.len(), 1, "{codec}: {files:?}");
     let received = runs(&Wav::parse(&std::fs::read(&files[0]).unwrap()).unwrap(), &[440, 1_000]);
@@ -50,11 +50,11 @@ fn one_of_three_is_whole(call: impl Fn() -> Result<(), String>) {
 }
 
 #[test]
-fn baresip_hears_what_is_played_in_every_codec() {
-    CODECS.into_iter().for_each(|codec| one_of_three_is_whole(|| hear_what_is_played(codec)));
+fn baresip_receives_played_tones_in_every_codec() {
+    CODECS.into_iter().for_each(|codec| one_of_three_is_whole(|| receive_played_tones(codec)));
 }
 
-fn hear_what_is_played((codec, rate, channels): Codec) -> Result<(), String> {
+fn receive_played_tones((codec, rate, channels): Codec) -> Result<(), String> {
     let app = App::new(&[("/", "<Response><Play>file:tones.wav</Play></Response>")]);
     let folder = tempfile::tempdir().unwrap();
     write(&folder.path().join("tones.wav"), &tones(8_000, 1, &PARTS));
@@ -66,7 +66,7 @@ fn hear_what_is_played((codec, rate, channels): Codec) -> Result<(), String> {
     phone.command("dial", "sip:1234@example.test");
     phone.expect("CALL_ESTABLISHED");
     phone.expect("CALL_CLOSED");
-    let outcome = is_what_was_sent(codec, &phone);
+    let outcome = check_received_tones(codec, &phone);
     nothing_left(&node, 1);
     node.stop();
     outcome
@@ -92,7 +92,7 @@ fn hear_the_echo((codec, rate, channels): Codec) -> Result<(), String> {
     until("it has come back", || (sum(&node, |shard| shard.voice.packets_out) >= 135).then_some(()));
     phone.command("hangup", "");
     phone.expect("CALL_CLOSED");
-    let outcome = is_what_was_sent(codec, &phone);
+    let outcome = check_received_tones(codec, &phone);
     nothing_left(&node, 1);
     node.stop();
     outcome

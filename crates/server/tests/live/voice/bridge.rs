@@ -55,7 +55,7 @@ fn a_screened_callee_hears_a_document_and_is_joined_when_it_accepts() {
 }
 
 #[test]
-fn a_callee_whose_screening_document_hangs_up_counts_as_declined() {
+fn a_screening_document_that_hangs_up_counts_as_a_declined_call() {
     let mut scene = Scene::new(&[
         ("/", "<Response><Dial action='/dialed'><Client url='/screen'>bob</Client></Dial></Response>"),
         ("/screen", "<Response><Say>no</Say><Hangup/></Response>"),

@@ -158,7 +158,7 @@ fn the_moderators_pin_begins_and_ends_the_documents_conference() {
 }
 
 #[track_caller]
-fn an_agent_takes_who_waits(way: &'static str) {
+fn an_agent_takes_a_waiting_caller(way: &'static str) {
     let scene = Scene::new(way);
     let mut caller = scene.call('4', 0, TONES[0]);
     until("he waits", || (sum(&scene.node, |shard| shard.voice.queues) == 1).then_some(()));
@@ -174,10 +174,10 @@ fn an_agent_takes_who_waits(way: &'static str) {
 
 #[test]
 fn an_agent_takes_the_caller_in_the_programs_queue() {
-    an_agent_takes_who_waits("");
+    an_agent_takes_a_waiting_caller("");
 }
 
 #[test]
 fn an_agent_takes_the_caller_in_the_documents_queue() {
-    an_agent_takes_who_waits("1");
+    an_agent_takes_a_waiting_caller("1");
 }

@@ -38,7 +38,7 @@ fn row(direction: &str, user: &str, outcome: &str) -> [String; 3] {
 }
 
 /// alice talks to bob, then calls carol, who has no phone.
-fn a_user_reads_the_calls_of_all_her_phones_and_no_others(place: &Place) {
+fn a_user_reads_the_calls_of_all_its_phones_and_no_others(place: &Place) {
     let mut node = place.start();
     let (mut alice, mut bob) = (place.udp("alice"), place.udp("bob"));
     bob.register();
@@ -78,14 +78,14 @@ fn place() -> Place {
 const USERS: [&str; 4] = ["alice", "bob", "carol", "dave"];
 
 #[test]
-fn a_user_reads_her_calls_from_a_file() {
-    a_user_reads_the_calls_of_all_her_phones_and_no_others(&place().with_accounts(&USERS));
+fn a_user_reads_its_calls_from_a_file() {
+    a_user_reads_the_calls_of_all_its_phones_and_no_others(&place().with_accounts(&USERS));
 }
 
 #[test]
-fn a_user_reads_her_calls_from_postgresql() {
+fn a_user_reads_its_calls_from_postgresql() {
     let place = place().with_postgres(&new_postgres_database()).with_accounts(&USERS);
-    a_user_reads_the_calls_of_all_her_phones_and_no_others(&place);
+    a_user_reads_the_calls_of_all_its_phones_and_no_others(&place);
 }
 
 /// Before the sign-in there is no account whose calls could be meant.

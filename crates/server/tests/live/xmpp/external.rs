@@ -113,7 +113,7 @@ fn a_phone_signs_in_by_the_last_right_password_where_its_digests_are_kept() {
 }
 
 #[test]
-fn nobody_takes_the_name_of_a_user_who_has_not_signed_in() {
+fn registration_cannot_take_the_name_of_a_directory_user() {
     let slapd = Slapd::start(&[("alice", "wonderland")]);
     let place = place_of(&slapd, "[xmpp.registration]\nopen = true\nchange_password = true\n");
     let mut node = place.start();

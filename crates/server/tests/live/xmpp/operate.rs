@@ -179,7 +179,7 @@ fn rooms_are_made_shown_ruled_and_destroyed() {
 }
 
 #[test]
-fn what_chat_has_of_an_account_is_shown_and_changed() {
+fn the_chat_data_of_an_account_is_shown_and_changed() {
     let place = place("");
     let node = place.spawn();
     belfry(&place, &["xmpp", "message", "user0", "Welcome", "--subject", "Hi"]);

@@ -27,7 +27,7 @@ pub(super) const ROWS: &[Row] = &[
     test(
         "16.3 step 6",
         "Credentials are checked before a request is forwarded",
-        "sim/tests/calls/accounts.rs::who_claims_to_be_ours_proves_it",
+        "sim/tests/calls/accounts.rs::a_caller_that_claims_a_local_account_must_authenticate",
     ),
     test(
         "16.4",
@@ -76,7 +76,7 @@ pub(super) const ROWS: &[Row] = &[
     test(
         "16.6 step 11, 16.8",
         "Timer C ends a ringing branch",
-        "sim/tests/calls/forks.rs::who_never_answers_is_408_and_timer_c_ends_a_ring_without_end",
+        "sim/tests/calls/forks.rs::a_silent_phone_is_408_and_timer_c_ends_a_ring_without_end",
     ),
     test(
         "16.7 step 1",

@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_compared_by_what_leads_somewhere() {
+    fn a_target_is_compared_by_its_routing_parts() {
         let of = |target: &[u8]| token(TokenKind::Response, &[], target).target;
         let bob = of(b"sip:%62ob@Host.test:5080;transport=TCP;ob");
         assert_eq!(bob, of(b"sip:bob@host.test:5080;x=y;transport=tcp"));

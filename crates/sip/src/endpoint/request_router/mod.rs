@@ -379,13 +379,13 @@ impl RequestRouter {
         bindings: Vec<Binding>,
     ) {
         if bindings.is_empty() {
-            return self.nobody_there(lower, key);
+            return self.finish_without_binding(lower, key);
         }
         self.fork(lower, key, groups_by_q(bindings), own_routes, TargetSearch::Fork);
     }
 
     /// No binding: a MESSAGE is kept for later, a call is not.
-    fn nobody_there(&mut self, lower: &mut LowerView<'_>, key: Key) {
+    fn finish_without_binding(&mut self, lower: &mut LowerView<'_>, key: Key) {
         let Some(context) = lower.contexts.get(key) else { return };
         if context.request.method() == Method::Message {
             return match &context.callee {

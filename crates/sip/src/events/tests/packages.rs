@@ -152,7 +152,7 @@ fn dialog_lists_calls() {
 
 /// RFC 3842.
 #[test]
-fn message_summary_counts_what_waits() {
+fn message_summary_counts_waiting_messages() {
     let (mut world, notify) = first("message-summary", AOR, State::MessageSummary { waiting: 0 });
     insta::assert_snapshot!(notify, @r#"
     Messages-Waiting: no

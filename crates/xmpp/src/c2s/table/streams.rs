@@ -212,7 +212,7 @@ fn conditions_from_not_authorized_on() {
         row("4.9.3.19", "see-other-host")
             .test("xmpp/src/c2s/access_tests.rs::a_client_is_sent_to_another_host"),
         row("4.9.3.21", "undefined-condition: more stanzas are acknowledged than were sent (XEP-0198 §4)")
-            .test("chat/src/tests/sm.rs::who_acknowledges_more_than_there_was_is_cut_off"),
+            .test("chat/src/tests/sm.rs::a_client_that_acknowledges_more_than_was_sent_is_cut_off"),
         row("4.9.3.22", "unsupported-encoding")
             .at(Stage::Encrypted)
             .sent(HEADER.replace("version='1.0'?>", "version='1.0' encoding='ISO-8859-1'?>"))

@@ -90,7 +90,7 @@ fn element() -> impl Strategy<Value = Element> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(element in element()) {
+    fn a_written_element_is_read_back_unchanged(element in element()) {
         let bytes = element.to_bytes(ns::CLIENT);
         prop_assert_eq!(parse(&bytes, &Prefixes::of_default(ns::CLIENT)).unwrap(), element);
     }
@@ -182,7 +182,7 @@ fn escapes() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_is_measured_is_what_is_written(text in escapes()) {
+    fn the_measured_size_is_the_written_size(text in escapes()) {
         let Ok(measured) = parse_within(text.as_bytes(), &Prefixes::of_default(ns::CLIENT), Budget::STANZA) else {
             return Ok(());
         };
@@ -202,7 +202,7 @@ proptest! {
     }
 
     #[test]
-    fn what_has_no_prefixes_and_no_cdata_is_written_in_no_more_bytes_than_it_came_in(
+    fn an_element_without_prefixes_and_cdata_does_not_grow_when_it_is_written(
         text in escapes().prop_filter_map("a text", |text| Some(text.split_once(" q:x=")?.0.split_once(" one=")?.1.to_owned()))
     ) {
         let value = text.replace(" p:two=", " two=");
@@ -214,7 +214,7 @@ proptest! {
 }
 
 #[test]
-fn what_a_client_may_send_another_server_may_receive() {
+fn a_stanza_accepted_from_a_client_fits_the_limits_of_another_server() {
     let nested = |depth: usize| {
         let pair = "<p:a p:x=''><q:b q:x=''>".repeat(depth / 2);
         let end = "</q:b></p:a>".repeat(depth / 2);
@@ -237,7 +237,7 @@ fn what_a_client_may_send_another_server_may_receive() {
 
 proptest! {
     #[test]
-    fn what_was_accepted_is_accepted_again_as_it_is_written(text in escapes(), times in 1..60_usize, pad in 0..30_usize) {
+    fn an_accepted_stanza_is_accepted_again_as_it_is_written(text in escapes(), times in 1..60_usize, pad in 0..30_usize) {
         let text = text.replace(" xmlns", &(" ".repeat(pad + 1) + "xmlns"));
         let text = format!("<message>{}</message>", text.repeat(times));
         let prefixes = Prefixes::of_default(ns::CLIENT);

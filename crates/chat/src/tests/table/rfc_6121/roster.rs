@@ -58,7 +58,7 @@ fn setting() {
         test(
             "2.1.2",
             "`subscription`, `ask` and `approved` of a set are the server's and have no effect",
-            "chat/src/tests/roster.rs::a_contact_is_stored_pushed_to_who_is_interested_and_answered",
+            "chat/src/tests/roster.rs::a_contact_is_stored_pushed_to_interested_clients_and_answered",
         ),
         row("2.3.2", "a new item is pushed to all interested resources and then answered by a result")
             .after("phone", ROSTER)
@@ -76,7 +76,7 @@ fn setting() {
         test(
             "2.3.3",
             "an error for each fault of a set",
-            "chat/src/tests/roster.rs::what_is_no_contact_is_refused",
+            "chat/src/tests/roster.rs::invalid_contacts_are_refused",
         ),
         test(
             "2.3.3",

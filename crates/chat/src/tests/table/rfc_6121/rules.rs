@@ -150,7 +150,7 @@ fn the_table_of_delivery() {
         test(
             "8.5.4",
             "without an available resource",
-            "chat/src/tests/offline.rs::only_what_is_worth_it_is_kept",
+            "chat/src/tests/offline.rs::only_messages_worth_keeping_are_kept",
         ),
         test(
             "8.5.4",

@@ -78,7 +78,7 @@ fn being_asked() {
         test(
             "3.1.3",
             "of several requests of one contact one is kept",
-            "chat/src/tests/presence.rs::a_request_waits_for_who_is_not_here_and_is_not_listed",
+            "chat/src/tests/presence.rs::a_request_to_an_absent_user_waits_and_is_not_listed",
         ),
         row("3.1.3", "a contact that is subscribed already is answered by the server")
             .contact(CAROL, "from")

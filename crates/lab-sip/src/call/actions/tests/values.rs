@@ -67,7 +67,7 @@ fn a_division_by_zero_changes_nothing() {
 }
 
 #[test]
-fn todouble_reads_text_and_leaves_what_is_no_number() {
+fn todouble_reads_text_and_an_invalid_number_changes_nothing() {
     let mut world = World::new();
     world.put(0, text("12.5"));
     world.quiet(ActionKind::ToDouble { to: var(1), from: var(0) });

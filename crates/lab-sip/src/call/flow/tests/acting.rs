@@ -58,7 +58,7 @@ fn actions_after_a_jump_still_run() {
 
 /// The usual end of a handler for what is not expected: the pause it broke into goes on where it was.
 #[test]
-fn a_pause_is_restored_with_what_is_left_of_it() {
+fn a_pause_is_restored_with_its_remaining_time() {
     let restore = ActionKind::PauseRestore(Operand::Value(5000.0));
     let nop = acting(step(StepKind::Nop), vec![restore, jump(2)]);
     let mut end =
@@ -71,7 +71,7 @@ fn a_pause_is_restored_with_what_is_left_of_it() {
 }
 
 #[test]
-fn actions_of_a_send_look_into_what_was_sent() {
+fn actions_of_a_send_search_the_sent_message() {
     let ereg = ActionKind::Ereg(Box::new(Ereg {
         regex: Regex::new("CSeq: .*").unwrap(),
         search_in: SearchIn::Message,
@@ -123,7 +123,7 @@ fn the_next_message_waits_until_streams_have_been_played() {
 }
 
 #[test]
-fn a_message_may_be_what_waits_for_streams() {
+fn a_received_message_may_wait_for_streams() {
     let answered = acting(code(200), vec![wait_for_streams(None)]);
     let steps =
         vec![request("INVITE", None), answered, request("ACK", None), request("BYE", None), code(200)];

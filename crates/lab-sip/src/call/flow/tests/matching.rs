@@ -285,7 +285,7 @@ fn rule_5_the_cseq_of_an_ack_is_checked() {
 }
 
 #[test]
-fn rule_5_routes_are_reversed_for_the_one_who_asked() {
+fn rule_5_routes_are_reversed_for_the_client() {
     let steps = vec![request("INVITE", None), with(code(200), |recv| recv.rrs = true), pause(1000.0)];
     let mut end = started(scenario(Role::Client, steps));
     let text = answer_text(ID, 200, 1, "INVITE", "b").replace(
