@@ -66,6 +66,9 @@ class Belfry(Server):
     name = "belfry"
     # Of `belfry account import`.
     import_flags = ()
+    # A program that runs the node, with its flags, and the seconds that its start may take then.
+    wrapper = ()
+    patience = 15
 
     def __init__(self, processes, folder, target=None, users=0, cores=None):
         self.port = free_port()
@@ -78,9 +81,9 @@ class Belfry(Server):
             self.import_accounts(users)
         if target:
             self.run("route", "add", "bench", "user:service", f"sip:127.0.0.1:{target}", "--open")
-        command = [self.binary(), "serve", "--config", self.config]
+        command = [*self.wrapper, self.binary(), "serve", "--config", self.config]
         self.process = processes.start(command, folder, f"{folder}/belfry.log", cores)
-        wait_for_sip(self.process, self.port)
+        wait_for_sip(self.process, self.port, self.patience)
 
     def configuration(self):
         return f"""[server]
