@@ -39,11 +39,7 @@ fn handle(_: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
 }
 
 /// The page that the client asks for (XEP-0059 §2.1 and §2.2), of so many rows unless it says how many, and at most.
-pub(super) fn read_page(
-    payload: &Element,
-    usual: u32,
-    most: u32,
-) -> Result<CallHistoryQuery, StanzaError> {
+pub(super) fn read_page(payload: &Element, usual: u32, most: u32) -> Result<CallHistoryQuery, StanzaError> {
     let mut query = CallHistoryQuery { until: None, max: usual };
     let Some(set) = payload.get("set", ns::RSM) else { return Ok(query) };
     if set.get("index", ns::RSM).is_some() || set.get("before", ns::RSM).is_some() {

@@ -17,7 +17,9 @@ use super::register::AccountRequest;
 use super::roster::RosterAction;
 use super::upload::UploadRequest;
 use super::vcard::AvatarEffect;
-use super::{Host, Outbox, archive, calls, offline, private, register, roster, route, upload, vcard, voicemail};
+use super::{
+    Host, Outbox, archive, calls, offline, private, register, roster, route, upload, vcard, voicemail,
+};
 use crate::outgoing;
 
 /// The effect of a request that is not answered at once.
@@ -86,11 +88,7 @@ pub(super) fn perform(host: &mut Host, now: Instant, iq: &IqRequest<'_>, effect:
         IqEffect::Block(command) => blocking::change_blocked(host, now, iq, command, out).map(|()| None),
         IqEffect::ReadCalls(query) => return calls::read(&mut host.store, iq, query, out),
         IqEffect::Voicemail(request) => return voicemail::ask(&mut host.store, iq, request, out),
-        IqEffect::Command => {
-            let Host { settings, accounts, privileged, commands, store, rng, .. } = host;
-            let view = IqView { now, settings, accounts, nested: privileged.nested() };
-            commands.handle(&view, (store, rng), iq, out)
-        }
+        IqEffect::Command => perform_command(host, now, iq, out),
         IqEffect::ViewNodes(then) => {
             let (owner, then) = (iq.to.bare(), host.feature_continuations.insert_view(then));
             return host.tell_pubsub(now, PubSubEvent::View { owner: &owner, from: iq.from, then }, out);
@@ -128,6 +126,12 @@ pub(super) fn perform(host: &mut Host, now: Instant, iq: &IqRequest<'_>, effect:
     if reply != Ok(None) {
         outgoing::answer(iq.iq, reply, out);
     }
+}
+
+fn perform_command(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> EffectReply {
+    let Host { settings, accounts, privileged, commands, store, rng, .. } = host;
+    let view = IqView { now, settings, accounts, nested: privileged.nested() };
+    commands.handle(&view, (store, rng), iq, out)
 }
 
 /// The request, for the nodes of the account that is asked.

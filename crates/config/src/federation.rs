@@ -61,12 +61,8 @@ pub struct Federation {
     pub require_certificate: bool,
     /// The domains for which the opposite of `require_certificate` holds.
     pub certificate_exceptions: Domains,
-    /// A certificate that no authority signed for its domain is looked up at the domain's web server (RFC 7711). On by default.
-    pub posh: bool,
-    /// Web servers in private networks are asked, too. Off by default.
-    pub posh_private: bool,
-    /// The web servers that are not looked up in DNS. The first one that has the name counts.
-    pub posh_routes: Vec<WebRoute>,
+    /// Certificates that the web servers of their domains vouch for (RFC 7711).
+    pub posh: Posh,
     /// The domains whose servers are not looked up in DNS.
     /// The first one that has the domain counts.
     pub routes: Vec<ServerRoute>,
@@ -82,6 +78,39 @@ pub struct Federation {
     pub bytes: usize,
 }
 
+/// Certificates of other servers that no authority vouches for, but the web servers of their domains (RFC 7711).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Posh {
+    /// They are looked up. On by default.
+    pub is_on: bool,
+    /// Web servers in private networks are asked, too. Off by default.
+    pub allow_private: bool,
+    /// The web servers that are not looked up in DNS. The first one that has the name counts.
+    pub routes: Vec<WebRoute>,
+}
+
+impl Posh {
+    fn read(section: &mut Section<'_, '_>) -> Posh {
+        Posh {
+            is_on: section.key(
+                "posh",
+                true,
+                "Whether a certificate that no authority vouches for, or that is for another name, counts when the domain's web server vouches for it at `https://DOMAIN/.well-known/posh/xmpp-server.json` (RFC 7711). A stream that needs no certificate waits half a second for that at most.",
+            ),
+            allow_private: section.key(
+                "posh_private",
+                false,
+                "Whether web servers in private networks are asked for that, too. Other servers, known or not, then make this one connect there at port 443, or where a reference leads.",
+            ),
+            routes: section.list(
+                "posh_routes",
+                Vec::new(),
+                "Where web servers are that DNS is not asked for, as `example.net=192.0.2.5:443`, also in private networks.",
+            ),
+        }
+    }
+}
+
 impl Federation {
     /// Federation is on when it has an address to listen at.
     pub fn is_on(&self) -> bool {
@@ -90,19 +119,17 @@ impl Federation {
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
         let mut section = reader.section("xmpp.federation");
-        let listen = section.list(
-            "listen",
-            Vec::new(),
-            "Where other servers connect: `tcp:` (with STARTTLS, usually port 5269) and `tls:` (5270). While empty, this server speaks with no other.",
-        );
-        let policy = section.key(
-            "policy",
-            Admission::Open,
-            "With which servers: `open` with all that are not in `block`, `allow` with those in `allow`, `closed` with none.",
-        );
         let mut federation = Federation {
-            listen,
-            policy,
+            listen: section.list(
+                "listen",
+                Vec::new(),
+                "Where other servers connect: `tcp:` (with STARTTLS, usually port 5269) and `tls:` (5270). While empty, this server speaks with no other.",
+            ),
+            policy: section.key(
+                "policy",
+                Admission::Open,
+                "With which servers: `open` with all that are not in `block`, `allow` with those in `allow`, `closed` with none.",
+            ),
             allow: domains(&mut section, "allow", "Domains that `policy = \"allow\"` allows."),
             block: domains(&mut section, "block", "Domains with which there is nothing to say, whatever `policy` is."),
             require_tls: section.key("require_tls", true, "Whether nothing is said to other servers without TLS."),
@@ -121,21 +148,7 @@ impl Federation {
                 "certificate_exceptions",
                 "Domains with which it is the other way round than `require_certificate` says.",
             ),
-            posh: section.key(
-                "posh",
-                true,
-                "Whether a certificate that no authority vouches for, or that is for another name, counts when the domain's web server vouches for it at `https://DOMAIN/.well-known/posh/xmpp-server.json` (RFC 7711). A stream that needs no certificate waits half a second for that at most.",
-            ),
-            posh_private: section.key(
-                "posh_private",
-                false,
-                "Whether web servers in private networks are asked for that, too. Other servers, known or not, then make this one connect there at port 443, or where a reference leads.",
-            ),
-            posh_routes: section.list(
-                "posh_routes",
-                Vec::new(),
-                "Where web servers are that DNS is not asked for, as `example.net=192.0.2.5:443`, also in private networks.",
-            ),
+            posh: Posh::read(&mut section),
             routes: section.list(
                 "routes",
                 Vec::new(),
@@ -330,7 +343,7 @@ mod tests {
         let web = self::read(
             "[xmpp.federation]\nposh_routes = [\"b.test=[::1]:8443\", \"*.b.test=web.b.test:443\"]\n",
         );
-        let web = web.unwrap().posh_routes;
+        let web = web.unwrap().posh.routes;
         assert_eq!((&*web[0].host, web[0].port, web[1].domains.has("x.b.test")), ("::1", 8443, true));
         assert_eq!(web[1].show(), "\"*.b.test=web.b.test:443\"");
         let there = Target { host: "::1".into(), port: 5270, is_direct: true };

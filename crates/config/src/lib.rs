@@ -62,7 +62,7 @@ pub use call_export::CallExport;
 pub use components::{Component, ComponentSecret, Components};
 pub use console::Console;
 pub use farm::Farm;
-pub use federation::{Federation, ServerRoute, WebRoute};
+pub use federation::{Federation, Posh, ServerRoute, WebRoute};
 pub use groups::{DirectoryGroup, RosterGroup};
 pub use hep::Hep;
 pub use log::{Log, LogFormat};

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 
 use super::header::Header;
-use super::message::Message;
+use super::message::{Message, top_via_is_alone};
 use super::scan::{defuse, write_number, write_uri};
 use super::values::Values;
 use super::via::Via;
@@ -188,7 +188,7 @@ fn copy_vias(out: &mut Vec<u8>, request: &Message, source: SocketAddr) {
         out.extend_from_slice(b"Via: ");
         let start = out.len();
         write_via_with_source(out, value, &via, source);
-        if request.top_via_is_alone() {
+        if top_via_is_alone(request) {
             end_line(out, start);
             continue;
         }

@@ -334,22 +334,10 @@ impl Message {
     /// Every Via that is well formed, the topmost first.
     pub fn vias(&self) -> impl Iterator<Item = Via<'_>> {
         // Mostly the topmost one has a line to itself, which is not split for it again.
-        let is_alone = self.top_via_is_alone();
+        let is_alone = top_via_is_alone(self);
         let lines = self.header_lines(Header::Via).skip(usize::from(is_alone));
         let others = lines.flat_map(Values::new).skip(usize::from(!is_alone)).filter_map(Via::parse);
         self.top_via().into_iter().chain(others)
-    }
-
-    /// True if no other value stands in the line of the topmost Via.
-    pub(crate) fn top_via_is_alone(&self) -> bool {
-        let (line, value) = (self.header(Header::Via), self.top_via_value());
-        line.zip(value).is_some_and(|(line, value)| line.len() == value.len())
-    }
-
-    /// True if one value of Via stands in it: no proxy was on its way.
-    pub fn has_one_via(&self) -> bool {
-        let is_plain = self.top_via_is_alone() && self.count(Header::Via) == 1;
-        is_plain || self.values(Header::Via).count() == 1
     }
 
     /// True if From and To stand there and are well formed.
@@ -408,6 +396,18 @@ impl Message {
 /// The `branch` parameter of the topmost Via.
 pub fn top_branch(message: &Message) -> Option<&[u8]> {
     message.top_via?.branch(&message.bytes)
+}
+
+/// True if no other value stands in the line of the topmost Via.
+pub(crate) fn top_via_is_alone(message: &Message) -> bool {
+    let (line, value) = (message.header(Header::Via), message.top_via_value());
+    line.zip(value).is_some_and(|(line, value)| line.len() == value.len())
+}
+
+/// True if one value of Via stands in the message: no proxy was on its way.
+pub fn has_one_via(message: &Message) -> bool {
+    let is_plain = top_via_is_alone(message) && message.count(Header::Via) == 1;
+    is_plain || message.values(Header::Via).count() == 1
 }
 
 fn parse_cseq(value: &[u8]) -> Option<(u32, &[u8])> {

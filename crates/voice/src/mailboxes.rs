@@ -59,63 +59,67 @@ fn address_of(text: &str) -> Option<Address> {
     is_address.then(|| Address { user: user.into(), host: host.into(), port: None })
 }
 
-impl Voice {
-    /// Looks up the account of a Record's mailbox, if it has one.
-    pub(super) fn look_up_mailbox(&mut self, record: (Key, Id), wanted: &Wanted, world: &mut World<'_>) {
-        let Some(mailbox) = wanted.mailbox.as_deref() else { return };
-        // An address that cannot be one is looked up as well, under the empty name that no account has: so there is one way to say so.
-        let address = address_of(mailbox).unwrap_or(Address { user: "".into(), host: "".into(), port: None });
-        let ticket = self.resolutions.insert(ResolutionPurpose::Mailbox(record.0, record.1));
-        world.outbox.push(VoiceEffect::Resolve { ticket, address, purpose: Purpose::Mailbox });
+/// Looks up the account of a Record's mailbox, if it has one.
+pub(super) fn look_up(voice: &mut Voice, record: (Key, Id), wanted: &Wanted, world: &mut World<'_>) {
+    let Some(mailbox) = wanted.mailbox.as_deref() else { return };
+    // An address that cannot be one is looked up as well, under the empty name that no account has: so there is one way to say so.
+    let address = address_of(mailbox).unwrap_or(Address { user: "".into(), host: "".into(), port: None });
+    let ticket = voice.resolutions.insert(ResolutionPurpose::Mailbox(record.0, record.1));
+    world.outbox.push(VoiceEffect::Resolve { ticket, address, purpose: Purpose::Mailbox });
+}
+
+/// The account of a Record's mailbox is known. The recording may not have begun yet, or may be over.
+pub(super) fn handle_account(
+    recordings: &mut Recordings,
+    record: (Key, Id),
+    account: &Aor,
+    calls: &mut Calls,
+) {
+    if let Some(mailbox) = mailbox_mut(recordings, record, calls) {
+        mailbox.account = Some(account.clone());
     }
 }
 
-impl Recordings {
-    /// The account of a Record's mailbox is known. The recording may not have begun yet, or may be over.
-    pub(super) fn handle_mailbox(&mut self, record: (Key, Id), account: &Aor, calls: &mut Calls) {
-        if let Some(mailbox) = self.mailbox_mut(record, calls) {
-            mailbox.account = Some(account.clone());
-        }
+/// The look-up is over: an application whose Record leads to no account gets a notification.
+pub(super) fn end_look_up(
+    recordings: &mut Recordings,
+    now: Instant,
+    record: (Key, Id),
+    resolved: &Resolved,
+    calls: &mut Calls,
+    world: &mut World<'_>,
+) {
+    let Some(mailbox) = mailbox_mut(recordings, record, calls).filter(|mailbox| mailbox.account.is_none())
+    else {
+        return;
+    };
+    // RFC 3261 §21.5: a failure of ours, which is not the document's.
+    let is_ours = resolved.as_ref().is_err_and(|status| *status >= 500);
+    let why = if is_ours { "cannot be looked up now" } else { "is no account" };
+    let text = format!("Record: the mailbox {:?} {why}; the recording is in none", mailbox.address);
+    if let Some((key, _)) = calls.leg_of(record.0) {
+        calls.warn(now, key, code::RECORDING, text, world);
     }
+}
 
-    /// The look-up is over: an application whose Record leads to no account gets a notification.
-    pub(super) fn end_mailbox_look_up(
-        &mut self,
-        now: Instant,
-        record: (Key, Id),
-        resolved: &Resolved,
-        calls: &mut Calls,
-        world: &mut World<'_>,
-    ) {
-        let Some(mailbox) = self.mailbox_mut(record, calls).filter(|mailbox| mailbox.account.is_none()) else {
-            return;
-        };
-        // RFC 3261 §21.5: a failure of ours, which is not the document's.
-        let is_ours = resolved.as_ref().is_err_and(|status| *status >= 500);
-        let why = if is_ours { "cannot be looked up now" } else { "is no account" };
-        let text = format!("Record: the mailbox {:?} {why}; the recording is in none", mailbox.address);
-        if let Some((key, _)) = calls.leg_of(record.0) {
-            calls.warn(now, key, code::RECORDING, text, world);
-        }
+/// The mailbox of a Record, before the recording, during it, or while its file is completed.
+fn mailbox_mut<'m>(
+    recordings: &'m mut Recordings,
+    record: (Key, Id),
+    calls: &'m mut Calls,
+) -> Option<&'m mut Mailbox> {
+    let of = |observer: &'m mut RecordingObserver| match observer {
+        RecordingObserver::Verb { actor, id, mailbox } if (*actor, *id) == record => mailbox.as_deref_mut(),
+        _ => None,
+    };
+    if let Some(mailbox) = recordings.closing.values_mut().find_map(|closing| of(&mut closing.observer)) {
+        return Some(mailbox);
     }
-
-    /// The mailbox of a Record, before the recording, during it, or while its file is completed.
-    fn mailbox_mut<'m>(&'m mut self, record: (Key, Id), calls: &'m mut Calls) -> Option<&'m mut Mailbox> {
-        let of = |observer: &'m mut RecordingObserver| match observer {
-            RecordingObserver::Verb { actor, id, mailbox } if (*actor, *id) == record => {
-                mailbox.as_deref_mut()
-            }
-            _ => None,
-        };
-        if let Some(mailbox) = self.closing.values_mut().find_map(|closing| of(&mut closing.observer)) {
-            return Some(mailbox);
-        }
-        let (_, leg) = calls.leg_of(record.0)?;
-        if let Some(beep) = leg.beep.as_mut().filter(|beep| (beep.actor, beep.id) == record) {
-            return beep.mailbox.as_deref_mut();
-        }
-        leg.recording.as_mut()?.takes.iter_mut().find_map(|take| of(&mut take.observer))
+    let (_, leg) = calls.leg_of(record.0)?;
+    if let Some(beep) = leg.beep.as_mut().filter(|beep| (beep.actor, beep.id) == record) {
+        return beep.mailbox.as_deref_mut();
     }
+    leg.recording.as_mut()?.takes.iter_mut().find_map(|take| of(&mut take.observer))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use stdx::slab::Key;
 
 use super::dial_effect::DialOutbox;
 use super::leg::{Leg, Partner};
-use super::{Voice, World};
+use super::{Voice, World, mailboxes};
 
 impl Voice {
     /// Performs one effect. Effects of scripts that are gone are passed over, with the effects that they
@@ -70,7 +70,7 @@ impl Voice {
             }
             Effect::StopListening => self.recordings.stop_recognising(actor, &mut self.calls),
             Effect::Record { id, recording } => {
-                self.look_up_mailbox((actor, id), &recording, world);
+                mailboxes::look_up(self, (actor, id), &recording, world);
                 self.recordings.record(now, actor, id, *recording, &mut self.calls, world);
             }
             Effect::StopRecording { id } => {

@@ -8,7 +8,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::dial_effect::DialOutbox;
-use super::{Resolved, Voice, World};
+use super::{Resolved, Voice, World, mailboxes};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResolutionPurpose {
@@ -65,7 +65,7 @@ impl Voice {
     /// The account that a ticket's address has led to.
     pub fn account_known(&mut self, ticket: u64, aor: &Aor) {
         if let Some(record) = self.resolutions.mailbox(ticket) {
-            return self.recordings.handle_mailbox(record, aor, &mut self.calls);
+            return mailboxes::handle_account(&mut self.recordings, record, aor, &mut self.calls);
         }
         match self.resolutions.attempt(ticket) {
             Some(attempt) => self.dials.handle_account(attempt, aor),
@@ -108,7 +108,14 @@ impl Voice {
                 self.perform_dials(now, out, world);
             }
             Some(ResolutionPurpose::Mailbox(actor, id)) => {
-                self.recordings.end_mailbox_look_up(now, (actor, id), &resolved, &mut self.calls, world);
+                mailboxes::end_look_up(
+                    &mut self.recordings,
+                    now,
+                    (actor, id),
+                    &resolved,
+                    &mut self.calls,
+                    world,
+                );
             }
             // The request's owner is gone.
             None => {}

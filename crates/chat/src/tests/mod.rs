@@ -191,9 +191,7 @@ impl FakeStore {
                 headers: vec![("Authorization".into(), "t".into())],
             })),
             Load::Calls { user, query } => StoreReply::Calls(self.calls.page(user, *query)),
-            Load::Voicemail { user, request } => {
-                StoreReply::Voicemail(self.mailboxes.perform(user, request))
-            }
+            Load::Voicemail { user, request } => StoreReply::Voicemail(self.mailboxes.perform(user, request)),
             // The world has no connections.
             Load::Activate(_) => StoreReply::Activated(self.activation.map_or(Ok(()), Err)),
             Load::Waiting => {

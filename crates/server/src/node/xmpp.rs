@@ -286,11 +286,11 @@ fn reload_of_servers(shared: &Shared) -> Option<servers::Reload> {
         idle: config.idle,
         // A secret of its own, so that values made with it reveal nothing of the others.
         secret: Sha256::new().chain_update(b"dialback").chain_update(shared.secret).finalize().into(),
-        posh: config.posh,
+        posh: config.posh.is_on,
     };
     let posh = servers::PoshSettings {
-        allow_private: config.posh_private,
-        routes: config.posh_routes.clone().into(),
+        allow_private: config.posh.allow_private,
+        routes: config.posh.routes.clone().into(),
     };
     let routes = config.routes.clone().into();
     config.is_on().then(|| servers::Reload { streams: Arc::new(streams), routes, posh })

@@ -105,7 +105,8 @@ impl RoutePlanner {
                 "" => default,
                 host => self.plan.domain_of(host, address.port),
             };
-            let account = |domain: &str| Resolution::Account { user: address.user.clone(), domain: domain.into() };
+            let account =
+                |domain: &str| Resolution::Account { user: address.user.clone(), domain: domain.into() };
             return domain.map_or(Resolution::Resolved(Err(404)), account);
         }
         let question = Question {
@@ -288,7 +289,8 @@ mod tests {
     fn a_mailbox_is_an_account_of_a_domain_of_ours_whatever_the_routes_say() {
         let settings =
             call::PlanSettings { domains: vec!["example.test".into()], ..call::PlanSettings::default() };
-        let planner = RoutePlanner::new(Arc::new(Plan::new(&settings, Vec::new()).unwrap()), CallerProof::Waived);
+        let planner =
+            RoutePlanner::new(Arc::new(Plan::new(&settings, Vec::new()).unwrap()), CallerProof::Waived);
         let resolve = |host: &str| {
             let address = Address { user: "alice".into(), host: host.into(), port: None };
             format!("{:?}", planner.resolve(NOW, 1, &address, Purpose::Mailbox))

@@ -21,6 +21,7 @@ use super::planning::Resolution;
 use super::request_origin::{RequestOrigin, of_voice};
 use super::{Shard, edge_accounts};
 use crate::message::{InboxMessage, LocalMessage, ShardMessage};
+use crate::xmpp::operator::voicemail::Mailboxes;
 
 /// Posts what the helpers have done to the shard that asked.
 pub(crate) struct HelperResults(pub(crate) Vec<Outlet<InboxMessage>>);
@@ -71,7 +72,7 @@ impl Shard {
             }
             VoiceEffect::Voicemail(row) => {
                 let board = Arc::clone(&self.parts.board);
-                match self.parts.chat.put_voicemail(row) {
+                match Mailboxes::new(&self.parts.chat).put(row) {
                     Ok(written) => drop(tokio::task::spawn_local(async move {
                         if written.await.is_err() {
                             board.count_lost_records(1);

@@ -18,7 +18,7 @@ use super::key_writer::{KeyWriter, KeysBusy, all_verifiers, learned};
 use super::request_origin::of_xmpp;
 use crate::message::{Command, InboxMessage, LocalMessage, LocalXmppMessage, ShardMessage};
 use crate::xmpp::access::NewAccount;
-use crate::xmpp::operator::nodes;
+use crate::xmpp::operator::{nodes, voicemail::Mailboxes};
 use crate::xmpp::{Xmpp, XmppEffect};
 
 /// The XMPP core of a shard and the resources that drive it.
@@ -166,8 +166,8 @@ impl Shard {
             }
             XmppEffect::Voicemail { id, user, request } => {
                 let own = self.parts.outlets[usize::from(self.parts.edge.shard)].clone();
-                let operator = self.parts.chat.clone();
-                answer_beside(id, own, async move { operator.voicemail(now, &user, request).await });
+                let mailboxes = Mailboxes::new(&self.parts.chat);
+                answer_beside(id, own, async move { mailboxes.perform(now, &user, request).await });
             }
             XmppEffect::Authenticate { id, query } => {
                 let own = self.parts.outlets[usize::from(self.parts.edge.shard)].clone();

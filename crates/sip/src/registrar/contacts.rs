@@ -5,7 +5,7 @@ use router::{Contact, Received, Transport};
 use super::{ContactReach, RegisterRefusal, RegistrarRules, text};
 use crate::limits;
 use crate::transport::Source;
-use crate::wire::{Address, Header, Message, Params, Uri, parse_number};
+use crate::wire::{Address, Header, Message, Params, Uri, has_one_via, parse_number};
 
 /// In the order they stand. Empty when the request has no Contact. A fault in one refuses them all: a
 /// REGISTER changes all its bindings or none (RFC 3261 §10.3).
@@ -132,7 +132,7 @@ impl<'a> Registration<'a> {
     /// The way back, when the contact is not it or may not be. Behind a trusted proxy the way back is Path, or the
     /// contact.
     fn received(&self, uri: &Uri<'_>) -> Option<Received> {
-        let is_first_hop = self.path.is_empty() && self.request.has_one_via();
+        let is_first_hop = self.path.is_empty() && has_one_via(self.request);
         let source = self.source;
         let received = Received {
             transport: source.transport,
@@ -161,7 +161,7 @@ impl<'a> Registration<'a> {
     /// RFC 5626 §6: with a proxy before us, the first one must have put `ob` into its Path, the last one.
     fn check_first_hop(&self, contacts: &[Contact]) -> Result<(), RegisterRefusal> {
         let wants_flow = contacts.iter().any(|contact| contact.reg_id != 0);
-        if !wants_flow || self.request.has_one_via() {
+        if !wants_flow || has_one_via(self.request) {
             return Ok(());
         }
         let first_hop = self.request.values(Header::Path).last().and_then(Address::parse);

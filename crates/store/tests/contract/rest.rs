@@ -197,7 +197,8 @@ fn recordings_of_a_mailbox_are_found_and_the_unheard_are_counted() {
         heard_at: heard.map(Instant::from_unix_seconds),
         ..Recording::default()
     };
-    for (sid, to, heard) in [("RE1", "alice@a", None), ("RE2", "alice@a", Some(9)), ("RE3", "carol@a", None)] {
+    for (sid, to, heard) in [("RE1", "alice@a", None), ("RE2", "alice@a", Some(9)), ("RE3", "carol@a", None)]
+    {
         insert(&mut admin, &recording(sid, to, heard)).unwrap();
     }
     insert(&mut admin, &recording("RE4", "", None)).unwrap();

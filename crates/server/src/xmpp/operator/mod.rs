@@ -12,7 +12,7 @@ mod administration;
 mod calls;
 pub(crate) mod nodes;
 mod rooms;
-mod voicemail;
+pub(crate) mod voicemail;
 
 use std::borrow::Cow;
 use std::collections::HashMap;

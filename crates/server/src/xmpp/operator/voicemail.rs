@@ -19,19 +19,29 @@ use crate::message::{ShardMessage, XmppShardMessage};
 /// The outcome of a write that has begun.
 type Written = oneshot::Receiver<Result<WriteDone, StoreError>>;
 
-impl Operator {
+/// The mailboxes of all accounts.
+#[derive(Clone)]
+pub(crate) struct Mailboxes {
+    operator: Operator,
+}
+
+impl Mailboxes {
+    pub(crate) fn new(operator: &Operator) -> Mailboxes {
+        Mailboxes { operator: operator.clone() }
+    }
+
     /// Performs a request of a user about the own voicemail.
-    pub(crate) async fn voicemail(
+    pub(crate) async fn perform(
         &self,
         now: Instant,
         user: &Bare,
         request: VoicemailRequest,
     ) -> Result<StoreReply, StoreFailure> {
         let reply = match request {
-            VoicemailRequest::List { until, max } => self.voicemail_page(user, until, max).await,
-            VoicemailRequest::Sound { id, offset } => self.voicemail_sound(user, &id, offset).await,
-            VoicemailRequest::Heard { id } => self.voicemail_heard(now, user, &id).await,
-            VoicemailRequest::Delete { id } => self.delete_voicemail(user, &id).await,
+            VoicemailRequest::List { until, max } => self.page(user, until, max).await,
+            VoicemailRequest::Sound { id, offset } => self.sound(user, &id, offset).await,
+            VoicemailRequest::Heard { id } => self.mark_heard(now, user, &id).await,
+            VoicemailRequest::Delete { id } => self.delete(user, &id).await,
         };
         match reply {
             Ok(reply) => Ok(StoreReply::Voicemail(reply)),
@@ -40,7 +50,7 @@ impl Operator {
         }
     }
 
-    async fn voicemail_page(
+    async fn page(
         &self,
         user: &Bare,
         until: Option<Instant>,
@@ -57,40 +67,31 @@ impl Operator {
     }
 
     async fn list_rows(&self, filter: RestFilter) -> Result<(Vec<Row>, u64), ControlError> {
-        match self.read(Read::Rest(RestRead::List(filter))).await? {
+        match self.operator.read(Read::Rest(RestRead::List(filter))).await? {
             Loaded::Rest(RestLoaded::Page { rows, total }) => Ok((rows, total)),
             _ => Err(ControlError::Busy),
         }
     }
 
     /// A message of the account, by its name.
-    async fn voicemail_of(&self, user: &Bare, id: &str) -> Result<Recording, ControlError> {
-        match self.read(Read::Rest(RestRead::Sid { kind: Kind::Recording, sid: id.into() })).await? {
+    async fn message(&self, user: &Bare, id: &str) -> Result<Recording, ControlError> {
+        match self.operator.read(Read::Rest(RestRead::Sid { kind: Kind::Recording, sid: id.into() })).await? {
             Loaded::Rest(RestLoaded::Row(Some(row))) => own(user, &row).ok_or(ControlError::NotFound),
             Loaded::Rest(RestLoaded::Row(None)) => Err(ControlError::NotFound),
             _ => Err(ControlError::Busy),
         }
     }
 
-    async fn voicemail_sound(
-        &self,
-        user: &Bare,
-        id: &str,
-        offset: u64,
-    ) -> Result<VoicemailReply, ControlError> {
-        let Recording { common, node, .. } = self.voicemail_of(user, id).await?;
+    async fn sound(&self, user: &Bare, id: &str, offset: u64) -> Result<VoicemailReply, ControlError> {
+        let Recording { common, node, .. } = self.message(user, id).await?;
         let range = offset..offset.saturating_add(chat::limits::VOICEMAIL_PIECE as u64);
-        let piece = self.recorded_sound.read(&common.sid, &node, range).await.map_err(control_error)?;
+        let piece =
+            self.operator.recorded_sound.read(&common.sid, &node, range).await.map_err(control_error)?;
         Ok(VoicemailReply::Sound(VoicemailSound { size: piece.size, bytes: piece.bytes }))
     }
 
-    async fn voicemail_heard(
-        &self,
-        now: Instant,
-        user: &Bare,
-        id: &str,
-    ) -> Result<VoicemailReply, ControlError> {
-        let mut recording = self.voicemail_of(user, id).await?;
+    async fn mark_heard(&self, now: Instant, user: &Bare, id: &str) -> Result<VoicemailReply, ControlError> {
+        let mut recording = self.message(user, id).await?;
         // The first time counts.
         if recording.heard_at.is_none() {
             recording.heard_at = Some(now);
@@ -102,9 +103,9 @@ impl Operator {
     }
 
     /// The file goes first, as with REST: a row without a file is a missing recording, a file without a row would stay for ever.
-    async fn delete_voicemail(&self, user: &Bare, id: &str) -> Result<VoicemailReply, ControlError> {
-        let Recording { common, node, .. } = self.voicemail_of(user, id).await?;
-        self.recorded_sound.delete(&common.sid, &node).await.map_err(control_error)?;
+    async fn delete(&self, user: &Bare, id: &str) -> Result<VoicemailReply, ControlError> {
+        let Recording { common, node, .. } = self.message(user, id).await?;
+        self.operator.recorded_sound.delete(&common.sid, &node).await.map_err(control_error)?;
         self.write_row(RestWrite::Remove { kind: Kind::Recording, sid: common.sid.as_str().into() }).await?;
         Ok(VoicemailReply::Done)
     }
@@ -118,7 +119,8 @@ impl Operator {
     }
 
     fn begin_row(&self, write: RestWrite) -> Result<Written, ControlError> {
-        let begun = self.desk.begin_write(|ticket| self.store.write(Write::Rest(write), ticket));
+        let begun =
+            self.operator.desk.begin_write(|ticket| self.operator.store.write(Write::Rest(write), ticket));
         begun.map_err(|store::Busy| ControlError::Busy)
     }
 
@@ -126,33 +128,33 @@ impl Operator {
     ///
     /// # Errors
     /// The database takes no more writes.
-    pub(crate) fn put_voicemail(
+    pub(crate) fn put(
         &self,
         row: Box<Row>,
     ) -> Result<impl Future<Output = Result<(), ControlError>> + use<>, ControlError> {
         let (notice, kept) = (notice_of(&row), row.clone());
         let written = self.begin_row(RestWrite::Insert(row))?;
-        let operator = self.clone();
+        let mailboxes = self.clone();
         Ok(async move {
             if !matches!(written.await, Ok(Ok(_))) {
                 return Err(ControlError::Busy);
             }
-            if operator.has_full_mailbox(&kept).await.unwrap_or(false) {
-                return operator.take_out(&kept).await;
+            if mailboxes.is_full(&kept).await.unwrap_or(false) {
+                return mailboxes.take_out(&kept).await;
             }
             // Without chat no client asks. A notice that is lost is no harm, as clients ask from time to time.
-            if let Some((to, notice)) = notice.filter(|_| operator.rooms.is_some()) {
+            if let Some((to, notice)) = notice.filter(|_| mailboxes.operator.rooms.is_some()) {
                 let routed = XmppShardMessage::Routed(Box::new(notice));
-                let _ = operator.post_message(to.as_str(), ShardMessage::Xmpp(vec![routed]).into());
+                let _ = mailboxes.operator.post_message(to.as_str(), ShardMessage::Xmpp(vec![routed]).into());
             }
             Ok(())
         })
     }
 }
 
-impl Operator {
+impl Mailboxes {
     /// The mailbox of this row has more messages than it may.
-    async fn has_full_mailbox(&self, row: &Row) -> Result<bool, ControlError> {
+    async fn is_full(&self, row: &Row) -> Result<bool, ControlError> {
         let all = RestFilter { to: row.to.clone(), limit: 0, ..RestFilter::all(Kind::Recording) };
         Ok(self.list_rows(all).await?.1 > limits::VOICEMAIL)
     }
