@@ -197,6 +197,7 @@ pub struct Ledger {
     refused: RefusedCalls,
     /// Calls of other ledgers that had their record here: both sides may hang up.
     taken_over: Cache<u64, ()>,
+    last_end: Instant,
 }
 
 /// Keeps strangers from filling the record with calls that are refused.
@@ -231,7 +232,15 @@ impl Ledger {
             RefusedCalls { last: Cache::new(limits::REFUSED_REMEMBERED), since: now, of_strangers: 0 };
         let (table, wheel) = (HashTable::new(), Wheel::new(now));
         let taken_over = Cache::new(limits::TAKEN_OVER_REMEMBERED);
-        Ledger { settings, table, wheel, counts: LedgerCounts::default(), refused, taken_over }
+        let (counts, last_end) = (LedgerCounts::default(), Instant::default());
+        Ledger { settings, table, wheel, counts, refused, taken_over, last_end }
+    }
+
+    /// The end of a call that ends now. No two calls of a ledger end in the same microsecond: lists of calls are read page by page by the time of
+    /// the end, and a page could not begin between two of one time.
+    fn end(&mut self, now: Instant) -> Instant {
+        self.last_end = now.max(self.last_end + Duration::from_micros(1));
+        self.last_end
     }
 
     /// Applies one event of a call; a call that ends appends its record to `out`.
@@ -252,7 +261,7 @@ impl Ledger {
                 }
                 let [account, callee] = [&account, &callee].map(|aor| aor.as_deref().unwrap_or_default());
                 let call = LiveCall::new(now, key, [&call_id, &from, &to, account, callee]);
-                out.push(call.close(now, code, &reason, EndedBy::Server));
+                out.push(call.close(self.end(now), code, &reason, EndedBy::Server));
             }
             CallEventKind::TakenOver { call_id, from, to, start, answer } => {
                 let mut live = LiveCall::new(start, key, [&call_id, &from, &to, "", ""]);
@@ -276,7 +285,7 @@ impl Ledger {
             CallEventKind::Failed { code, reason } => {
                 if let Some(live) = self.take(key) {
                     self.counts.failed_total += 1;
-                    out.push(live.close(now, code, &reason, EndedBy::Callee));
+                    out.push(live.close(self.end(now), code, &reason, EndedBy::Callee));
                 }
             }
             // An answered call is this ledger's.
@@ -288,7 +297,7 @@ impl Ledger {
                 if self.find(key).filter(is_answered).is_some()
                     && let Some(live) = self.take(key)
                 {
-                    out.push(live.close(now, live.code(), &reason, by));
+                    out.push(live.close(self.end(now), live.code(), &reason, by));
                 }
             }
         }
@@ -312,7 +321,9 @@ impl Ledger {
     pub fn drain(&mut self, now: Instant, out: &mut Vec<CallRecord>) {
         let mut open: Vec<_> = self.table.drain().collect();
         open.sort_unstable_by_key(|live| (live.start, live.key));
-        out.extend(open.iter().map(|live| live.close(now, live.code(), "server stopped", EndedBy::Server)));
+        for live in open {
+            out.push(live.close(self.end(now), live.code(), "server stopped", EndedBy::Server));
+        }
         self.counts.answered = 0;
     }
 
@@ -374,7 +385,7 @@ impl Ledger {
             self.wheel.insert(next, key);
         } else if let Some(live) = self.take(key) {
             self.counts.lost_total += 1;
-            out.push(live.close(now, live.code(), "lost", EndedBy::Unknown));
+            out.push(live.close(self.end(now), live.code(), "lost", EndedBy::Unknown));
         }
     }
 

@@ -249,6 +249,7 @@ fn stopping_closes_all_calls_oldest_first() {
     let ids: Vec<_> = out.iter().map(|record| &*record.call_id).collect();
     assert_eq!(ids, ["3@192.0.2.1", "1@192.0.2.1", "2@192.0.2.1"]);
     assert!(out.iter().all(|record| &*record.reason == "server stopped" && record.code == 0));
+    assert!(out.is_sorted_by(|one, next| one.end < next.end), "a page of a list may begin at each");
     assert_eq!(world.ledger.counts().live, 0);
 }
 
