@@ -631,12 +631,24 @@ fn clients_are_referred_once_to_the_node_that_has_their_account() {
     let chats: Vec<String> = [0, 1].map(|number| section(ports.first() + number)).to_vec();
     let farm = Farm::with_chat_sections(&nats, &new_postgres_database(), USERS, &chats);
     farm.wait_for_owners(2);
-    let (first, failed) = load(ports.first(), true);
-    assert!((1..8).contains(&first.redirected) && failed == 0, "{failed} {first:?}");
-    let (_, away) = load(ports.first(), false);
-    assert_eq!(away, first.redirected, "those who follow may be referred each time");
-    let (_, back) = load(ports.first(), false);
-    assert_eq!(back, 0, "those who do not follow are served");
+    let limit = Duration::from_secs(120);
+    // No client is referred to a node that does not keep up, as one on a busy machine may for some seconds.
+    let redirected = |(chat, failed): (XmppReport, u64)| {
+        assert_eq!(failed, 0, "{chat:?}");
+        Some(chat.redirected).filter(|redirected| *redirected > 0)
+    };
+    let first =
+        wait::until("a client is referred", limit, || redirected(load(ports.first(), true)), String::new);
+    assert!(first < 8, "some accounts are at this node");
+    // Clients that follow may be referred each time, and others once.
+    let mut referred = 0;
+    let is_over = || {
+        let (_, away) = load(ports.first(), false);
+        referred += away;
+        (away == 0 && referred >= first).then_some(())
+    };
+    wait::until("clients that do not follow are served", limit, is_over, String::new);
+    assert!(referred < 8, "{referred}");
 }
 
 /// Its file is at the second node only: a client gets the sound wherever it is connected, and deletes it from there.
