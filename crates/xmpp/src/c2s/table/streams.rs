@@ -171,7 +171,7 @@ fn errors() {
         row("4.9.3.3", "conflict: another session has the resource")
             .test("chat/src/tests/mod.rs::a_second_session_of_the_same_name_replaces_the_first"),
         row("4.9.3.4", "connection-timeout: a server that proves nothing")
-            .test("xmpp/src/s2s/tests/bad.rs::who_proves_nothing_is_closed_in_time"),
+            .test("xmpp/src/s2s/tests/bad.rs::a_stream_without_proof_is_closed_in_time"),
         row("4.9.3.5", "host-gone: the domain is served no more")
             .test("xmpp/src/s2s/tests/bad.rs::a_domain_that_is_served_no_more_is_gone"),
         row("4.9.3.6", "host-unknown")
