@@ -78,7 +78,7 @@ fn a_message_is_left_heard_and_kept() {
 
 /// Documents only: alice has no phone, so the caller leaves a message.
 #[test]
-fn a_call_that_alice_does_not_answer_is_in_her_voicemail() {
+fn a_call_that_alice_does_not_answer_goes_to_the_voicemail_of_alice() {
     let place = Place::new(&format!(
         "{}open = true\ndocuments = \"{}\"\nnumbers = [{{ number = \"1\", url = \"file:alice.xml\" }}]\n",
         section(),
