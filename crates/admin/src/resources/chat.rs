@@ -282,9 +282,9 @@ fn words(context: &Context<'_>) -> Result<Text, Fault> {
 
 /// Sessions of all nodes, cut into pages here.
 fn list_sessions(context: &Context<'_>) -> Result<Answer, Fault> {
-    let who = context.text("User").map(str::to_owned);
+    let user = context.text("User").map(str::to_owned);
     let FarmAnswer { answer: Told::Sessions { sessions, .. }, nodes } =
-        ask_farm(context, Ask::Sessions { who, most: None })?
+        ask_farm(context, Ask::Sessions { who: user, most: None })?
     else {
         return Err(defect());
     };

@@ -20,8 +20,8 @@ fn list(item: &str) -> String {
 /// A room with an occupant of that role as `hag`, and others to act on: `talker` and `guest`.
 fn with_role(role: &str) -> Hall {
     let mut hall = Hall::coven(&[("moderatedroom", "1"), ("allowpm", "participants")]);
-    for (who, nick) in [("talker@example.org/x", "talker"), ("guest@example.org/x", "guest"), (HAG, "hag")] {
-        hall.enter(who, nick);
+    for (jid, nick) in [("talker@example.org/x", "talker"), ("guest@example.org/x", "guest"), (HAG, "hag")] {
+        hall.enter(jid, nick);
     }
     hall.admin(CRONE, "<item nick='talker' role='participant'/>");
     if role != "visitor" {

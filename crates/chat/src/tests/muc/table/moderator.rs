@@ -190,12 +190,12 @@ fn lists_of_voices() {
 fn answers_to_requests_for_voice() {
     let answer = |allow: &str| {
         let kind = ("FORM_TYPE", "http://jabber.org/protocol/muc#request");
-        let who = [("muc#jid", "wiccarocks@example.org/laptop"), ("muc#roomnick", "wicca")];
+        let fields = [("muc#jid", "wiccarocks@example.org/laptop"), ("muc#roomnick", "wicca")];
         message(
             ROOM,
             &form(
                 "submit",
-                &[kind, who[0], who[1], ("muc#role", "participant"), ("muc#request_allow", allow)],
+                &[kind, fields[0], fields[1], ("muc#role", "participant"), ("muc#request_allow", allow)],
             ),
         )
     };
