@@ -45,12 +45,12 @@ impl<K: Hash + Eq + Clone, V: Clone, W> Cache<K, V, W> {
     }
 
     /// Adds a waiter. `true`: the sound is to be made now; `false`: it is being made.
-    pub(super) fn wait(&mut self, key: &K, who: W) -> bool {
+    pub(super) fn wait(&mut self, key: &K, waiter: W) -> bool {
         if let Some(others) = self.waiting.get_mut(key) {
-            others.push(who);
+            others.push(waiter);
             return false;
         }
-        self.waiting.insert(key.clone(), vec![who]);
+        self.waiting.insert(key.clone(), vec![waiter]);
         true
     }
 

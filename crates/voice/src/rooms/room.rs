@@ -387,11 +387,11 @@ impl Room {
     pub(super) fn change(
         &mut self,
         now: Instant,
-        who: &str,
+        participant: &str,
         change: ParticipantChange,
         out: &mut Outbox,
     ) -> Option<Option<Name>> {
-        let member = self.members.iter_mut().find(|member| member.is(who))?;
+        let member = self.members.iter_mut().find(|member| member.is(participant))?;
         let (name, call) = (member.name, Arc::clone(&member.call_sid));
         let mut events = Vec::new();
         if let Some(mute) = change.mute.filter(|mute| *mute != member.is_muted) {

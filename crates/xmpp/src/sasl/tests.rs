@@ -90,8 +90,8 @@ fn the_right_password_signs_in_and_no_other() {
         assert!(matches!(right, Step::Success { user: Identity::User(ref user), .. } if **user == *"al,ice"));
         let wrong = sign_in(hash, None, "Secret", keys(hash, "secret"), context("x"));
         assert_eq!(wrong, Step::Failure(Failure::NotAuthorized));
-        let nobody = sign_in(hash, None, "secret", CredentialAnswer::NoAccount, context("x"));
-        assert_eq!(nobody, Step::Failure(Failure::NotAuthorized));
+        let unknown = sign_in(hash, None, "secret", CredentialAnswer::NoAccount, context("x"));
+        assert_eq!(unknown, Step::Failure(Failure::NotAuthorized));
     }
 }
 

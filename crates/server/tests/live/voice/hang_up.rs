@@ -175,9 +175,9 @@ fn a_caller_may_hang_up_while_the_callee_is_screened_or_joined() {
     let (mut dialog, to_caller) = scene.caller.call();
     let (mut leg, _) = bob.pick_up();
     scene.caller.is_heard(0x11, to_caller, &bob.line);
-    let (ours, his) = (scene.caller.phone.hang_up(&mut dialog), bob.line.phone.hang_up(&mut leg));
+    let (ours, bobs) = (scene.caller.phone.hang_up(&mut dialog), bob.line.phone.hang_up(&mut leg));
     assert!(matches!(scene.caller.phone.final_of(&ours).status(), 200 | 481));
-    assert!(matches!(bob.line.phone.final_of(&his).status(), 200 | 481));
+    assert!(matches!(bob.line.phone.final_of(&bobs).status(), 200 | 481));
     for phone in [&mut scene.caller.phone, &mut bob.line.phone] {
         let soon = Deadline::after(Duration::from_millis(100));
         if let Some(bye) = phone.wait(soon, |message| message.is_request() && message.method_name() == b"BYE")
