@@ -42,7 +42,7 @@ pub(super) const FEATURE: Feature = Feature {
             version: "1.3.1",
             level: Level::Partial,
             file: FILE,
-            note: "no lists of whom to block (§4.11, §4.12), no welcome message (§4.27, §4.28); administrators, restart and \
+            note: "no lists of users to block (§4.11, §4.12), no welcome message (§4.27, §4.28); administrators, restart and \
                    shutdown are the operator's (§4.29 to §4.31)",
         },
     ],

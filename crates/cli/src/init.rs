@@ -105,7 +105,7 @@ impl InitArgs {
         // makes it.
         write(&file, &text)?;
         say!("wrote {}", file.display());
-        // Without an account nobody can sign in: that is the first thing to do then.
+        // Without an account no user can sign in: that is the first thing to do then.
         let example = account.is_none().then(|| format!("alice@{}", config.sip.default_domain));
         // `--config` of this command says nothing of those after it.
         let named = std::env::var_os("BELFRY_CONFIG").map(PathBuf::from);

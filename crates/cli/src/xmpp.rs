@@ -127,7 +127,7 @@ pub(super) enum MotdCommand {
         #[arg(long)]
         json: bool,
     },
-    /// From now on; who is there already does not get it
+    /// From now on; users who are signed in already do not get it
     Set {
         #[command(flatten)]
         text: TextArgs,

@@ -91,7 +91,7 @@ impl Registration {
                 "per_hour",
                 3,
                 1..=100_000,
-                "Accounts that one address may make in an hour where `open` is true; who is invited is not counted.",
+                "Accounts that one address may make in an hour where `open` is true; invited users are not counted.",
             ),
             reserved: section.list(
                 "reserved",

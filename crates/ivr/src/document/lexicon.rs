@@ -244,7 +244,7 @@ pub(super) const VERBS: &[ElementEntry] = &[
     ),
     entry(
         "Enqueue",
-        "Lets the caller wait in a queue, until `<Dial><Queue>` takes him or `<Leave>` in the wait document ends it.",
+        "Lets the caller wait in a queue, until `<Dial><Queue>` takes the call or `<Leave>` in the wait document ends it.",
         "the queue's name",
         &[
             ACTION,
@@ -293,7 +293,7 @@ pub(super) const VERBS: &[ElementEntry] = &[
         &[],
     ),
     entry("Refer", "Hands the call to someone else (SIP REFER).", "", &[ACTION, METHOD], &["Sip"]),
-    entry("Echo", "Sends the caller back what he says, until he hangs up.", "", &[], &[]),
+    entry("Echo", "Sends the caller's audio back until the caller hangs up.", "", &[], &[]),
     entry("Start", "Begins a stream and goes on.", "", &[passed("action"), passed("method")], &["Stream"]),
     entry("Stop", "Ends a stream.", "", &[], &["Stream"]),
     entry("Connect", "Streams both ways until the stream ends.", "", &[ACTION, METHOD], &["Stream"]),
@@ -417,7 +417,7 @@ pub(super) const NOUNS: &[ElementEntry] = &[
                 "url",
                 ValueKind::Url,
                 "",
-                "a document performed on the waiting caller's leg before he is connected",
+                "a document performed on the waiting caller's leg before it is connected",
             ),
             METHOD_OF_URL,
             passed("reservationSid"),
