@@ -141,7 +141,7 @@ impl RoomConfig {
                 self.contacts.iter().map(|jid| &**jid),
             ),
             text("muc#roomconfig_pubsub", "Node of pubsub", &self.pubsub),
-            on("muc#roomconfig_persistentroom", "Stays when everybody has left", self.is_persistent),
+            on("muc#roomconfig_persistentroom", "Stays when all have left", self.is_persistent),
             on("muc#roomconfig_publicroom", "Is in the list of rooms", self.is_public),
             on("muc#roomconfig_moderatedroom", "Only those with voice speak", self.is_moderated),
             on("muc#roomconfig_membersonly", "Only members enter", self.is_members_only),

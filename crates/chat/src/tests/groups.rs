@@ -1,4 +1,4 @@
-//! Shared roster groups, demand by demand. The cast: Alice and Bob of the office, Carol of support, whom the office sees, and Eve, who is in
+//! Shared roster groups, demand by demand. The cast: Alice and Bob of the office, Carol of support, seen by the office, and Eve, who is in
 //! no group.
 
 use super::effect::{RosterItem, Subscription};

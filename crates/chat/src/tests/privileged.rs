@@ -22,7 +22,7 @@ fn all() -> Privileges {
     }
 }
 
-/// Alice knows `romeo@example.net`, whom she sees.
+/// Alice knows `romeo@example.net` and sees his presence.
 fn world(privileges: Privileges) -> HostWorld {
     let mut world = HostWorld::new(&[ALICE, BOB]);
     let settings = world.host.settings().clone();

@@ -233,7 +233,7 @@ fn a_stranger_that_asks_with_the_token_of_an_invitation_becomes_a_contact() {
     let answer = command(&mut world, alice, "invite", "");
     assert!(answer.contains("status='completed'"), "{answer}");
     assert!(answer.contains("<value>xmpp:alice@example.org?roster;preauth="), "{answer}");
-    assert!(!answer.contains("ibr=y"), "users of this server invite nobody to an account: {answer}");
+    assert!(!answer.contains("ibr=y"), "users of this server cannot invite to an account: {answer}");
     assert!(answer.contains("<field var='expire'"), "{answer}");
     let token = token(&answer);
     let ask = |from: &str| {

@@ -87,7 +87,7 @@ fn contacts_are_told_of_a_removal_though_the_roster_is_away() {
     let heard = world.hear(bob).join("\n");
     assert!(heard.contains("type='unavailable' from='alice@example.org/desk'"), "{heard}");
     let bobs = &world.store.users[&Bare::parse(BOB).unwrap()].roster;
-    assert_eq!(bobs[0].1.subscription, Subscription::None, "it is ended on his side too");
+    assert_eq!(bobs[0].1.subscription, Subscription::None, "it is ended on bob's side too");
     let is_hers =
         |change: &Change| matches!(change, Change::LastSeen { user, .. } if user.local() == Some("alice"));
     assert!(!world.store.changes.iter().any(is_hers), "nothing is written of who is no more");

@@ -90,7 +90,7 @@ fn changes_by_another_program_count_at_once() {
 
 /// A server of its own, a node that uses it, and phones that are registered.
 fn place_and_phones(url: &str) -> (Place, Phone, Phone) {
-    // Each shard has a cache of accounts: one that has read alice's is to take her calls.
+    // Each shard has a cache of accounts: one that has read alice's is to take calls for alice.
     let place = Place::with_shards(1, "");
     let place = place.with_xmpp("").with_postgres(url).with_accounts(&["alice", "asker", "bob"]);
     let (alice, bob) = (place.udp("alice"), place.udp("bob"));

@@ -297,7 +297,7 @@ fn a_session_ends_when_its_client_does_not_come_back() {
     world.send(1, "", "");
     world.wait(seconds(20));
     world.tell(|session, now, _| session.handle_lost(now, 1));
-    assert!(!world.session.is_held(), "nothing is written to nobody");
+    assert!(!world.session.is_held(), "nothing is written without a request");
     world.wait(seconds(5));
     world.send_as(2, 1, "", "");
     assert!(world.session.is_held(), "sent again, it waits on");

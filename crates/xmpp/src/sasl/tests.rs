@@ -105,7 +105,7 @@ fn a_proof_is_bound_to_its_channel() {
     let step = sign_in(Hash::Sha256, Some("tls-exporter"), "s", keys(Hash::Sha256, "s"), bound(b"channel"));
     assert!(matches!(step, Step::Success { .. }));
     let (_, step) = Exchange::start(scram(Hash::Sha256), Some(b"y,,n=a,r=b"), bound(b"channel"));
-    assert_eq!(step, Step::Failure(Failure::NotAuthorized), "somebody took -PLUS out of the list");
+    assert_eq!(step, Step::Failure(Failure::NotAuthorized), "an attacker took -PLUS out of the list");
     let plus = Mechanism::Scram { hash: Hash::Sha256, plus: true };
     let (_, step) = Exchange::start(plus, Some(b"p=tls-unique,,n=a,r=b"), bound(b"channel"));
     assert_eq!(step, Step::Failure(Failure::MalformedRequest), "a binding that was not offered");

@@ -103,7 +103,7 @@ fn every_cell_of_the_privileges_of_affiliations() {
         ("register with an open room", &[], register, "-++++"),
         ("retrieve the member list", &[], list("<item affiliation='member'/>"), "--+++"),
         ("enter a room for members", members_only, enter, "--+++"),
-        ("ban nobody's friend", &[], set("stranger", "outcast"), "---++"),
+        ("ban a user without affiliation", &[], set("stranger", "outcast"), "---++"),
         ("ban a member", &[], set("member", "outcast"), "---++"),
         ("ban an administrator", &[], set("admin", "outcast"), "----+"),
         ("ban an owner", &[], set("owner", "outcast"), "----+"),

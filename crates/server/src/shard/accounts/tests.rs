@@ -20,7 +20,7 @@ fn a_query_during_a_read_of_the_same_address_waits_for_that_read() {
     assert!(accounts.wait("eve@a", at_once(AskId(3)), 12), "another address is another read");
     assert_eq!(waiting(&mut accounts, 10, Some(None)), Some(vec![AskId(1), AskId(2)]));
     assert_eq!(waiting(&mut accounts, 10, Some(None)), None, "one answer to a read");
-    assert!(matches!(accounts.get(NOW, "bob@a"), Some(None)), "that nobody is there is known too");
+    assert!(matches!(accounts.get(NOW, "bob@a"), Some(None)), "a missing account is cached too");
 }
 
 #[test]

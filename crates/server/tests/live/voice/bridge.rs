@@ -46,7 +46,7 @@ fn a_screened_callee_hears_a_document_and_is_joined_when_it_accepts() {
     // Keys are for the Gather once it is there.
     bob.line.hear(3);
     bob.line.press('1', to_bob);
-    until("he chooses", || scene.app.asked_for("/choice"));
+    until("the caller chooses", || scene.app.asked_for("/choice"));
     scene.caller.is_heard(0x11, to_caller, &bob.line);
     scene.hang_up(&mut dialog);
     bob.hung_up();

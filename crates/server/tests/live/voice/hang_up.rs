@@ -73,7 +73,7 @@ fn closing(node: &Node, caller: &mut Caller, to: SocketAddr) {
 
 /// In a room or a queue.
 fn seated(node: &Node, _: &mut Caller, _: SocketAddr) {
-    until("he is there", || (sum(node, |shard| shard.voice.members) == 1).then_some(()));
+    until("the member is there", || (sum(node, |shard| shard.voice.members) == 1).then_some(()));
 }
 
 fn referred(_: &Node, caller: &mut Caller, _: SocketAddr) {
@@ -279,7 +279,7 @@ fn a_moderator_that_leaves_at_once_ends_the_conference_for_waiting_callers() {
     let mut calls = 0;
     for (waits, leads) in [(0, 0), (0, 1), (1, 0)] {
         let mut waiting = Talker::call(&place, "1", waits, 0);
-        until("he waits", || (sum(&node, |shard| shard.voice.members) == 1).then_some(()));
+        until("a member waits", || (sum(&node, |shard| shard.voice.members) == 1).then_some(()));
         let mut leader = Talker::call(&place, "2", leads, 0);
         leaves(&mut leader);
         // The leader may or may not have been in the room by then.
@@ -303,7 +303,7 @@ fn a_caller_that_hangs_up_while_leaving_a_queue_is_in_no_queue() {
     }
     for (waits, takes, first) in [(0, 0, true), (0, 1, true), (1, 0, false), (1, 1, false)] {
         let mut caller = Talker::call(&place, "4", waits, 0);
-        until("he waits", || (sum(&node, |shard| shard.voice.members) == 1).then_some(()));
+        until("a member waits", || (sum(&node, |shard| shard.voice.members) == 1).then_some(()));
         let mut agent = Talker::call(&place, "5", takes, 0);
         let mut both = [&mut caller, &mut agent];
         if first {

@@ -49,7 +49,7 @@ fn a_server_with_a_valid_certificate_needs_no_dialback() {
     let by = Proof::Certificate;
     assert_eq!(world.proofs(0), [S2sStreamEvent::Connected { by, peer: Some(by), is_encrypted: true }]);
     assert_eq!(world.proofs(1), [S2sStreamEvent::Accepted { by, is_encrypted: true }]);
-    assert_eq!(world.dialled, 1, "nobody had to ask back");
+    assert_eq!(world.dialled, 1, "no server had to ask back");
     world.message(1, "bob@b.test/y", "alice@a.test/x", "2");
     world.run();
     assert_eq!((world.got(0), world.dialled), (vec!["2".to_owned()], 1));

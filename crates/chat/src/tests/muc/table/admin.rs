@@ -34,7 +34,7 @@ fn banning() {
                 "crone: result",
                 "hag66@shakespeare.lit: room status 301 status 101 hag66@shakespeare.lit is none/outcast (Treason)",
             ]),
-        row("9.1", "nobody bans himself: conflict")
+        row("9.1", "an administrator cannot ban itself: conflict")
             .when("crone", affiliate("crone1@example.org", "outcast"))
             .told(&["crone: iq error conflict"]),
         row("9.1", "nor who has a higher affiliation: not-allowed")
@@ -82,7 +82,7 @@ fn members() {
             .after("crone", set(&format!("<item jid='{HAG_BARE}' nick='thirdwitch' affiliation='member'/>")))
             .when("wicca", presence("thirdwitch", ""))
             .told(&["wicca: presence error conflict"]),
-        row("9.3", "if nobody else has it: conflict")
+        row("9.3", "if no other user has it: conflict")
             .when("crone", set(&format!("<item jid='{HAG_BARE}' nick='wicca' affiliation='member'/>")))
             .told(&["crone: iq error conflict"]),
         row("9.3", "nor is given it in the same request: conflict")
@@ -126,7 +126,7 @@ fn lists_of_members() {
             .after("crone", set(&format!("<item jid='{HAG_BARE}' nick='thirdwitch' affiliation='member'/>")))
             .when("crone", get("<item affiliation='member'/>"))
             .told(&["crone: result query [hag66@shakespeare.lit thirdwitch member]"]),
-        row("9.5", "who belongs to nobody does not get it: forbidden")
+        row("9.5", "a user without affiliation does not get it: forbidden")
             .when("wicca", get("<item affiliation='member'/>"))
             .told(&["wicca: iq error forbidden"]),
         row("7.11", "a member of a members-only room SHOULD get it")
@@ -186,7 +186,7 @@ fn moderators() {
             .after("crone", role("wicca", "moderator"))
             .when("crone", get("<item role='moderator'/>"))
             .told(&["crone: result query [crone firstwitch moderator owner] [wicca wicca moderator none]"]),
-        row("9.8", "nobody else: forbidden")
+        row("9.8", "other users: forbidden")
             .after("crone", role("wicca", "moderator"))
             .when("wicca", get("<item role='moderator'/>"))
             .told(&["wicca: iq error forbidden"]),

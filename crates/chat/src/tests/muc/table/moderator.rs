@@ -87,7 +87,7 @@ fn kicking() {
 #[test]
 fn voice() {
     play(&[
-        row("8.3", "who is granted voice is a participant, to everybody, and the moderator told of success")
+        row("8.3", "an occupant granted voice is a participant to all, and the moderator told of success")
             .room(MODERATED)
             .when("crone", role("wicca", "participant"))
             .told(&[
@@ -95,14 +95,14 @@ fn voice() {
                 "crone: result",
                 "wicca: wicca here participant/none 110 =wicca by firstwitch",
             ]),
-        row("8.4", "whose voice is revoked is a visitor, to everybody")
+        row("8.4", "an occupant with revoked voice is a visitor to all")
             .when("crone", role("wicca", "visitor"))
             .told(&[
                 "crone: wicca here visitor/none =wicca by firstwitch",
                 "crone: result",
                 "wicca: wicca here visitor/none 110 =wicca by firstwitch",
             ]),
-        row("8.4", "nobody revokes the voice of an administrator or owner: not-allowed")
+        row("8.4", "the voice of an administrator or owner cannot be revoked: not-allowed")
             .after("crone", role("wicca", "moderator"))
             .when("wicca", role("firstwitch", "visitor"))
             .told(&["wicca: iq error not-allowed"]),
@@ -127,7 +127,7 @@ fn voice_lasts() {
             .after("wicca", enter("wicca"))
             .when("wicca", groupchat(HAIL))
             .told(&["crone: wicca says Hail", "wicca: wicca says Hail"]),
-        row("5.1", "and a member whose voice was revoked has none when he comes again")
+        row("5.1", "and a member whose voice was revoked has none on coming again")
             .room(MODERATED)
             .after("crone", set("<item jid='wiccarocks@example.org' affiliation='member'/>"))
             .after("crone", role("wicca", "visitor"))
@@ -135,7 +135,7 @@ fn voice_lasts() {
             .after("wicca", enter("other"))
             .when("wicca", groupchat(HAIL))
             .told(&["wicca: message error forbidden"]),
-        row("5.1", "nor when he was kicked")
+        row("5.1", "nor after a kick")
             .room(MODERATED)
             .after("crone", set("<item jid='wiccarocks@example.org' affiliation='member'/>"))
             .after("crone", role("wicca", "visitor"))
@@ -147,7 +147,7 @@ fn voice_lasts() {
                 "wicca: wicca here visitor/member 110 =wicca",
                 "wicca: room subject ()",
             ]),
-        row("5.1", "until he is made a member anew")
+        row("5.1", "until the user is made a member anew")
             .room(MODERATED)
             .after("crone", role("wicca", "visitor"))
             .after("crone", set("<item jid='wiccarocks@example.org' affiliation='member'/>"))
@@ -164,7 +164,7 @@ fn lists_of_voices() {
         row("8.5", "a moderator gets the voice list with nicknames and roles")
             .when("crone", get("<item role='participant'/>"))
             .told(&["crone: result query [wicca wicca participant none]"]),
-        row("8.5", "nobody else: forbidden")
+        row("8.5", "other occupants: forbidden")
             .when("wicca", get("<item role='participant'/>"))
             .told(&["wicca: iq error forbidden"]),
         row("8.5", "changes of the list come back as presence")
@@ -205,7 +205,7 @@ fn answers_to_requests_for_voice() {
             "wicca: wicca here participant/none 110 =wicca",
         ]),
         row("8.6", "a refusal is nothing").room(MODERATED).when("crone", answer("false")).told(&[]),
-        row("8.6", "nobody else approves: forbidden")
+        row("8.6", "other occupants cannot approve: forbidden")
             .room(MODERATED)
             .when("wicca", answer("1"))
             .told(&["wicca: message error forbidden"]),

@@ -21,7 +21,7 @@ fn entering() {
             "hag: hag here participant/none 110 =hag",
             "hag: room subject ()",
         ]),
-        row("7.2.3", "in a non-anonymous room everybody sees addresses, and who enters is warned by 100")
+        row("7.2.3", "in a non-anonymous room all see addresses, and a new occupant is warned by 100")
             .room(&[("whois", "anyone")])
             .when("hag", enter("hag"))
             .told(&[
@@ -248,7 +248,7 @@ fn history_counts_characters() {
 #[test]
 fn being_there() {
     play(&[
-        row("7.4", "what is said goes to everybody, its speaker too, from his occupant address")
+        row("7.4", "a message goes to all, its sender too, from the sender's occupant address")
             .when("wicca", groupchat(&body_of("Hail")))
             .told(&["crone: wicca says Hail", "wicca: wicca says Hail"]),
         row("7.4", "who is not in SHOULD get not-acceptable")
@@ -294,7 +294,7 @@ fn changing_and_leaving() {
         row("7.6", "one that is too long: not-acceptable")
             .when("wicca", presence(&"x".repeat(129), ""))
             .told(&["wicca: presence error not-acceptable"]),
-        row("7.7", "new availability is everybody's to see")
+        row("7.7", "new availability is shown to all")
             .when("wicca", presence("wicca", "<show>xa</show><status>gone</status>"))
             .told(&[
                 "crone: wicca here participant/none =wicca (xa) (gone)",
@@ -308,7 +308,7 @@ fn changing_and_leaving() {
                 "wicca: wicca here participant/none 110 =wicca",
                 "wicca: room subject ()",
             ]),
-        row("7.14", "who leaves is told by 110, the others by unavailable, with his last words")
+        row("7.14", "the leaving occupant is told by 110, the others by unavailable, with its status")
             .when("wicca", leave("wicca", "<status>gone</status>"))
             .told(&[
                 "crone: wicca unavailable none/none =wicca (gone)",
@@ -351,7 +351,7 @@ fn inviting() {
                 "crone: result query [hecate@shakespeare.lit member]",
                 "hecate@shakespeare.lit: room invite from /firstwitch (Hey)",
             ]),
-        row("7.8.2", "nobody else may invite into one: forbidden")
+        row("7.8.2", "other occupants may not invite into one: forbidden")
             .room(&[("membersonly", "1")])
             .after("crone", set("<item affiliation='member' jid='wiccarocks@example.org'/>"))
             .after("wicca", enter("wicca"))
@@ -361,7 +361,7 @@ fn inviting() {
             .room(&[("allowinvites", "1")])
             .when("wicca", invite())
             .told(&["hecate@shakespeare.lit: room invite from /wicca (Hey)"]),
-        row("7.8.2", "who is not in invites nobody: not-acceptable")
+        row("7.8.2", "a user outside the room cannot invite: not-acceptable")
             .when("hag", invite())
             .told(&["hag: message error not-acceptable"]),
         row("7.8.2", "an address that is none: jid-malformed")

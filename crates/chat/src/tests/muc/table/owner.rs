@@ -46,7 +46,7 @@ fn making_a_room() {
                 "crone: result",
                 "hag: iq error item-not-found",
             ]),
-        row("10.1.1", "a room of which nobody thought when its owner left is no more")
+        row("10.1.1", "a room that was not configured when its owner left is no more")
             .void()
             .after("crone", enter("firstwitch"))
             .after("crone", leave("firstwitch", ""))
@@ -190,7 +190,7 @@ fn destroying() {
         owner("set", "<destroy jid='cave@chat.shakespeare.lit'><reason>Macbeth doth come</reason></destroy>")
     };
     play(&[
-        row("10.9", "everybody MUST be told that it is destroyed, why and where to go; then the owner")
+        row("10.9", "all occupants MUST be told that it is destroyed, why and where to go; then the owner")
             .room(&[("persistentroom", "1")])
             .when("crone", destroy())
             .told(&[
@@ -204,7 +204,7 @@ fn destroying() {
                     " destroyed, go to cave@chat.shakespeare.lit (Macbeth doth come)"
                 ),
             ]),
-        row("10.9", "nobody else destroys it: forbidden")
+        row("10.9", "other users cannot destroy it: forbidden")
             .after("crone", affiliate(WICCA_BARE, "admin"))
             .when("wicca", destroy())
             .told(&["wicca: iq error forbidden"]),
