@@ -19,7 +19,7 @@ use crate::call::CallMediaControl;
 use crate::scenario::action::PlayKind;
 use crate::stats::{Count, Stats};
 
-/// The payload type of digits when the other side's SDP has none: everyone's, in absence of a negotiation.
+/// The payload type of digits when the other side's SDP has none: the usual one, in absence of a negotiation.
 const EVENT_TYPE: u8 = 101;
 
 impl CallMediaControl for MediaStreams {

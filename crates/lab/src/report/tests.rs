@@ -174,7 +174,7 @@ fn watched(a_second: u64, seconds: u64) -> Report {
     }
     progress.span = Duration::ZERO;
     recorder.ended(&setup, &RunOutcome { progress, end: RunEnd::Normal, limited_by_ringer: Vec::new() });
-    report.lock().expect("nobody panicked").clone()
+    report.lock().expect("no thread panicked").clone()
 }
 
 #[test]
