@@ -191,7 +191,7 @@ impl RoomConfig {
                 return Err(refused("muc#roomconfig_contactjid has too many addresses, or one that is none"));
             }
         }
-        // What a form says of a persistent room is no word on the time after it.
+        // A form for a persistent room says nothing of the time after it.
         config.is_logged_temporary = match flag(form, "muc#roomconfig_enablelogging") {
             Some(is_logged) => is_logged && !config.is_persistent,
             None => config.is_logged_temporary && !config.is_persistent,

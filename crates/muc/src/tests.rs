@@ -191,7 +191,7 @@ fn check(room: &Room, views: &Views) {
     let here: BTreeSet<String> = sessions.map(|session| session.to_string()).collect();
     assert_eq!(views.keys().cloned().collect::<BTreeSet<_>>(), here);
     for (client, view) in views {
-        assert_eq!(*view, nicks, "what {client} sees");
+        assert_eq!(*view, nicks, "the nicknames that {client} sees");
     }
 }
 

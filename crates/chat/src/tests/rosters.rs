@@ -101,7 +101,7 @@ fn an_end_is_told_when_the_roster_is_here_again() {
     assert_eq!(world.host.accounts().roster_bytes(), 0);
     world.reads_slowly = true;
     world.lose(alice);
-    assert!(world.hear(bob).is_empty(), "who sees alice is not known yet");
+    assert!(world.hear(bob).is_empty(), "alice's contacts are not known yet");
     while !world.unread.is_empty() {
         world.read();
     }

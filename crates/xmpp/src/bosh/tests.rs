@@ -330,7 +330,7 @@ fn keys_prove_that_it_is_the_same_client() {
     };
     let mut world = begin();
     say(&mut world, 1, &format!("key='{}'", keys[2].to_uppercase()));
-    assert_eq!(world.condition(1), "item-not-found", "what is hashed is what is sent");
+    assert_eq!(world.condition(1), "item-not-found", "the text sent is the text hashed");
     let mut world = begin();
     say(&mut world, 1, &format!("key='{}'", keys[2]));
     // Out of order, the keys are in order.

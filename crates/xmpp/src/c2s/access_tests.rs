@@ -125,7 +125,7 @@ fn a_token_that_cannot_be_used_is_refused() {
     let mut world = world();
     let answer = by_token(&mut world, TokenState::TooOld, "", "");
     assert!(answer.contains("<credentials-expired"), "{answer}");
-    assert_eq!(world.failures(), 0, "who had it right has not guessed");
+    assert_eq!(world.failures(), 0, "a right token is no guess");
     let answer = by_token(&mut world, TokenState::Used, " count='3'", "");
     assert!(answer.contains("<not-authorized"), "{answer}");
     // The store accepts one of two uses with the same count.

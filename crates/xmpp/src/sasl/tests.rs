@@ -268,7 +268,7 @@ fn an_account_that_is_not_there_looks_as_often_like_the_others_as_they_do() {
     assert!(sha1.iter().all(|seen| matches!(seen, (36, 10_000) | (16, 4_096))));
     assert!(
         sha256.iter().all(|seen| *seen == (16, 4_096)),
-        "who has none of a hash is asked as who is not there"
+        "an account without a hash is asked as a missing one"
     );
     // The time that a password takes goes with it.
     for (number, seen) in sha1.iter().enumerate() {

@@ -50,7 +50,7 @@ fn a_hat_is_given_and_taken_and_all_occupants_see_it() {
         let seen = hall.only(occupant);
         assert_eq!((seen.attr("from"), hats(&seen)), (Some(&*format!("{ROOM}/hag")), worn.to_vec()));
     }
-    // Who enters later sees it, and with each presence that the occupant sends.
+    // A later occupant sees it, and with each presence that the occupant sends.
     hall.forget();
     hall.say(HAG, &format!("<presence to='{ROOM}/hag'><show>away</show></presence>"));
     assert_eq!(hats(&hall.only(WICCA)), worn);

@@ -27,7 +27,7 @@ fn opening() {
         .at(Stage::Authenticated)
         .sent(HEADER)
         .told(&["<?xml", "<stream:stream ", "<stream:features>", "</stream:features>"]),
-        row("4.3.3", "what was negotiated on the stream before is not that of the new one")
+        row("4.3.3", "features negotiated on the stream before are not those of the new one")
             .test("xmpp/src/c2s/access_tests.rs::an_invitation_is_forgotten_when_the_stream_begins_anew"),
         row("4.6.3", "white space of the client keeps the connection open; the server sends none itself")
             .sent(" "),
@@ -110,7 +110,7 @@ fn closing() {
         .fails("unsupported-stanza-type"),
         row("4.4", "data on its way to the other side is sent before the closing tag")
             .test("xmpp/src/c2s/tests.rs::a_stream_with_a_session_is_closed_once_the_session_has_ended"),
-        row("4.4", "what comes after the closing tag MUST be ignored")
+        row("4.4", "data after the closing tag MUST be ignored")
             .sent("</stream:stream><message to='b@example.org'/>")
             .told(&["</stream:stream>"])
             .closes(),
@@ -248,7 +248,7 @@ fn restricted_xml() {
         row("11.1", "entities of XML are text")
             .sent(body("&lt;&amp;&#x41;"))
             .passed(&["<body>&lt;&amp;A</body>"]),
-        row("11.3", "what is not well-formed ends the stream").sent(body("</a><a>")).fails("not-well-formed"),
+        row("11.3", "XML not well-formed ends the stream").sent(body("</a><a>")).fails("not-well-formed"),
         row("11.5", "a declaration may have no encoding, and is not required")
             .at(Stage::Encrypted)
             .sent(HEADER.replace("<?xml version='1.0'?>", ""))

@@ -134,7 +134,7 @@ fn in_the_clear_only_tls_can_be_begun() {
     let number = caller.number;
     let secured = Security { encrypted: true, ..Security::default() };
     let written = caller.tell(|servers, out| servers.handle_secured(START, number, secured, out));
-    assert_eq!(written, "", "what came in the clear is forgotten");
+    assert_eq!(written, "", "bytes received in the clear are forgotten");
     assert!(caller.say(HEADER).contains("features:dialback"));
     assert!(caller.say("<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>").contains("<failure"));
 }

@@ -27,7 +27,7 @@ fn banning() {
             "wicca: hag unavailable none/outcast 301 by firstwitch (Treason)",
             "hag: hag unavailable none/outcast 110 301 =hag by firstwitch (Treason)",
         ]),
-        row("9.1", "who is not in is banned too, told so by 101 and 301 with the reason, and those who see addresses are")
+        row("9.1", "a user outside is banned too, told so by 101 and 301 with the reason; occupants who see addresses are told")
             .when("crone", ban())
             .told(&[
                 "crone: room status 301 hag66@shakespeare.lit is none/outcast (Treason)",
@@ -41,7 +41,7 @@ fn banning() {
             .after("crone", affiliate("wiccarocks@example.org", "admin"))
             .when("wicca", affiliate("crone1@example.org", "outcast"))
             .told(&["wicca: iq error not-allowed"]),
-        row("9.1", "who is no administrator: forbidden")
+        row("9.1", "other occupants: forbidden")
             .when("wicca", ban())
             .told(&["wicca: iq error forbidden"]),
         row("9.2", "the list of the banned has address and reason")
@@ -51,7 +51,7 @@ fn banning() {
         row("9.2", "it is for administrators: forbidden")
             .when("wicca", get("<item affiliation='outcast'/>"))
             .told(&["wicca: iq error forbidden"]),
-        row("9.2", "who is taken off the list enters again")
+        row("9.2", "a user taken off the list enters again")
             .after("wicca", leave("wicca", ""))
             .after("crone", ban())
             .after("crone", affiliate(HAG_BARE, "none"))
@@ -90,10 +90,10 @@ fn members() {
                 "<item jid='{HAG_BARE}' nick='x' affiliation='member'/><item jid='a@b' nick='x' affiliation='member'/>"
             )))
             .told(&["crone: iq error conflict"]),
-        row("9.3", "who is no administrator: forbidden")
+        row("9.3", "other occupants: forbidden")
             .when("wicca", affiliate("wiccarocks@example.org", "member"))
             .told(&["wicca: iq error forbidden"]),
-        row("9.4", "who is no member any more is out of a members-only room: 321 to all")
+        row("9.4", "a removed member is out of a members-only room: 321 to all")
             .room(MEMBERS_ONLY)
             .after("crone", affiliate(HAG_BARE, "member"))
             .after("hag", enter("hag"))

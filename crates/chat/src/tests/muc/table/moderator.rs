@@ -16,7 +16,7 @@ fn subjects() {
         row("8.1", "a moderator's subject MUST be reflected to all")
             .when("crone", subject())
             .told(&["crone: firstwitch subject (Fire Burn)", "wicca: firstwitch subject (Fire Burn)"]),
-        row("8.1", "who may not set it MUST get forbidden")
+        row("8.1", "an occupant without that right MUST get forbidden")
             .when("wicca", subject())
             .told(&["wicca: message error forbidden"]),
         row("8.1", "where the configuration lets, a participant sets it")
@@ -61,10 +61,10 @@ fn kicking() {
             .after("crone", kick("wicca"))
             .when("wicca", groupchat(HAIL))
             .told(&["wicca: message error not-acceptable"]),
-        row("8.2", "who is no moderator: forbidden")
+        row("8.2", "other occupants: forbidden")
             .when("wicca", kick("firstwitch"))
             .told(&["wicca: iq error forbidden"]),
-        row("8.2", "who has a higher affiliation cannot be kicked: not-allowed")
+        row("8.2", "an occupant of higher affiliation cannot be kicked: not-allowed")
             .after("crone", set("<item nick='wicca' role='moderator'/>"))
             .when("wicca", kick("firstwitch"))
             .told(&["wicca: iq error not-allowed"]),
@@ -74,7 +74,7 @@ fn kicking() {
             .after("crone", set("<item jid='hag66@shakespeare.lit' affiliation='member'/>"))
             .when("wicca", kick("hag"))
             .told(&["wicca: iq error not-allowed"]),
-        row("8.2", "who is not in cannot be: item-not-found")
+        row("8.2", "a user outside cannot be: item-not-found")
             .when("crone", kick("ghost"))
             .told(&["crone: iq error item-not-found"]),
         row("8.2", "several at once, or none of them")
@@ -110,7 +110,7 @@ fn voice() {
             .after("crone", set("<item jid='wiccarocks@example.org' affiliation='owner'/>"))
             .when("crone", role("wicca", "visitor"))
             .told(&["crone: iq error not-allowed"]),
-        row("8.3", "who is no moderator: forbidden")
+        row("8.3", "other occupants: forbidden")
             .room(MODERATED)
             .when("wicca", role("wicca", "participant"))
             .told(&["wicca: iq error forbidden"]),

@@ -11,7 +11,7 @@ fn affiliate(user: &str, affiliation: &str) -> String {
 #[test]
 fn making_a_room() {
     play(&[
-        row("10.1", "who enters a room that is none MUST be its owner, told by 201 that it waits for its configuration")
+        row("10.1", "the first to enter a new room MUST be its owner, told by 201 that it waits for its configuration")
             .void()
             .when("crone", enter("firstwitch"))
             .told(&["crone: firstwitch here moderator/owner 110 201 =crone", "crone: room subject ()"]),
@@ -30,13 +30,13 @@ fn making_a_room() {
             .when("wicca", owner("get", ""))
             .when("wicca", configure(&[]))
             .told(&["wicca: iq error forbidden", "wicca: iq error forbidden"]),
-        row("10.1.3", "what cannot be configured: not-acceptable, and the room stays locked")
+        row("10.1.3", "a refused configuration: not-acceptable, and the room stays locked")
             .void()
             .after("crone", enter("firstwitch"))
             .when("crone", configure(&[("muc#roomconfig_whois", "nobody")]))
             .when("wicca", enter("wicca"))
             .told(&["crone: iq error not-acceptable", "wicca: presence error item-not-found"]),
-        row("10.1.3", "who cancels MUST be without the room")
+        row("10.1.3", "an owner that cancels MUST be without the room")
             .void()
             .after("crone", enter("firstwitch"))
             .when("crone", owner("set", &form("cancel", &[])))
@@ -58,7 +58,7 @@ fn making_a_room() {
 #[test]
 fn configuring() {
     play(&[
-        row("10.2", "who cancels later leaves everything as it is")
+        row("10.2", "a later cancel leaves everything as it is")
             .when("crone", owner("set", &form("cancel", &[])))
             .told(&["crone: result"]),
         row("10.2", "a room that becomes members-only MUST remove who is none: 322 to all")
@@ -134,7 +134,7 @@ fn owners() {
         row("10.4", "but the last one MUST remain: conflict")
             .when("crone", affiliate("crone1@example.org", "none"))
             .told(&["crone: iq error conflict"]),
-        row("10.4", "who is one beside others SHOULD be let go")
+        row("10.4", "one owner beside others SHOULD be let go")
             .after("crone", affiliate(WICCA_BARE, "owner"))
             .when("crone", affiliate("crone1@example.org", "none"))
             .told(&[
@@ -168,7 +168,7 @@ fn administrators() {
             .after("crone", affiliate(WICCA_BARE, "admin"))
             .when("wicca", affiliate("hag66@shakespeare.lit", "admin"))
             .told(&["wicca: iq error forbidden"]),
-        row("10.7", "who is none any more moderates no more, to all")
+        row("10.7", "a removed administrator moderates no more, to all")
             .after("crone", affiliate(WICCA_BARE, "admin"))
             .when("crone", affiliate(WICCA_BARE, "member"))
             .told(&[
