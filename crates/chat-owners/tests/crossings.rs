@@ -249,7 +249,7 @@ impl Farm {
 
     fn rest(&mut self) {
         while self.turn() {}
-        // What was written last is read in the next turn.
+        // Messages written last are read in the next turn.
         while self.nodes.iter().any(|node| !node.incoming.is_empty()) {
             self.turn();
         }

@@ -416,7 +416,7 @@ impl OwnedBuckets {
             orders.iter().map(|(bucket, _)| *bucket).filter(|bucket| self.buckets.contains_key(bucket));
         let known: BucketSet = known.collect();
         if !known.is_empty() {
-            // What has waited for the load before waits for this one.
+            // Requests that waited for the load before wait for this one.
             out.push(BucketEffect::Forget(known));
         }
         let ordered: BucketSet = orders.iter().map(|(bucket, _)| *bucket).collect();

@@ -153,7 +153,7 @@ fn a_server_that_ended_or_answers_nothing_hinders_no_calls_and_is_used_again() {
     a_bad_day(&place, &process, [&mut alice, &mut bob], || server.go_on());
     process.kill();
     let process = place.spawn();
-    assert!(bob.bindings()[0].contains(&bob.contact()), "what was acknowledged is there");
+    assert!(bob.bindings()[0].contains(&bob.contact()), "an acknowledged binding is there");
     process.kill();
 }
 
@@ -244,7 +244,7 @@ fn a_server_that_refuses_writes_or_connections_hinders_no_calls_and_the_reason_i
     }
     process.kill();
     let process = place.spawn();
-    assert!(bob.bindings()[0].contains(&bob.contact()), "what was acknowledged is there");
+    assert!(bob.bindings()[0].contains(&bob.contact()), "an acknowledged binding is there");
     process.kill();
 }
 

@@ -281,7 +281,7 @@ fn a_read_that_the_store_does_not_take_is_no_outage() {
     accounts.wait("eve@a", patient(2, 1), 2);
     assert_eq!(accounts.refused(at(1), 2).unwrap().waiting, [AskId(2)]);
     assert!(!accounts.is_away() && accounts.deadline().is_none());
-    // What was read before is used, as while the database is away.
+    // The entry read before is used, as while the database is away.
     let later = NOW + LIFETIME;
     accounts.wait("bob@a", patient(3, 60_000), 3);
     let refused = accounts.refused(later, 3).unwrap();
