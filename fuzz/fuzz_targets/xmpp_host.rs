@@ -130,7 +130,7 @@ impl World {
         match effect {
             Effect::Route(stanza) => {
                 let to = stanza.attr("to").map(Jid::parse);
-                let to = to.expect("what is routed has an address").expect("and a good one");
+                let to = to.expect("a routed stanza has an address").expect("and a good one");
                 if self.host.settings().is_ours(to.domain()) {
                     self.host.handle_routed(self.now, *stanza, out);
                 }

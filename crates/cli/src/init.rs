@@ -385,7 +385,7 @@ listen = [{udp}, {tcp}, {sips}, {sipw}]
 [tls]
 {tls}
 [xmpp]
-# Chat clients: STARTTLS, TLS from the first byte, and browsers. Nobody signs in without TLS.
+# Chat clients: STARTTLS, TLS from the first byte, and browsers. No client signs in without TLS.
 listen = [{chat}, {chats}, {web}]
 
 [xmpp.web]
@@ -401,7 +401,7 @@ app = true
 # media = "{listen}"
 
 [http]
-# Metrics and health. Nobody is asked for a password here: leave it on loopback.
+# Metrics and health. No password is asked for here: leave it on loopback.
 listen = "127.0.0.1:9090"
 
 {console}"#,

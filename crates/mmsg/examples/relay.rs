@@ -91,7 +91,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 batch.push(target, &[bytes]);
             }
         });
-        // What the kernel refuses is lost, as in a network; the callers send it again.
+        // A datagram that the kernel refuses is lost, as in a network; the callers send it again.
         let mut messages = batch.messages().peekable();
         while messages.peek().is_some() && sender.send(socket.as_fd(), messages.by_ref()).is_ok() {}
         drop(messages);

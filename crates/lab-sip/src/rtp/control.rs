@@ -48,7 +48,7 @@ impl CallMediaControl for MediaStreams {
         self.catch_up(call, true);
         let media = self.calls.entry(call).or_default();
         media.hear_of(call, description);
-        // What plays already goes to the new address.
+        // Players that play already send to the new address.
         for key in media.players.into_iter().flatten() {
             if let Some(player) = self.players.get_mut(key) {
                 player.to = media.destination(player.slot);
