@@ -276,7 +276,7 @@ impl OwnedBuckets {
         }
     }
 
-    /// The map has these epochs. What another owner has taken over is forgotten.
+    /// The map has these epochs. Buckets that another owner has taken over are forgotten.
     pub fn handle_map(&mut self, epoch_of: impl Fn(Bucket) -> Epoch, out: &mut Vec<BucketEffect>) {
         let is_over = |(bucket, owned): (&Bucket, &OwnedBucket)| {
             let is_writing = owned.phase == Phase::Stopped { is_drained: false };

@@ -1,7 +1,7 @@
-//! Samples that were spoken or decoded, bounded in bytes, and who waits for those that are being made: each is made
+//! Samples that were spoken or decoded, bounded in bytes, and the waiters for those that are being made: each is made
 //! once however many ask.
 //!
-//! Two caches use it: spoken texts and decoded files. `about` is what is kept beside the samples, `W` the one who waits.
+//! Two caches use it: spoken texts and decoded files. `about` is what is kept beside the samples, `W` a waiter.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// 8 kHz, one channel.
 pub(super) type Samples = Arc<[i16]>;
 
-/// Samples by key, and who waits for those that are being made.
+/// Samples by key, and the waiters for those that are being made.
 pub(super) struct Cache<K, V, W> {
     kept: HashMap<K, CacheEntry<V>>,
     waiting: HashMap<K, Vec<W>>,
