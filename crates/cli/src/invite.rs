@@ -36,7 +36,7 @@ const LONGEST: Duration = Duration::from_hours(24 * 366);
 
 impl InviteArgs {
     pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
-        if config.registration.invitations == Inviting::Nobody {
+        if config.registration.invitations == Inviting::Off {
             let text = "invitations are off: [xmpp.registration] invitations is \"nobody\"; set it to \"administrators\" or \"users\" to invite";
             return Err(CliError::Other(text.into()));
         }
