@@ -20,11 +20,11 @@ pub(super) enum AllowPm {
     Anyone,
     Participants,
     Moderators,
-    Nobody,
+    None,
 }
 
 impl AllowPm {
-    const ALL: [AllowPm; 4] = [AllowPm::Anyone, AllowPm::Participants, AllowPm::Moderators, AllowPm::Nobody];
+    const ALL: [AllowPm; 4] = [AllowPm::Anyone, AllowPm::Participants, AllowPm::Moderators, AllowPm::None];
     const NAMES: [&str; 4] = ["anyone", "participants", "moderators", "none"];
 
     fn as_str(self) -> &'static str {
@@ -32,7 +32,7 @@ impl AllowPm {
             AllowPm::Anyone => "anyone",
             AllowPm::Participants => "participants",
             AllowPm::Moderators => "moderators",
-            AllowPm::Nobody => "none",
+            AllowPm::None => "none",
         }
     }
 }
