@@ -69,7 +69,7 @@ fn world<T>(act: impl FnOnce(&World) -> T) -> T {
     WORLD.with(|cell| {
         let world = cell.get_or_init(|| {
             let world = World::new();
-            // What is made once is not the first input's.
+            // Memory allocated once is not the first input's.
             for kind in KINDS {
                 world.run(kind, &[b"GET /openapi.json HTTP/1.1\r\n\r\n"], true, &Allocated);
                 world.run(kind, &[b"GET /v1/a HTTP/1.1\r\n\r\n"], true, &Allocated);

@@ -28,7 +28,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let source = ([192, 0, 2, 1], 5060).into();
     let reply = Reply::new(&message, source, 400, "Bad Request", Some("t")).finish();
-    let reply = Message::parse(reply).expect("what we write is a message");
+    let reply = Message::parse(reply).expect("our own text is a message");
     let _ = check_response(&message);
     if check_request(&message).is_ok() {
         check_response(&reply).expect("a good request has a good reply");

@@ -1,4 +1,4 @@
-//! Any bytes as a document: verbs, or a mistake inside the text. What can be read is performed while anything happens;
+//! Any bytes as a document: verbs, or a mistake inside the text. A readable document is performed while anything happens;
 //! the call ends once, and nothing comes after.
 #![no_main]
 

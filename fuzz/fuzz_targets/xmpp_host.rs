@@ -40,8 +40,8 @@ fuzz_target!(|data: &[u8]| {
     }
     for line in data.split(|&byte| byte == b'\n').take(200) {
         world.now = world.now + Duration::from_millis(500);
-        if let Some((&who, text)) = line.split_first() {
-            world.say(usize::from(who), text);
+        if let Some((&client, text)) = line.split_first() {
+            world.say(usize::from(client), text);
         }
     }
     for number in 0..CLIENTS.len() {
@@ -99,16 +99,16 @@ struct World {
 }
 
 impl World {
-    fn say(&mut self, who: usize, text: &[u8]) {
+    fn say(&mut self, client: usize, text: &[u8]) {
         let Ok(mut element) = xml::parse(text, &xml::Prefixes::of_default(ns::CLIENT)) else { return };
-        let Some(jid) = CLIENTS.get(who % 5) else {
+        let Some(jid) = CLIENTS.get(client % 5) else {
             // Of another server, which says who it is from.
             return self.tell(|host, now, out| host.handle_routed(now, element, out));
         };
         element.set("from", *jid);
         self.tell(|host, now, out| match stanza::kind_of(&element) {
-            Some(_) => host.handle_stanza(now, edge(who % 5), element, out),
-            None => host.handle_nonza(now, edge(who % 5), &element, out),
+            Some(_) => host.handle_stanza(now, edge(client % 5), element, out),
+            None => host.handle_nonza(now, edge(client % 5), &element, out),
         });
     }
 
@@ -130,7 +130,7 @@ impl World {
         match effect {
             Effect::Route(stanza) => {
                 let to = stanza.attr("to").map(Jid::parse);
-                let to = to.expect("what is routed has an address").expect("and a good one");
+                let to = to.expect("a routed stanza has an address").expect("and a good one");
                 if self.host.settings().is_ours(to.domain()) {
                     self.host.handle_routed(self.now, *stanza, out);
                 }

@@ -103,7 +103,7 @@ impl Schedule {
         self.jitter = per_mille(random);
     }
 
-    /// The time now, before each look at the deadline. What a clock that was ahead has noted, before it was set back, does not count:
+    /// The time now, before each look at the deadline. A time noted while the clock was ahead, before it was set back, does not count:
     /// such times could keep the node from its renewal for years.
     pub fn handle_clock(&mut self, now: Instant) {
         self.begun.retain(|at| *at <= now);

@@ -1,7 +1,7 @@
 //! Resources as the operators of the node list and change them: those of all accounts, by the handlers of the REST interface.
 //!
-//! The operators' console has its own sign-in and roles, and asks here with the rights of the first account. What a handler refuses to that account it
-//! refuses here, too. Called on threads that may wait.
+//! The operators' console has its own sign-in and roles, and asks here with the rights of the first account. A request that a handler refuses to that account is
+//! refused here, too. Called on threads that may wait.
 
 mod rooms;
 

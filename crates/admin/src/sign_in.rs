@@ -86,7 +86,7 @@ pub(crate) fn signer(state: &State, authorization: &str) -> Result<Signer, SignI
     let verifier = match (&key, &account) {
         (Some(key), _) => key.secret.clone(),
         (None, Some(account)) => account.token.clone(),
-        (None, None) => TokenVerifier::of_nobody(),
+        (None, None) => TokenVerifier::of_no_token(),
     };
     let is_right = verifier.is_of(&token);
     match account {

@@ -106,7 +106,7 @@ mod tests {
         }
     }
 
-    /// What an idle chat session over TLS has, in bytes of mimalloc's classes: the box of its connection, rustls's list of messages, the stream.
+    /// The memory of an idle chat session over TLS, in bytes of mimalloc's classes: the box of its connection, rustls's list of messages, the stream.
     #[test]
     fn blocks_of_a_class_take_no_larger_one() {
         for size in [640, 1_280, 320, 96] {

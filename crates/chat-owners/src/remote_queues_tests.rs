@@ -239,7 +239,7 @@ impl World {
         }
         self.views.push(view);
         self.nodes[node].taken.clear();
-        // What it has sent may arrive, and nothing arrives there any more.
+        // Messages it has sent may arrive, and nothing arrives there any more.
         self.links.retain(|(_, to), _| *to != node);
     }
 

@@ -249,7 +249,7 @@ impl Farm {
 
     fn rest(&mut self) {
         while self.turn() {}
-        // What was written last is read in the next turn.
+        // Messages written last are read in the next turn.
         while self.nodes.iter().any(|node| !node.incoming.is_empty()) {
             self.turn();
         }
@@ -284,7 +284,7 @@ const EXPECTED: [&str; 8] = [
     "8: 13.88 messages (7.00 for a client, 6.00 for owners, 0.88 of a client), 13.12 writes, 8.00 for clients",
 ];
 
-/// The mean over all users, one of whom acts at a time, as a line.
+/// The mean over all users, one of which acts at a time, as a line.
 fn mean(count: usize, act: impl Fn(usize) -> String) -> String {
     let mut farm = Farm::new(count);
     for number in 0..USERS {

@@ -35,8 +35,8 @@ impl Host {
     /// Performs this host's part of an action; the driver calls it on all hosts.
     pub fn act(&mut self, now: Instant, act: &HostAction, out: &mut Outbox) -> HostActionResult {
         match act {
-            HostAction::Online { domain, who, max } => {
-                let users = users_online(&self.accounts, domain, *who);
+            HostAction::Online { domain, filter, max } => {
+                let users = users_online(&self.accounts, domain, *filter);
                 // The count is of all, the list at most `max`: both commands, the list's and the count's, use
                 // this action.
                 let count = users.len();
@@ -53,8 +53,8 @@ impl Host {
                 }
                 counted(keys.len())
             }
-            HostAction::End { who } => {
-                let is_meant = |jid: &Jid| who.iter().any(|who| is_of(who, jid));
+            HostAction::End { jids } => {
+                let is_meant = |session: &Jid| jids.iter().any(|jid| is_of(jid, session));
                 let sessions = self.accounts.sessions.iter().filter(|(_, session)| is_meant(&session.jid));
                 // All are chosen before the first ends: an end changes the sessions.
                 let keys: Vec<Key> = sessions.map(|(key, _)| key).collect();
@@ -67,8 +67,8 @@ impl Host {
                 self.commands.handle_motd(domain.clone(), message.as_deref().cloned());
                 HostActionResult::default()
             }
-            HostAction::Sessions { who, max } => {
-                describe_sessions(&self.accounts, who.as_ref(), *max as usize)
+            HostAction::Sessions { jid, max } => {
+                describe_sessions(&self.accounts, jid.as_ref(), *max as usize)
             }
             HostAction::Rooms { domain } => self.rooms.list(domain),
             HostAction::DescribeRooms { domain } => HostActionResult {
@@ -95,13 +95,13 @@ impl Host {
 /// The accounts with an available session, in the order of their addresses. One is active if one of its
 /// sessions is neither `away` nor `xa`. An account's sessions are all of one host, so no two hosts count the
 /// same user.
-fn users_online(accounts: &AccountMemory, domain: &str, who: OnlineFilter) -> Vec<Bare> {
+fn users_online(accounts: &AccountMemory, domain: &str, filter: OnlineFilter) -> Vec<Bare> {
     let mut is_active: BTreeMap<Bare, bool> = BTreeMap::new();
     for session in accounts.online(domain).into_iter().filter_map(|key| accounts.sessions.get(key)) {
         let is_away = matches!(&*show_of(session.presence().as_ref()), "away" | "xa");
         *is_active.entry(session.jid.bare()).or_default() |= !is_away;
     }
-    let is_meant = |active: bool| match who {
+    let is_meant = |active: bool| match filter {
         OnlineFilter::All => true,
         OnlineFilter::Active => active,
         OnlineFilter::Idle => !active,
@@ -111,8 +111,8 @@ fn users_online(accounts: &AccountMemory, domain: &str, who: OnlineFilter) -> Ve
 
 /// The sessions of an account or of all, with the number of all: the first `max` by their addresses. No more than these are described, which costs a
 /// hundred times what a comparison does.
-fn describe_sessions(accounts: &AccountMemory, who: Option<&Jid>, max: usize) -> HostActionResult {
-    let is_meant = |session: &Session| who.is_none_or(|who| is_of(who, &session.jid));
+fn describe_sessions(accounts: &AccountMemory, jid: Option<&Jid>, max: usize) -> HostActionResult {
+    let is_meant = |session: &Session| jid.is_none_or(|jid| is_of(jid, &session.jid));
     let sessions = accounts.sessions.iter().map(|(_, session)| session);
     let mut those: Vec<&Session> = sessions.filter(|session| is_meant(session)).collect();
     let count = those.len();
@@ -129,8 +129,8 @@ fn show_of(presence: Option<&Element>) -> Cow<'_, str> {
 }
 
 /// An account's sessions, or the one.
-fn is_of(who: &Jid, jid: &Jid) -> bool {
-    who == jid || (who.is_bare() && who.as_str() == jid.bare_str())
+fn is_of(address: &Jid, jid: &Jid) -> bool {
+    address == jid || (address.is_bare() && address.as_str() == jid.bare_str())
 }
 
 /// A result that only counts.

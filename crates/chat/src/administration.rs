@@ -283,8 +283,8 @@ fn look_at_account(
     let (user, var, kind) = looked_at(form)?;
     let owner = user.clone();
     let read = move |now, data: Box<AccountData>| {
-        let who = Some(owner.clone().into_jid());
-        let action = HostAction::Sessions { who, max: limits::ONLINE_LIST };
+        let jid = Some(owner.clone().into_jid());
+        let action = HostAction::Sessions { jid, max: limits::ONLINE_LIST };
         Ok(CommandEffect::act(action, move |form, acted| {
             let account = field(var, kind).child(value(owner.as_str()));
             let mut description = describe(now, &data, &acted.described);

@@ -137,7 +137,7 @@ impl AnnouncedSession {
         }
     }
 
-    /// A client asks a room for entry, or a room has answered. What the client asks decides which addresses have its presence; the
+    /// A client asks a room for entry, or a room has answered. The client's request decides which addresses have its presence; the
     /// answers, which come in the order of the requests, decide only if a room is entered again: a late one does no harm.
     fn note_room(&mut self, occupant: Jid, is_there: bool) {
         self.left_rooms.retain(|known| *known != occupant);

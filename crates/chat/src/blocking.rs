@@ -93,7 +93,7 @@ fn change(_view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
             IqReply::Perform(IqEffect::Block(BlockingCommand::Unblock(jids)))
         }
         Ok(jids) if jids.is_empty() => {
-            IqReply::Error(StanzaError::new(Condition::BadRequest, "whom to block: at least one item"))
+            IqReply::Error(StanzaError::new(Condition::BadRequest, "users to block: at least one item"))
         }
         Ok(jids) => IqReply::Perform(IqEffect::Block(BlockingCommand::Block(jids))),
         Err(error) => IqReply::Error(error),

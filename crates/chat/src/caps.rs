@@ -31,7 +31,7 @@ pub(super) const FEATURE: Feature = Feature {
         version: "1.6.0",
         level: Level::Complete,
         file: "crates/chat/src/caps.rs",
-        note: "SHA-1 only, as everybody announces it",
+        note: "SHA-1 only, as clients and servers announce it",
     }],
     account: &[],
     server: &[ns::CAPS],

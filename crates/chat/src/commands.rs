@@ -42,7 +42,7 @@ pub(super) const FEATURE: Feature = Feature {
             version: "1.3.1",
             level: Level::Partial,
             file: FILE,
-            note: "no lists of whom to block (§4.11, §4.12), no welcome message (§4.27, §4.28); administrators, restart and \
+            note: "no lists of users to block (§4.11, §4.12), no welcome message (§4.27, §4.28); administrators, restart and \
                    shutdown are the operator's (§4.29 to §4.31)",
         },
     ],
@@ -228,7 +228,7 @@ impl Commands {
         };
         let open = self.open.get(session);
         // A session of a command is its opener's: another administrator who guesses its id cannot go on with it.
-        if open.is_none_or(|(who, open)| who != iq.from || *open != known.node) {
+        if open.is_none_or(|(opener, open)| opener != iq.from || *open != known.node) {
             return Err(fault(Condition::BadRequest, "bad-sessionid"));
         }
         if self.open.get_at(now, session).is_none() {
@@ -405,7 +405,7 @@ fn end_sessions(form: &Form) -> CommandResult {
     if jids.iter().any(|jid| jid.domain() != form.domain.domain()) {
         return Err(StanzaError::new(Condition::NotAllowed, "not an address of this domain"));
     }
-    Ok(CommandEffect::act(HostAction::End { who: jids }, |form, acted| match acted.count {
+    Ok(CommandEffect::act(HostAction::End { jids }, |form, acted| match acted.count {
         0 => Err(Condition::ItemNotFound.into()),
         count => Ok(form.note(&format!("ended {count} sessions"))),
     }))
@@ -444,9 +444,9 @@ pub(super) fn describe_command(settings: &HostSettings, from: &Jid, node: &str) 
 }
 
 /// The list of users with an available session (§4.20 to §4.22), each once whatever the number of its sessions.
-pub(super) fn list_users(form: &Form, who: OnlineFilter, var: &'static str) -> CommandResult {
+pub(super) fn list_users(form: &Form, filter: OnlineFilter, var: &'static str) -> CommandResult {
     let max = form.max_items()?;
-    let action = HostAction::Online { domain: form.domain.domain().into(), who, max };
+    let action = HostAction::Online { domain: form.domain.domain().into(), filter, max };
     Ok(CommandEffect::act(action, move |form, acted| {
         let mut users = acted.users;
         users.sort();
@@ -457,8 +457,8 @@ pub(super) fn list_users(form: &Form, who: OnlineFilter, var: &'static str) -> C
 }
 
 /// The number of users (§4.15 to §4.17).
-pub(super) fn count_users(form: &Form, who: OnlineFilter, var: &'static str) -> CommandResult {
-    let action = HostAction::Online { domain: form.domain.domain().into(), who, max: 0 };
+pub(super) fn count_users(form: &Form, filter: OnlineFilter, var: &'static str) -> CommandResult {
+    let action = HostAction::Online { domain: form.domain.domain().into(), filter, max: 0 };
     Ok(CommandEffect::act(action, move |form, acted| {
         let count = field(var, "text-single").child(value(&acted.count.to_string()));
         Ok(form.done().child(self::form("result").child(count)))

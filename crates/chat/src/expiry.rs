@@ -1,5 +1,5 @@
 //! Messages that expire: a phone's MESSAGE with Expires (RFC 3428 §4) is stored with the rule `expire-at` of XEP-0079, and is dropped when it has
-//! expired before a client or a phone could have it. What is archived stays: it is history, with its time.
+//! expired before a client or a phone could have it. Archived messages stay: they are history, with their time.
 
 use stdx::Instant;
 use xmpp::{Element, ns, time};

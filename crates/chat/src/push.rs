@@ -29,7 +29,7 @@ pub(super) const FEATURE: Feature = Feature {
         version: "0.4.1",
         level: Level::Complete,
         file: "crates/chat/src/push.rs",
-        note: "a notification tells how many messages wait, never from whom or what they say",
+        note: "a notification tells how many messages wait, never their senders or their texts",
     }],
     account: &[ns::PUSH],
     server: &[],

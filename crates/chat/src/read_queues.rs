@@ -41,8 +41,8 @@ struct RequesterReads {
 
 impl ReadQueues {
     /// The account or server that is charged for a stanza: all resources of an address share one bound.
-    pub(super) fn requester_of(&self, who: &Jid) -> Requester {
-        self.hasher.hash_one(who.bare_str())
+    pub(super) fn requester_of(&self, jid: &Jid) -> Requester {
+        self.hasher.hash_one(jid.bare_str())
     }
 
     /// The address that is charged now.

@@ -2,7 +2,7 @@
 //! as an [`Effect::Event`](super::Effect::Event), which the driver posts to the URLs that are configured.
 //!
 //! A message is reported where it is accepted: one of an account of ours at the host of its sender, one from outside at the host of its
-//! addressee, one to a room by the room. What is refused or blocked is not reported, nor signals of the moment such as chat states
+//! addressee, one to a room by the room. A refused or blocked message is not reported, nor signals of the moment such as chat states
 //! (`hints::is_worth_keeping`). An event has the text of a message only if an application is to have it.
 
 use stdx::Instant;

@@ -51,13 +51,13 @@ impl fmt::Display for CliError {
         match self {
             CliError::Config(error @ ConfigError::Unreadable { error: cause, .. }) => {
                 // The package's file is closed to other users, and found where none is named.
-                let who = match cause.kind() {
+                let advice = match cause.kind() {
                     io::ErrorKind::PermissionDenied => {
                         "give the command as root or as the user of the node, or "
                     }
                     _ => "",
                 };
-                write!(f, "{error}; {who}name another file with --config or BELFRY_CONFIG")
+                write!(f, "{error}; {advice}name another file with --config or BELFRY_CONFIG")
             }
             CliError::NamedConfig(error) => {
                 write!(f, "{error}; give the path of a configuration, or make one with: belfry init")

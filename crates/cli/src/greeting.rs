@@ -183,7 +183,7 @@ mod tests {
             "to sign in     target/release/belfry account add alice@localhost --config other.toml"
         );
         assert!(said[1].contains("\"sip:[::1]:5061;transport=tls\""), "{said:?}");
-        assert_eq!(said.len(), 3, "nobody listens for chat: {said:?}");
+        assert_eq!(said.len(), 3, "no listener for chat: {said:?}");
 
         let said = lines(
             "[sip]\ndomains = [\"a.test\"]\nlisten = [\"ws:127.0.0.1:5080\"]\n\
@@ -192,7 +192,7 @@ mod tests {
             "belfry.toml",
         );
         assert_eq!(said[1], "  profanity    /connect alice@a.test server a.test port 5223 tls legacy");
-        assert_eq!(said[2], "  web chat     wss://a.test:5281/", "nobody signs in at ws: without TLS");
+        assert_eq!(said[2], "  web chat     wss://a.test:5281/", "no sign-in at ws: without TLS");
         assert_eq!(said.len(), 3, "no phone comes by WebSocket: {said:?}");
 
         let page = |text: &str| {

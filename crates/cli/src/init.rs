@@ -105,7 +105,7 @@ impl InitArgs {
         // makes it.
         write(&file, &text)?;
         say!("wrote {}", file.display());
-        // Without an account nobody can sign in: that is the first thing to do then.
+        // Without an account no user can sign in: that is the first thing to do then.
         let example = account.is_none().then(|| format!("alice@{}", config.sip.default_domain));
         // `--config` of this command says nothing of those after it.
         let named = std::env::var_os("BELFRY_CONFIG").map(PathBuf::from);
@@ -385,7 +385,7 @@ listen = [{udp}, {tcp}, {sips}, {sipw}]
 [tls]
 {tls}
 [xmpp]
-# Chat clients: STARTTLS, TLS from the first byte, and browsers. Nobody signs in without TLS.
+# Chat clients: STARTTLS, TLS from the first byte, and browsers. No client signs in without TLS.
 listen = [{chat}, {chats}, {web}]
 
 [xmpp.web]
@@ -401,7 +401,7 @@ app = true
 # media = "{listen}"
 
 [http]
-# Metrics and health. Nobody is asked for a password here: leave it on loopback.
+# Metrics and health. No password is asked for here: leave it on loopback.
 listen = "127.0.0.1:9090"
 
 {console}"#,

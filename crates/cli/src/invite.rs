@@ -22,7 +22,7 @@ use super::table::date;
 #[derive(Debug, Args)]
 pub(super) struct InviteArgs {
     /// A domain, for any name in it; or user@domain, for that name only, which is reserved until the link expires
-    who: String,
+    address: String,
     /// User that becomes a contact of the new user, and the other way round
     #[arg(long, value_name = "USER")]
     from: Option<String>,
@@ -36,7 +36,7 @@ const LONGEST: Duration = Duration::from_hours(24 * 366);
 
 impl InviteArgs {
     pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
-        if config.registration.invitations == Inviting::Nobody {
+        if config.registration.invitations == Inviting::Off {
             let text = "invitations are off: [xmpp.registration] invitations is \"nobody\"; set it to \"administrators\" or \"users\" to invite";
             return Err(CliError::Other(text.into()));
         }
@@ -110,17 +110,17 @@ impl InviteArgs {
         let is_served = |name: &str| domains.iter().any(|domain| *domain.name == *name);
         // A bare word that is a domain served here is the domain; other words are mistakes, as names need the
         // `@`.
-        if !self.who.contains('@') && is_served(&self.who.to_lowercase()) {
-            return Ok((None, self.who.to_lowercase().into()));
+        if !self.address.contains('@') && is_served(&self.address.to_lowercase()) {
+            return Ok((None, self.address.to_lowercase().into()));
         }
-        if !self.who.contains('@') {
+        if !self.address.contains('@') {
             let text = format!(
                 "the domain {0} is not served here; add it with: belfry domain add {0}, or name an address, as {0}@{1}",
-                self.who, config.sip.default_domain
+                self.address, config.sip.default_domain
             );
             return Err(CliError::Other(text));
         }
-        let address = address(&self.who, config)?;
+        let address = address(&self.address, config)?;
         if !is_served(&address.domain) {
             let text = format!(
                 "the domain {0} is not served here; add it with: belfry domain add {0}",

@@ -31,7 +31,7 @@ pub(super) fn give_to_owner_of_folder(file: &Path) -> Result<(), CliError> {
     };
     let failed = |error: io::Error| CliError::Other(format!("{}: {error}", file.display()));
     let Some((user, group)) = foreign_owner(folder).map_err(failed)? else { return Ok(()) };
-    // What is looked at and given away is one file, whatever has its name by then. A pipe does not block.
+    // The file looked at is the file given away, even if its name has moved since. A pipe does not block.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
     let opened = match OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(file) {
         Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => return Ok(()),

@@ -21,7 +21,7 @@ PATTERN is one of
   prefix:+49           numbers that begin so; prefix: alone is every user
   user:bob*            this user; * is any text, ? any character
   regex:1\\d\\d          users that match as a whole
-  domain:example.net   everybody in this domain, which need not be served here
+  domain:example.net   all users of this domain, which need not be served here
 
 TARGET is a SIP address, or account:user@domain, with ,weight=N and ,priority=N behind it: targets of the lowest
 priority share the calls by weight, the next priority takes what they do not answer.

@@ -51,7 +51,7 @@ pub(super) enum ChatCommand {
     /// End the sessions of an account, or one session: user@domain/resource
     Kick {
         /// user@domain for all its sessions, user@domain/resource for one
-        who: String,
+        address: String,
         #[command(flatten)]
         scope: ScopeArgs,
     },
@@ -127,7 +127,7 @@ pub(super) enum MotdCommand {
         #[arg(long)]
         json: bool,
     },
-    /// From now on; who is there already does not get it
+    /// From now on; users who are signed in already do not get it
     Set {
         #[command(flatten)]
         text: TextArgs,
@@ -295,11 +295,11 @@ impl ChatCommand {
         let user = |text: &str| account(text, config);
         let domain = |domain: Option<String>| domain.unwrap_or_else(|| config.sip.default_domain.to_string());
         Ok(match self {
-            ChatCommand::Sessions { user: who, json, .. } => {
-                let who = who.map(|text| user(&text)).transpose()?;
+            ChatCommand::Sessions { user: name, json, .. } => {
+                let who = name.map(|text| user(&text)).transpose()?;
                 (Ask::Sessions { who, most: None }, json.into())
             }
-            ChatCommand::Kick { who, .. } => (Ask::End { who: session(&who, config)? }, Form::Table),
+            ChatCommand::Kick { address, .. } => (Ask::End { who: session(&address, config)? }, Form::Table),
             ChatCommand::Message { user: to, text } => {
                 (Ask::Message { to: user(&to)?, text: text.into() }, Form::Table)
             }
@@ -317,13 +317,13 @@ impl ChatCommand {
             }
             ChatCommand::Rooms { domain: of, json, .. } => (Ask::Rooms { domain: domain(of) }, json.into()),
             ChatCommand::Room(command) => command.ask(config)?,
-            ChatCommand::User(UserCommand::Show { user: whose, json }) => {
-                (Ask::User { user: user(&whose)? }, json.into())
+            ChatCommand::User(UserCommand::Show { user: name, json }) => {
+                (Ask::User { user: user(&name)? }, json.into())
             }
-            ChatCommand::User(UserCommand::ClearOffline { user: whose }) => {
-                (Ask::ClearOffline { user: user(&whose)? }, Form::Table)
+            ChatCommand::User(UserCommand::ClearOffline { user: name }) => {
+                (Ask::ClearOffline { user: user(&name)? }, Form::Table)
             }
-            ChatCommand::Roster { user: whose, command } => command.ask(user(&whose)?, config)?,
+            ChatCommand::Roster { user: name, command } => command.ask(user(&name)?, config)?,
         })
     }
 }

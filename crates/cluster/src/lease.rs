@@ -97,7 +97,7 @@ impl Lease {
         last.filter(|_| !self.is_fenced).map(|sent_at| sent_at + AUTHORITY)
     }
 
-    /// True if no renewal has succeeded for a while. What this node has not seen of others then proves nothing.
+    /// True if no renewal has succeeded for a while. Missing messages of other nodes then prove nothing.
     pub fn council_is_away(&self, now: Instant) -> bool {
         self.renewed.is_none_or(|sent_at| now.since(sent_at) >= COUNCIL_AWAY)
     }

@@ -54,7 +54,7 @@ pub const COUNCIL_AWAY: Duration = Duration::from_millis(2_200);
 /// and opens its stores within a few requests of 1.5 s.
 pub const COUNCIL_RETURN: Duration = Duration::from_secs(9);
 
-/// A node that has not been called for so long has been stopped. What it did not see meanwhile proves nothing.
+/// A node that has not been called for so long has been stopped. Messages that it missed meanwhile prove nothing.
 pub const PAUSE: Duration = Duration::from_millis(700);
 
 /// The time after which a question to the council is asked again.

@@ -25,7 +25,7 @@ impl Accounts {
             digests: section.key(
                 "digests",
                 true,
-                "Whether MD5 and SHA hashes of passwords are kept, by which phones sign in (SIP digest): who steals them signs in as well. When off, no phone can sign in by password, chat clients can, and the hashes that are there are removed at the next start.",
+                "Whether MD5 and SHA hashes of passwords are kept, by which phones sign in (SIP digest): a thief of them can sign in as well. When off, no phone can sign in by password, chat clients can, and the hashes that are there are removed at the next start.",
             ),
             sources: sources::read(&mut section),
         };

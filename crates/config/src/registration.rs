@@ -16,7 +16,7 @@ const DAY: Duration = Duration::from_hours(24);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inviting {
     /// Invitations are off, also those of the operator.
-    Nobody,
+    Off,
     /// The accounts that `admins` of `[xmpp]` names.
     Administrators,
     /// Every account.
@@ -91,7 +91,7 @@ impl Registration {
                 "per_hour",
                 3,
                 1..=100_000,
-                "Accounts that one address may make in an hour where `open` is true; who is invited is not counted.",
+                "Accounts that one address may make in an hour where `open` is true; invited users are not counted.",
             ),
             reserved: section.list(
                 "reserved",
@@ -128,13 +128,13 @@ fn read_inviting(section: &mut Section<'_, '_>) -> Inviting {
         "Who may invite people to make an account: `nobody`, `administrators` or `users`. `belfry xmpp invite` may unless it is `nobody`.",
     );
     match &*inviting {
-        "nobody" => Inviting::Nobody,
+        "nobody" => Inviting::Off,
         "users" => Inviting::Users,
         "administrators" => Inviting::Administrators,
         other => {
             let expected = "nobody, administrators or users";
             section.mistake("invitations", format!("`invitations` is {other:?}"), expected);
-            Inviting::Nobody
+            Inviting::Off
         }
     }
 }

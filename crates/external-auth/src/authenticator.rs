@@ -108,7 +108,7 @@ enum Question {
     Token(TokenQuery, TokenAnswer),
     /// Asks for the address that a browser is sent to.
     Page(AuthorizationQuery, PageAnswer),
-    /// Asks for whom the provider has given a code.
+    /// Asks for the user to whose sign-in the provider has given a code.
     Code(Box<CodeQuery>, TokenAnswer),
     /// Asks for the role of this user of the source's domain.
     Role(Box<str>, RoleAnswer),
@@ -215,7 +215,7 @@ impl Authenticator {
         self.put(domain, Question::Page(query, answer));
     }
 
-    /// Asks the provider of a domain for whom it has given a code, and for the role that the claims give. The answer's `ends_at` is the end of the
+    /// Asks the provider of a domain for the user of a code, and for the role that the claims give. The answer's `ends_at` is the end of the
     /// session that the configuration allows.
     pub fn ask_code(&self, domain: &str, query: CodeQuery, answer: TokenAnswer) {
         self.put(domain, Question::Code(Box::new(query), answer));

@@ -58,7 +58,7 @@ impl TokenSource {
         Ok(TokenSource { settings: settings.clone(), client, keys, reading: Mutex::new(()) })
     }
 
-    /// The user whom the token names, at this domain. `None`: the token is not accepted.
+    /// The user named by the token, at this domain. `None`: the token is not accepted.
     pub(crate) async fn check(
         &self,
         now: Instant,
@@ -71,7 +71,7 @@ impl TokenSource {
         Ok(claims.and_then(|claims| user_of(&self.settings, &self.settings.audience, (now, domain), &claims)))
     }
 
-    /// The user whom an ID token of the provider names, which was asked for with this nonce (OpenID Connect Core 1.0 §3.1.3.7). `None`: it is
+    /// The user named by an ID token of the provider, which was asked for with this nonce (OpenID Connect Core 1.0 §3.1.3.7). `None`: it is
     /// not accepted.
     pub(crate) async fn check_id_token(
         &self,

@@ -262,7 +262,7 @@ fn keys_are_read_again_for_an_unknown_key_and_at_most_once_a_minute() {
     assert_eq!(world.user(&of("b")), None, "they were read within the minute");
     let later = NOW + Duration::from_secs(60);
     assert_eq!(world.check_at(later, &of("b")).unwrap().as_deref(), Some("alice"));
-    // What cannot be read takes nothing away, until it is too old.
+    // An unreadable file leaves the known keys, until they are too old.
     std::fs::write(&world.file, "{}").unwrap();
     let hours = |count| NOW + Duration::from_hours(count);
     let lasting = sign(

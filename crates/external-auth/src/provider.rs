@@ -185,7 +185,7 @@ impl Provider {
         Ok(page.as_str().into())
     }
 
-    /// The user whom the ID token names that the provider gives for a code. `None`: the code or the token is not accepted.
+    /// The user named by the ID token that the provider gives for a code. `None`: the code or the token is not accepted.
     pub(crate) async fn exchange(
         &self,
         tokens: &TokenSource,

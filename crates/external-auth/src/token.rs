@@ -1,4 +1,4 @@
-//! The user whom a token names, and the role that its claims give.
+//! The user named by a token, and the role that its claims give.
 
 use serde_json::{Map, Value};
 use stdx::Instant;
@@ -14,7 +14,7 @@ pub struct TokenRoles {
     pub roles: Vec<(DirectoryRole, Box<str>)>,
 }
 
-/// The user whom a token names that was accepted.
+/// The user named by an accepted token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenUser {
     /// The local part of the address, not prepared.

@@ -1,5 +1,5 @@
 //! A small table that all nodes of a farm see alike, beside the council's own keys: a third key-value store, `FARM-shared`, which forgets nothing. Its values are
-//! encrypted with a key made of the farm's secret, so that who reads the council's files or its traffic does not have them.
+//! encrypted with a key made of the farm's secret, so that a reader of the council's files or its traffic does not have them.
 //!
 //! It has a connection of its own: what waits here hinders no renewal of the node's lease. Reads are of the copy that the watch keeps; while the council is
 //! away they are of the last one, and writes fail.

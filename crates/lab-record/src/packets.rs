@@ -198,7 +198,7 @@ fn ipv6(packet: &[u8]) -> Option<Fragment<'_>> {
         } else {
             break;
         }
-        // What follows a fragment header in a later fragment is the middle of something.
+        // The bytes after a fragment header in a later fragment are the middle of a packet.
         if offset > 0 {
             break;
         }

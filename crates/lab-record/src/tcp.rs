@@ -254,7 +254,7 @@ mod tests {
         let ahead =
             (0..=MAX_AHEAD as u32).map(|number| (100 + number * MESSAGE.len() as u32, false, MESSAGE));
         lost.extend(ahead);
-        assert_eq!(found(&lost).len(), MAX_AHEAD + 1, "what follows the gap is read");
+        assert_eq!(found(&lost).len(), MAX_AHEAD + 1, "bytes after the gap are read");
     }
 
     /// The rest of a message behind a gap is no SIP, and says nothing about the connection.
@@ -285,7 +285,7 @@ mod tests {
             stream.messages(&mut |message| found.push(message.to_vec()));
             let PartialMessage { searched, length, .. } = stream.partial;
             match stream.buffer.len() {
-                // What has been searched stays so, and of the body nothing is.
+                // Searched bytes are not searched again, and those of the body never are.
                 at if found.is_empty() => {
                     assert_eq!(
                         (searched, length),

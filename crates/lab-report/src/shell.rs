@@ -63,7 +63,7 @@ mod tests {
         for shell in ["sh", "bash"] {
             let script = format!("printf '%s\\0' {}", join(&words));
             let output = Command::new(shell).args(["-c", &script]).output().expect("a shell");
-            let text = String::from_utf8(output.stdout).expect("what was given");
+            let text = String::from_utf8(output.stdout).expect("the given text");
             let read: Vec<&str> = text.split_terminator('\0').collect();
             assert_eq!(read, words, "{shell}");
         }

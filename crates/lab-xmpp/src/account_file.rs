@@ -35,7 +35,7 @@ impl AccountFile {
     /// Names may be followed by `@` and the domain; empty lines are none.
     ///
     /// # Errors
-    /// What is wrong, with file and line.
+    /// The fault, with file and line.
     pub fn parse(text: &str, file: &str, domain: &str) -> Result<AccountFile, String> {
         let at = |line: usize, what: String| format!("{file}:{line}: {what}");
         let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();

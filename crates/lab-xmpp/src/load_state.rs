@@ -366,7 +366,7 @@ mod tests {
         let shared = LoadState::new(2, start);
         assert!(shared.may_make_node(start, patience) && !shared.has_node());
         assert!(!shared.may_make_node(start + Duration::from_secs(4), patience), "another does");
-        assert!(shared.may_make_node(start + Duration::from_secs(5), patience), "he is gone, it seems");
+        assert!(shared.may_make_node(start + Duration::from_secs(5), patience), "that user is gone");
         shared.set_node_exists(true);
         assert!(shared.has_node() && !shared.may_make_node(start + Duration::from_secs(99), patience));
         shared.set_node_exists(false);
@@ -380,7 +380,7 @@ mod tests {
         shared.mark_missed(1);
         shared.mark_present(1, start);
         assert!(shared.is_missed(1) && !shared.is_missed(0) && !shared.is_missed(7));
-        assert!(!shared.sees(1, start + Duration::from_secs(9)), "nothing is expected of him");
+        assert!(!shared.sees(1, start + Duration::from_secs(9)), "a missed user is not seen");
         shared.mark_leaving(1);
         assert!(shared.is_missed(1));
     }

@@ -104,13 +104,13 @@ impl Login {
     pub(super) fn handle(
         &mut self,
         chat: &XmppLoad,
-        mut who: LoginIdentity<'_>,
+        mut id: LoginIdentity<'_>,
         element: &Element,
         out: &mut Vec<u8>,
     ) -> LoginProgress {
         match self.step {
             LoginState::Features if element.is("features", ns::STREAM) => {
-                self.choose(chat, &who, element, out)
+                self.choose(chat, &id, element, out)
             }
             LoginState::Proceed if element.is("proceed", ns::TLS) => LoginProgress::StartTls,
             LoginState::Proceed if element.is("failure", ns::TLS) => {
@@ -121,7 +121,7 @@ impl Login {
                 Ok(registered) => LoginProgress::Registered(registered),
                 Err(cause) => LoginProgress::Failed(cause),
             },
-            LoginState::Proof => self.prove(&mut who, element, out),
+            LoginState::Proof => self.prove(&mut id, element, out),
             LoginState::Bind | LoginState::Session | LoginState::Roster => self.settle(element, out),
             LoginState::Features | LoginState::Proceed => LoginProgress::Failed(FailureCause::Nonsense),
         }
@@ -131,7 +131,7 @@ impl Login {
     fn choose(
         &mut self,
         chat: &XmppLoad,
-        who: &LoginIdentity<'_>,
+        id: &LoginIdentity<'_>,
         features: &Element,
         out: &mut Vec<u8>,
     ) -> LoginProgress {
@@ -153,7 +153,7 @@ impl Login {
         }
         // Whether it is announced or not: not every server that takes it does so.
         if self.purpose == LoginPurpose::Register {
-            stanzas::register(out, who.name, who.password);
+            stanzas::register(out, id.name, id.password);
             self.step = LoginState::Register;
             return LoginProgress::Nothing;
         }
@@ -165,10 +165,10 @@ impl Login {
             return LoginProgress::Failed(FailureCause::NotOffered);
         }
         let initial = match chat.mechanism {
-            SaslMechanism::Plain => format!("\0{}\0{}", who.name, who.password),
+            SaslMechanism::Plain => format!("\0{}\0{}", id.name, id.password),
             SaslMechanism::Anonymous => "ringer".to_owned(),
             SaslMechanism::Scram(hash) => {
-                let scram = ScramClient::new(hash, who.name, &who.nonce);
+                let scram = ScramClient::new(hash, id.name, &id.nonce);
                 self.scram.insert(scram).first()
             }
         };
@@ -178,10 +178,10 @@ impl Login {
     }
 
     /// SASL: answers challenges, and checks the server's own proof.
-    fn prove(&mut self, who: &mut LoginIdentity<'_>, element: &Element, out: &mut Vec<u8>) -> LoginProgress {
+    fn prove(&mut self, id: &mut LoginIdentity<'_>, element: &Element, out: &mut Vec<u8>) -> LoginProgress {
         let content = || STANDARD.decode(element.content().trim()).unwrap_or_default();
         match (element.name(), element.ns(), &mut self.scram) {
-            ("challenge", ns::SASL, Some(scram)) => match scram.answer(&content(), who.password, who.kept) {
+            ("challenge", ns::SASL, Some(scram)) => match scram.answer(&content(), id.password, id.kept) {
                 Ok(answer) => {
                     stanzas::response(out, &STANDARD.encode(answer));
                     LoginProgress::Nothing
@@ -199,7 +199,7 @@ impl Login {
             }
             ("failure", ns::SASL, _) => {
                 // Keys of an old password are of no use.
-                *who.kept = None;
+                *id.kept = None;
                 LoginProgress::Failed(FailureCause::of_sasl_failure(element))
             }
             _ => LoginProgress::Failed(FailureCause::Nonsense),

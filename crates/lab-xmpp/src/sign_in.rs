@@ -34,9 +34,9 @@ impl UserPool {
         };
         let mut kept = user.kept.take().map(|kept| *kept);
         let (name, password) = (chat.people.name(user.number), chat.people.password(user.number));
-        let who = LoginIdentity { name: &name, password: &password, nonce, kept: &mut kept };
+        let identity = LoginIdentity { name: &name, password: &password, nonce, kept: &mut kept };
         let mut written = Vec::new();
-        let progress = login.handle(&chat, who, element, &mut written);
+        let progress = login.handle(&chat, identity, element, &mut written);
         user.kept = kept.map(Box::new);
         let sign_in = user.sign_in;
         ctx.write(slot, |out| out.append(&mut written));

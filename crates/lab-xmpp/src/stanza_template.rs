@@ -69,7 +69,7 @@ impl StanzaTemplate {
     /// All of a file: one, or several after each other.
     ///
     /// # Errors
-    /// What is wrong, with file and line.
+    /// The fault, with file and line.
     pub fn parse_all(text: &str, file: &str) -> Result<Vec<StanzaTemplate>, String> {
         let at = |line: usize, what: String| format!("{file}:{line}: {what}");
         let mut framer = Framer::new();
@@ -97,7 +97,7 @@ impl StanzaTemplate {
             }
         }
         if !framer.is_empty() {
-            return Err(at(began, "what begins here has no end".to_owned()));
+            return Err(at(began, "the stanza that begins here has no end".to_owned()));
         }
         if stanzas.is_empty() {
             return Err(format!("{file}: expected a stanza: message, presence or iq"));
@@ -265,7 +265,7 @@ mod tests {
                 "s.xml:3: <hello> of \"jabber:client\": expected message, presence or iq",
             ),
             ("<presence/>\n<message>\n<body></message>\n", "s.xml:2: "),
-            ("\n<message>\n<body>\n", "s.xml:2: what begins here has no end"),
+            ("\n<message>\n<body>\n", "s.xml:2: the stanza that begins here has no end"),
             ("<presence/>\nhello", "s.xml:2: text between stanzas"),
             ("<presence/>\n</presence>", "s.xml:2: a closing tag too many"),
             ("<!-- a -->", "s.xml:1: "),

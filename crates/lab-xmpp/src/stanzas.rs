@@ -120,10 +120,10 @@ pub(super) fn pep_get(out: &mut Vec<u8>, id: u32) {
 }
 
 /// XEP-0191: `block` or `unblock`.
-pub(super) fn blocking(out: &mut Vec<u8>, id: u32, wanted: &str, who: &str) {
+pub(super) fn blocking(out: &mut Vec<u8>, id: u32, wanted: &str, jid: &str) {
     put!(
         out,
-        "<iq type='set' id='i{id}'><{wanted} xmlns='{}'><item jid='{who}'/></{wanted}></iq>",
+        "<iq type='set' id='i{id}'><{wanted} xmlns='{}'><item jid='{jid}'/></{wanted}></iq>",
         ns::BLOCKING
     );
 }

@@ -521,7 +521,7 @@ fn perform(pool: &mut UserPool, server: &mut Server, now: Instant, stats: &mut S
                     pool.handle_connected(slot, &mut PoolContext { now, stats, out });
                 }
                 ConnectionCommand::Write(range) => answers = server.read(slot, &done.bytes[range]),
-                ConnectionCommand::StartTls => panic!("nobody asked for TLS"),
+                ConnectionCommand::StartTls => panic!("no user asked for TLS"),
                 ConnectionCommand::Close => server.gone(slot, &mut answers),
             }
             for (slot, text) in answers {
@@ -533,7 +533,7 @@ fn perform(pool: &mut UserPool, server: &mut Server, now: Instant, stats: &mut S
 
 fn lost(stats: &Stats) -> i64 {
     let count = |count| i64::try_from(stats.counts[count]).unwrap();
-    assert_eq!(stats.waiting(), 0, "everybody came back");
+    assert_eq!(stats.waiting(), 0, "all users came back");
     count(Count::ChatSent) - count(Count::ChatReceived) - count(Count::ChatRefused)
 }
 
@@ -557,7 +557,7 @@ fn with_a_good_server_all_accounts_are_even() {
             assert_eq!(counts[zero], 0, "{zero:?}, seed {seed}, {counts:?}");
         }
         assert!(counts[Count::ChatSent] > 100 && counts[Count::PresenceSeen] > 50, "{counts:?}");
-        assert!(counts[Count::ChatStored] > 0, "somebody was away, seed {seed}");
+        assert!(counts[Count::ChatStored] > 0, "a user was away, seed {seed}");
         assert_eq!(counts[Count::Due], counts[Count::OutgoingCall] + counts[Count::Blocked]);
         assert_eq!(counts[Count::OutgoingCall], counts[Count::SuccessfulCall]);
         assert_eq!(stats.rtds[0].service.n, counts[Count::ChatReceived] - counts[Count::ChatStored]);
@@ -594,7 +594,7 @@ fn failed_sign_ins_are_counted_by_cause_and_tried_again() {
         (Fault::Silent, Count::FailedTimeoutOnRecv),
     ] {
         let (stats, stage) = run("message=1", fault, 1, 30);
-        assert_eq!(stage, LoadStage::Leaving, "{fault:?}: a load of nobody ends");
+        assert_eq!(stage, LoadStage::Leaving, "{fault:?}: a load without users ends");
         let failed = stats.counts[count];
         assert!(failed >= 10, "{fault:?}: ten users: {failed}");
         assert_eq!(stats.counts[Count::FailedCall], failed, "{fault:?}");
@@ -612,11 +612,11 @@ fn a_user_with_a_closed_connection_comes_back() {
 fn a_load_that_is_told_to_end_does_not_wait_for_users_that_cannot_come() {
     let (_, stage, _, lasted) = run_quitting(chat("message=1"), Fault::Silent, 1, (600, 5));
     assert_eq!(stage, LoadStage::Leaving);
-    assert!(lasted < Duration::from_secs(6), "nobody ever was there: {lasted:?}");
+    assert!(lasted < Duration::from_secs(6), "no user ever was there: {lasted:?}");
     let (stats, stage, _, lasted) = run_quitting(chat("message=1"), Fault::Gone, 1, (600, 20));
     assert_eq!(stage, LoadStage::Leaving);
     assert!(stats.counts[Count::ChatSent] > 0, "all were there");
-    assert!(lasted < Duration::from_secs(35), "nobody comes back: {lasted:?}");
+    assert!(lasted < Duration::from_secs(35), "no user comes back: {lasted:?}");
 }
 
 /// A server keeps what its user never came for.

@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// Writes the file beside its place and renames it when it is whole and on disk. What is there and is no plain file, as
+/// Writes the file beside its place and renames it when it is whole and on disk. A path that is no plain file, as
 /// `/dev/stdout`, is written in place. `mode` is that of a new file, before the umask.
 ///
 /// # Errors

@@ -173,7 +173,7 @@ fn write_hidden(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 
 /// The configured filter. The client of NATS reports each connection at level INFO; the farm's own lines say what matters. The library of TLS
 /// writes alerts of peers at level WARN, as `user_canceled`, with which Java's clients end each connection (RFC 8446 §6.1): any peer could write
-/// such lines, and nobody has to look. A directive of the configuration for one of both, as `rustls=warn`, counts more.
+/// such lines, and they need no action. A directive of the configuration for one of both, as `rustls=warn`, counts more.
 fn filter(level: &str) -> Result<EnvFilter, tracing_subscriber::filter::ParseError> {
     EnvFilter::try_new(format!("async_nats=warn,rustls=error,{level}"))
 }

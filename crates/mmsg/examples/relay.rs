@@ -1,7 +1,7 @@
 //! The floor of a proxied call: receives and sends the datagrams that a proxy receives and sends, and does nothing else
 //! with them. `make bench-sip` compares its CPU with that of the servers.
 //!
-//! `relay PORT TARGET` listens at 127.0.0.1:PORT. What comes from 127.0.0.1:TARGET goes to whoever sent the last datagram
+//! `relay PORT TARGET` listens at 127.0.0.1:PORT. Datagrams from 127.0.0.1:TARGET go to the sender of the last datagram
 //! of the other side; all else goes to the target, and an INVITE is answered by a 100, as a proxy does. It waits
 //! as a busy shard of Belfry does: a millisecond after each batch (decision 0004).
 
@@ -91,7 +91,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 batch.push(target, &[bytes]);
             }
         });
-        // What the kernel refuses is lost, as in a network; the callers send it again.
+        // A datagram that the kernel refuses is lost, as in a network; the callers send it again.
         let mut messages = batch.messages().peekable();
         while messages.peek().is_some() && sender.send(socket.as_fd(), messages.by_ref()).is_ok() {}
         drop(messages);

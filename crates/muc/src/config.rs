@@ -20,11 +20,11 @@ pub(super) enum AllowPm {
     Anyone,
     Participants,
     Moderators,
-    Nobody,
+    None,
 }
 
 impl AllowPm {
-    const ALL: [AllowPm; 4] = [AllowPm::Anyone, AllowPm::Participants, AllowPm::Moderators, AllowPm::Nobody];
+    const ALL: [AllowPm; 4] = [AllowPm::Anyone, AllowPm::Participants, AllowPm::Moderators, AllowPm::None];
     const NAMES: [&str; 4] = ["anyone", "participants", "moderators", "none"];
 
     fn as_str(self) -> &'static str {
@@ -32,7 +32,7 @@ impl AllowPm {
             AllowPm::Anyone => "anyone",
             AllowPm::Participants => "participants",
             AllowPm::Moderators => "moderators",
-            AllowPm::Nobody => "none",
+            AllowPm::None => "none",
         }
     }
 }
@@ -141,7 +141,7 @@ impl RoomConfig {
                 self.contacts.iter().map(|jid| &**jid),
             ),
             text("muc#roomconfig_pubsub", "Node of pubsub", &self.pubsub),
-            on("muc#roomconfig_persistentroom", "Stays when everybody has left", self.is_persistent),
+            on("muc#roomconfig_persistentroom", "Stays when all have left", self.is_persistent),
             on("muc#roomconfig_publicroom", "Is in the list of rooms", self.is_public),
             on("muc#roomconfig_moderatedroom", "Only those with voice speak", self.is_moderated),
             on("muc#roomconfig_membersonly", "Only members enter", self.is_members_only),
@@ -191,7 +191,7 @@ impl RoomConfig {
                 return Err(refused("muc#roomconfig_contactjid has too many addresses, or one that is none"));
             }
         }
-        // What a form says of a persistent room is no word on the time after it.
+        // A form for a persistent room says nothing of the time after it.
         config.is_logged_temporary = match flag(form, "muc#roomconfig_enablelogging") {
             Some(is_logged) => is_logged && !config.is_persistent,
             None => config.is_logged_temporary && !config.is_persistent,

@@ -101,12 +101,12 @@ impl History {
         fitting.into_iter()
     }
 
-    /// A message of that id was retracted: its text goes. `whose`: only one of this occupant's.
-    pub(super) fn retract(&mut self, id: &str, whose: Option<&str>) -> bool {
+    /// A message of that id was retracted: its text goes. `author`: only one of this occupant's.
+    pub(super) fn retract(&mut self, id: &str, author: Option<&str>) -> bool {
         let is_it = |past: &HistoryEntry| {
             let stanza_id = past.message.get("stanza-id", ns::SID).and_then(|id| id.attr("id"));
             let occupant = past.message.get("occupant-id", ns::OCCUPANT_ID).and_then(|id| id.attr("id"));
-            stanza_id == Some(id) && (whose.is_none() || occupant == whose)
+            stanza_id == Some(id) && (author.is_none() || occupant == author)
         };
         let Some(at) = self.past.iter().position(is_it) else { return false };
         if let Some(past) = self.past.remove(at) {

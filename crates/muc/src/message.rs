@@ -156,10 +156,10 @@ impl Room {
             AllowPm::Anyone => true,
             AllowPm::Participants => speaker.role >= Role::Participant,
             AllowPm::Moderators => speaker.role == Role::Moderator,
-            AllowPm::Nobody => false,
+            AllowPm::None => false,
         };
         // Occupants that may not write to others may still write to moderators, unless private messages are off.
-        let may = may || (self.users.config.allow_pm != AllowPm::Nobody && listener.role == Role::Moderator);
+        let may = may || (self.users.config.allow_pm != AllowPm::None && listener.role == Role::Moderator);
         // An error answers a private message that the room itself passed on.
         if !may && !is_error {
             return refuse(stanza, Condition::Forbidden, out);

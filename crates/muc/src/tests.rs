@@ -18,14 +18,14 @@ type Views = BTreeMap<String, BTreeSet<String>>;
 enum Step {
     /// Or another nickname.
     Enter {
-        who: usize,
+        by: usize,
         nick: usize,
     },
     Leave {
-        who: usize,
+        by: usize,
     },
     Bounce {
-        who: usize,
+        by: usize,
     },
     Role {
         by: usize,
@@ -47,7 +47,7 @@ enum Step {
         on: bool,
     },
     Register {
-        who: usize,
+        by: usize,
         nick: usize,
     },
     Invite {
@@ -58,23 +58,23 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        4 => (0..10_usize, 0..6_usize).prop_map(|(who, nick)| Step::Enter { who, nick }),
-        1 => (0..10_usize).prop_map(|who| Step::Leave { who }),
-        1 => (0..10_usize).prop_map(|who| Step::Bounce { who }),
+        4 => (0..10_usize, 0..6_usize).prop_map(|(by, nick)| Step::Enter { by, nick }),
+        1 => (0..10_usize).prop_map(|by| Step::Leave { by }),
+        1 => (0..10_usize).prop_map(|by| Step::Bounce { by }),
         2 => (0..10_usize, 0..6_usize, 0..4_usize).prop_map(|(by, nick, role)| Step::Role { by, nick, role }),
         3 => (0..10_usize, 0..5_usize, 0..5_usize)
             .prop_map(|(by, user, affiliation)| Step::Affiliation { by, user, affiliation }),
         1 => (0..10_usize, 0..5_usize, 0..5_usize).prop_map(|(by, one, other)| Step::Swap { by, one, other }),
         1 => (0..3_usize, any::<bool>()).prop_map(|(var, on)| Step::Configure { var, on }),
-        1 => (0..10_usize, 0..6_usize).prop_map(|(who, nick)| Step::Register { who, nick }),
+        1 => (0..10_usize, 0..6_usize).prop_map(|(by, nick)| Step::Register { by, nick }),
         1 => (0..10_usize, 0..5_usize).prop_map(|(by, user)| Step::Invite { by, user }),
     ];
     proptest::collection::vec(step, 0..120)
 }
 
 /// Five users with two clients each.
-fn session(who: usize) -> String {
-    format!("{}/{}", user(who / 2), if who.is_multiple_of(2) { "a" } else { "b" })
+fn session(client: usize) -> String {
+    format!("{}/{}", user(client / 2), if client.is_multiple_of(2) { "a" } else { "b" })
 }
 
 fn user(number: usize) -> String {
@@ -93,16 +93,16 @@ fn stanza(step: &Step, owner: &str) -> Element {
         iq(&session(by), format!("<query xmlns='{}'>{items}</query>", ns::MUC_ADMIN))
     };
     match step {
-        Step::Enter { who, nick } => {
+        Step::Enter { by, nick } => {
             let x = format!("<x xmlns='{}'><history maxstanzas='0'/></x>", ns::MUC);
-            parse(&format!("<presence from='{}' to='{ROOM}/n{nick}'>{x}</presence>", session(*who)))
+            parse(&format!("<presence from='{}' to='{ROOM}/n{nick}'>{x}</presence>", session(*by)))
         }
-        Step::Leave { who } => {
-            parse(&format!("<presence type='unavailable' from='{}' to='{ROOM}/x'/>", session(*who)))
+        Step::Leave { by } => {
+            parse(&format!("<presence type='unavailable' from='{}' to='{ROOM}/x'/>", session(*by)))
         }
-        Step::Bounce { who } => {
+        Step::Bounce { by } => {
             let error = format!("<error type='cancel'><gone xmlns='{}'/></error>", ns::STANZA_ERRORS);
-            parse(&format!("<message type='error' from='{}' to='{ROOM}/x'>{error}</message>", session(*who)))
+            parse(&format!("<message type='error' from='{}' to='{ROOM}/x'>{error}</message>", session(*by)))
         }
         Step::Role { by, nick, role } => {
             admin(*by, format!("<item nick='n{nick}' role='{}'/>", Role::ALL[*role].as_str()))
@@ -126,10 +126,10 @@ fn stanza(step: &Step, owner: &str) -> Element {
             let form = format!("<x xmlns='jabber:x:data' type='submit'>{field}</x>");
             iq(&format!("{owner}/x"), format!("<query xmlns='{}'>{form}</query>", ns::MUC_OWNER))
         }
-        Step::Register { who, nick } => {
+        Step::Register { by, nick } => {
             let field = format!("<field var='muc#register_roomnick'><value>n{nick}</value></field>");
             let form = format!("<x xmlns='jabber:x:data' type='submit'>{field}</x>");
-            iq(&session(*who), format!("<query xmlns='{}'>{form}</query>", ns::REGISTER))
+            iq(&session(*by), format!("<query xmlns='{}'>{form}</query>", ns::REGISTER))
         }
         Step::Invite { by, user: guest } => {
             let x = format!("<x xmlns='{}'><invite to='{}'/></x>", ns::MUC_USER, user(*guest));
@@ -156,17 +156,17 @@ fn apply(room: &mut Room, stanza: &Element, views: &mut Views) {
 fn see(sent: &Element, views: &mut Views) {
     let Some(x) = sent.get("x", ns::MUC_USER).filter(|_| sent.name() == "presence") else { return };
     let codes: Vec<&str> = x.elements().filter_map(|child| child.attr("code")).collect();
-    let (who, is_self) = (sent.attr("to").unwrap().to_owned(), codes.contains(&"110"));
+    let (receiver, is_self) = (sent.attr("to").unwrap().to_owned(), codes.contains(&"110"));
     let nick = sent.attr("from").unwrap().split_once('/').unwrap().1.to_owned();
     match sent.attr("type") {
         None => {
-            views.entry(who).or_default().insert(nick);
+            views.entry(receiver).or_default().insert(nick);
         }
         Some("unavailable") if is_self && !codes.contains(&"303") => {
-            views.remove(&who);
+            views.remove(&receiver);
         }
         Some("unavailable") => {
-            assert!(views.entry(who).or_default().remove(&nick), "{sent}: was never here");
+            assert!(views.entry(receiver).or_default().remove(&nick), "{sent}: was never here");
         }
         Some(_) => {}
     }
@@ -190,8 +190,8 @@ fn check(room: &Room, views: &Views) {
     let sessions = occupants().flat_map(|occupant| &occupant.sessions);
     let here: BTreeSet<String> = sessions.map(|session| session.to_string()).collect();
     assert_eq!(views.keys().cloned().collect::<BTreeSet<_>>(), here);
-    for (who, view) in views {
-        assert_eq!(*view, nicks, "what {who} sees");
+    for (client, view) in views {
+        assert_eq!(*view, nicks, "the nicknames that {client} sees");
     }
 }
 
@@ -204,7 +204,7 @@ fn opened(views: &mut Views) -> Room {
     let owner = Jid::parse(OWNER).unwrap();
     let mut room = Room::created(Bare::parse(ROOM).unwrap(), [3; 32], owner.bare(), &entry());
     room.users.is_locked = false;
-    apply(&mut room, &stanza(&Step::Enter { who: 0, nick: 0 }, ""), views);
+    apply(&mut room, &stanza(&Step::Enter { by: 0, nick: 0 }, ""), views);
     room
 }
 

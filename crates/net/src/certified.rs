@@ -105,7 +105,7 @@ pub(crate) fn sip_identities(certificate: &[u8]) -> Vec<Box<str>> {
     names
 }
 
-/// The DNS names of a certificate, in lower case. What cannot be read is left out.
+/// The DNS names of a certificate, in lower case. Unreadable names are left out.
 pub(crate) fn dns_names(certificate: &[u8]) -> Vec<Box<str>> {
     let mut names = Vec::new();
     let mut rest = extensions(certificate).and_then(alternative_names).unwrap_or_default();

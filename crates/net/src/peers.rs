@@ -46,10 +46,10 @@ impl Peers {
         (chain, key): (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>),
     ) -> Result<Peers, Error> {
         let algorithms = provider.signature_verification_algorithms;
-        let anybody = Arc::new(AnyCertificate(algorithms));
+        let any_certificate = Arc::new(AnyCertificate(algorithms));
         let mut server = ServerConfig::builder_with_provider(Arc::clone(provider))
             .with_safe_default_protocol_versions()?
-            .with_client_cert_verifier(anybody.clone())
+            .with_client_cert_verifier(any_certificate.clone())
             .with_single_cert(chain.clone(), key.clone_key())?;
         // Connections between servers are few and long.
         // A resumed session would show no certificate, and the trust in the one of before may have ended.
@@ -58,7 +58,7 @@ impl Peers {
         let client = ClientConfig::builder_with_provider(Arc::clone(provider))
             .with_safe_default_protocol_versions()?
             .dangerous()
-            .with_custom_certificate_verifier(anybody)
+            .with_custom_certificate_verifier(any_certificate)
             .with_client_auth_cert(chain, key)?;
         let (mut direct_server, mut direct_client) = (server.clone(), client.clone());
         direct_server.alpn_protocols = vec![PROTOCOL.to_vec()];

@@ -57,7 +57,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Accepts the connections that wait in the kernel in large batches. Tokio would let a task accept 128 and then wait for all others: on a busy shard
-/// peers would wait in the kernel's queue, where nobody counts, paces or refuses them.
+/// peers would wait in the kernel's queue, where no code counts, paces or refuses them.
 #[derive(Debug, Default)]
 pub(super) struct Acceptor {
     accepted: usize,

@@ -49,7 +49,7 @@ impl ReadTrigger {
 /// 2^64 divided by the golden ratio, which spreads the bits of a byte over the whole word.
 const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The port of RFC 863, from which nobody sends.
+/// The port of RFC 863, from which no peer sends.
 const DISCARD_PORT: u16 = 9;
 
 /// One datagram to send.
@@ -143,7 +143,7 @@ impl UdpListener {
     }
 
     /// Takes the socket out of the group of those at its address; returns whether it was out before. A connected socket gets only what its
-    /// peer sends, and the kernel's choice in a group passes it over: so it is connected to a port where nobody is.
+    /// peer sends, and the kernel's choice in a group passes it over: so it is connected to a port without a peer.
     pub(super) fn leave_group(&mut self) -> bool {
         let ip = match self.local.ip() {
             ip if !ip.is_unspecified() => ip,

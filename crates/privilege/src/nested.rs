@@ -103,7 +103,7 @@ impl ComponentDiscovery {
 }
 
 impl NestedDiscovery {
-    /// A component has connected: it is asked about all that it answers. What it said before stays until it says something else.
+    /// A component has connected: it is asked about all that it answers. Its earlier answers stay until it gives others.
     pub fn handle_attached(&mut self, now: Instant, privileges: &Privileges) {
         if privileges.delegations.is_empty() {
             return;

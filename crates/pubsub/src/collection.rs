@@ -122,7 +122,7 @@ fn admits(asked: &PendingRequest, node: &Node, collection: &CollectionConfig) ->
         (NodeAffiliation::Owner, _) => true,
         (NodeAffiliation::Outcast, _) | (_, AssociationPolicy::Owners) => false,
         (_, AssociationPolicy::All) => true,
-        (_, AssociationPolicy::Whitelist) => collection.whitelist.contains(&asked.by.who),
+        (_, AssociationPolicy::Whitelist) => collection.whitelist.contains(&asked.by.user),
     }
 }
 

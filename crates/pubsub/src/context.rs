@@ -15,7 +15,7 @@ use super::{collection, node_of};
 /// The accounts, contacts and clients of a host, as nodes need them. An owner whose account is not in memory has no contacts.
 pub trait Entities {
     /// The relation of an account, of this server or another, to an owner of nodes.
-    fn relation(&self, owner: &Bare, who: &Bare) -> Relation;
+    fn relation(&self, owner: &Bare, user: &Bare) -> Relation;
 
     /// True if the domain has accounts of this server.
     fn is_local(&self, domain: &str) -> bool;
@@ -48,7 +48,7 @@ pub struct PubSubContext<'a> {
 
 /// The account that asks for something, and its relation to the owner of the nodes at that moment.
 pub(crate) struct Requester {
-    pub(crate) who: Bare,
+    pub(crate) user: Bare,
     pub(crate) relation: Relation,
 }
 
@@ -60,13 +60,13 @@ pub struct NodesView {
 
 impl PubSubContext<'_> {
     /// The requester's relation to the owner, whose account is in memory.
-    pub(crate) fn relation(&self, owner: &Bare, who: &Jid) -> Relation {
-        self.entities.relation(owner, &who.bare())
+    pub(crate) fn relation(&self, owner: &Bare, user: &Jid) -> Relation {
+        self.entities.relation(owner, &user.bare())
     }
 
     /// The sender of a request with its relation to the owner.
     pub(crate) fn requester(&self, owner: &Bare, from: &Jid) -> Requester {
-        Requester { who: from.bare(), relation: self.relation(owner, from) }
+        Requester { user: from.bare(), relation: self.relation(owner, from) }
     }
 
     /// An unpredictable name of a node or an item.
@@ -78,12 +78,12 @@ impl PubSubContext<'_> {
 impl NodesView {
     /// True if there is such a node, and the requester may read it.
     pub fn may_read(&self, name: &str) -> bool {
-        self.nodes.get(name).is_some_and(|node| node.may_read(&self.by.who, &self.by.relation).is_ok())
+        self.nodes.get(name).is_some_and(|node| node.may_read(&self.by.user, &self.by.relation).is_ok())
     }
 
     /// The nodes that the requester may know of (XEP-0060 §5.2).
     fn list(&self) -> impl Iterator<Item = (&str, &Rc<Node>)> {
-        let seen = |node: &Node| node.may_subscribe(&self.by.who, &self.by.relation).is_ok();
+        let seen = |node: &Node| node.may_subscribe(&self.by.user, &self.by.relation).is_ok();
         self.nodes.iter().filter(move |(_, node)| seen(node)).map(|(name, node)| (&**name, node))
     }
 
@@ -100,7 +100,7 @@ impl NodesView {
     /// The description of a node (§5.3 and §5.4): its `<query/>`.
     pub fn describe(&self, name: &str) -> Result<Element, StanzaError> {
         let node = node_of(&self.nodes, name)?;
-        node.may_subscribe(&self.by.who, &self.by.relation)?;
+        node.may_subscribe(&self.by.user, &self.by.relation)?;
         let kind = if node.collection.is_some() { "collection" } else { "leaf" };
         let identity = Element::new("identity", ns::DISCO_INFO).with("category", "pubsub").with("type", kind);
         let feature = Element::new("feature", ns::DISCO_INFO).with("var", ns::PUBSUB);

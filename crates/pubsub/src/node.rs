@@ -362,11 +362,11 @@ pub struct Relation {
 }
 
 impl Node {
-    pub(crate) fn affiliation(&self, who: &Bare, relation: &Relation) -> NodeAffiliation {
+    pub(crate) fn affiliation(&self, user: &Bare, relation: &Relation) -> NodeAffiliation {
         if relation.is_owner {
             return NodeAffiliation::Owner;
         }
-        let known = self.affiliations.iter().find(|(known, _)| known == who);
+        let known = self.affiliations.iter().find(|(known, _)| known == user);
         known.map_or(NodeAffiliation::None, |(_, affiliation)| *affiliation)
     }
 
@@ -387,8 +387,8 @@ impl Node {
     }
 
     /// The number of subscriptions of an account: each of its resources may have one.
-    pub(crate) fn subscriptions_of(&self, who: &Bare) -> usize {
-        self.subscriptions.iter().filter(|known| known.jid.bare() == *who).count()
+    pub(crate) fn subscriptions_of(&self, user: &Bare) -> usize {
+        self.subscriptions.iter().filter(|known| known.jid.bare() == *user).count()
     }
 
     /// The subscription of an address.
@@ -405,15 +405,15 @@ impl Node {
     }
 
     /// True if any address of this account is subscribed.
-    pub(crate) fn is_subscribed(&self, who: &Bare) -> bool {
-        let mut of_user = self.subscriptions.iter().filter(|known| known.jid.bare() == *who);
+    pub(crate) fn is_subscribed(&self, user: &Bare) -> bool {
+        let mut of_user = self.subscriptions.iter().filter(|known| known.jid.bare() == *user);
         of_user.any(|known| known.state == NodeSubscription::Subscribed)
     }
 
     /// §6.1.3 and §6.5.9: checks that this account may subscribe. In the `Authorize` model the owner decides.
-    pub(crate) fn may_subscribe(&self, who: &Bare, relation: &Relation) -> Result<(), StanzaError> {
+    pub(crate) fn may_subscribe(&self, user: &Bare, relation: &Relation) -> Result<(), StanzaError> {
         // The affiliation goes before the access model: a member enters a whitelist, and an outcast is kept out of an open node.
-        match self.affiliation(who, relation) {
+        match self.affiliation(user, relation) {
             NodeAffiliation::Owner | NodeAffiliation::Publisher | NodeAffiliation::Member => return Ok(()),
             NodeAffiliation::Outcast | NodeAffiliation::PublishOnly => {
                 return Err(Condition::Forbidden.into());
@@ -432,22 +432,22 @@ impl Node {
     }
 
     /// Checks that this account may read items (§6.5.9): under `Authorize`, not all that may subscribe.
-    pub(crate) fn may_read(&self, who: &Bare, relation: &Relation) -> Result<(), StanzaError> {
-        self.may_subscribe(who, relation)?;
+    pub(crate) fn may_read(&self, user: &Bare, relation: &Relation) -> Result<(), StanzaError> {
+        self.may_subscribe(user, relation)?;
         let is_let_in = self.config.access != AccessModel::Authorize
-            || self.affiliation(who, relation) != NodeAffiliation::None
-            || self.is_subscribed(who);
+            || self.affiliation(user, relation) != NodeAffiliation::None
+            || self.is_subscribed(user);
         if is_let_in { Ok(()) } else { Err(fault(Condition::NotAuthorized, "not-subscribed")) }
     }
 
     /// True if this account may publish (§7.1.3.1): by its affiliation, or by the publish model.
-    pub(crate) fn may_publish(&self, who: &Bare, relation: &Relation) -> bool {
-        match self.affiliation(who, relation) {
+    pub(crate) fn may_publish(&self, user: &Bare, relation: &Relation) -> bool {
+        match self.affiliation(user, relation) {
             NodeAffiliation::Owner | NodeAffiliation::Publisher | NodeAffiliation::PublishOnly => true,
             NodeAffiliation::Outcast => false,
             NodeAffiliation::Member | NodeAffiliation::None => match self.config.publish {
                 PublishModel::Publishers => false,
-                PublishModel::Subscribers => self.is_subscribed(who),
+                PublishModel::Subscribers => self.is_subscribed(user),
                 PublishModel::Open => true,
             },
         }
@@ -455,9 +455,9 @@ impl Node {
 
     /// The node as the store has it, in the elements of the protocol.
     pub(crate) fn element(&self) -> Element {
-        let affiliations = self.affiliations.iter().map(|(who, affiliation)| {
+        let affiliations = self.affiliations.iter().map(|(user, affiliation)| {
             Element::new("affiliation", ns::PUBSUB_OWNER)
-                .with("jid", who.as_str())
+                .with("jid", user.as_str())
                 .with("affiliation", affiliation.as_str())
         });
         let subscriptions = self.subscriptions.iter().map(Subscriber::element);
@@ -517,7 +517,7 @@ mod tests {
         fn a_node_is_read_as_it_was_written(
             access in 0..5_usize, publish in 0..3_usize, last in 0..3_usize, max in 1..=limits::NODE_ITEMS,
             flags in any::<[bool; 6]>(), title in "[ -~]{0,20}", groups in prop::collection::vec("[a-z]{1,9}", 0..3),
-            who in prop::collection::vec(("[a-z]{1,9}", 0..6_usize, 0..2_usize), 0..4),
+            accounts in prop::collection::vec(("[a-z]{1,9}", 0..6_usize, 0..2_usize), 0..4),
         ) {
             let [persists, notifies, with_payload, notify_retract, notify_delete, notify_config] = flags;
             let node = Node {
@@ -527,10 +527,10 @@ mod tests {
                     persists, max_items: max, send_last: SEND_LAST[last].1, notifies, with_payload,
                     notify_retract, notify_delete, notify_config,
                 },
-                affiliations: who.iter().map(|(name, at, _)| {
+                affiliations: accounts.iter().map(|(name, at, _)| {
                     (Bare::new(Some(name), "x.org").unwrap(), AFFILIATIONS[*at].1)
                 }).collect(),
-                subscriptions: who.iter().map(|(name, _, at)| {
+                subscriptions: accounts.iter().map(|(name, _, at)| {
                     let state = [NodeSubscription::Subscribed, NodeSubscription::Pending][*at];
                     Subscriber::new(Jid::new(Some(name), "x.org", Some("r")).unwrap(), state)
                 }).collect(),

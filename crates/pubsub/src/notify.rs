@@ -178,14 +178,14 @@ impl Notification {
                 if !self.is_wanted(known, above + 1) || !presences.wants_events(owner, known) {
                     continue;
                 }
-                let (who, relation) = (known.jid.bare(), context.relation(owner, &known.jid));
+                let (user, relation) = (known.jid.bare(), context.relation(owner, &known.jid));
                 // A collection opens none of its nodes: the subscriber has to be let in by each on the way.
                 let is_open = |node: &Node| match self.kind {
-                    EventKind::Items => node.may_read(&who, &relation).is_ok(),
-                    EventKind::Node | EventKind::Association => node.may_subscribe(&who, &relation).is_ok(),
+                    EventKind::Items => node.may_read(&user, &relation).is_ok(),
+                    EventKind::Node | EventKind::Association => node.may_subscribe(&user, &relation).is_ok(),
                 };
                 let between = collections[..above].iter().map(|(_, node)| node);
-                if collection.may_subscribe(&who, &relation).is_ok()
+                if collection.may_subscribe(&user, &relation).is_ok()
                     && is_open(node)
                     && between.into_iter().all(|node| is_open(node))
                 {

@@ -45,7 +45,7 @@ pub(crate) fn create(
     let is_of_service = asked.is_of_service();
     // At a service each account of this server may have nodes, up to a number of its own.
     let may =
-        asked.by.relation.is_owner || (is_of_service && context.entities.is_local(asked.by.who.domain()));
+        asked.by.relation.is_owner || (is_of_service && context.entities.is_local(asked.by.user.domain()));
     if !may {
         return Err(Condition::Forbidden.into());
     }
@@ -57,7 +57,7 @@ pub(crate) fn create(
     }
     name_is_free(&name)?;
     if is_of_service {
-        service::there_is_room(nodes, &asked.by.who)?;
+        service::there_is_room(nodes, &asked.by.user)?;
     } else {
         there_is_room(nodes)?;
     }
@@ -71,7 +71,7 @@ pub(crate) fn create(
     let mut node = Node { config, ..Node::default() };
     if is_of_service {
         service::is_possible(&node.config)?;
-        node.affiliations.push((asked.by.who.clone(), NodeAffiliation::Owner));
+        node.affiliations.push((asked.by.user.clone(), NodeAffiliation::Owner));
     }
     let fields = form.map(|form| collection_form(asked, form)).transpose()?.unwrap_or_default();
     let (node, children) = fields.apply(asked, nodes, (&name, node))?;
@@ -251,27 +251,27 @@ pub(crate) fn set_affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes
     let mut node = Node::clone(node);
     let mut changed = BTreeSet::new();
     for child in part.elements().filter(|child| child.is("affiliation", ns::PUBSUB_OWNER)) {
-        let who = child.attr("jid").and_then(|jid| Jid::parse(jid).ok()).map(|jid| jid.bare());
+        let user = child.attr("jid").and_then(|jid| Jid::parse(jid).ok()).map(|jid| jid.bare());
         let affiliation = child.attr("affiliation").and_then(NodeAffiliation::parse);
-        let (Some(who), Some(affiliation)) = (who, affiliation) else {
+        let (Some(user), Some(affiliation)) = (user, affiliation) else {
             return Err(Condition::BadRequest.into());
         };
         // §8.9.2.4: "The owner MUST NOT specify multiple <affiliation/> elements for the same entity".
-        if !changed.insert(who.clone()) {
+        if !changed.insert(user.clone()) {
             return Err(Condition::BadRequest.into());
         }
         // An account is its only owner, and stays it.
-        if !asked.is_of_service() && (who == asked.owner || affiliation == NodeAffiliation::Owner) {
+        if !asked.is_of_service() && (user == asked.owner || affiliation == NodeAffiliation::Owner) {
             return Err(Condition::NotAcceptable.into());
         }
         // Replaced, not added: an account has one affiliation.
-        node.affiliations.retain(|(known, _)| *known != who);
+        node.affiliations.retain(|(known, _)| *known != user);
         // A banned account loses its subscriptions as well, else it would still be notified.
         if affiliation == NodeAffiliation::Outcast {
-            node.subscriptions.retain(|known| known.jid.bare() != who);
+            node.subscriptions.retain(|known| known.jid.bare() != user);
         }
         if affiliation != NodeAffiliation::None {
-            node.affiliations.push((who, affiliation));
+            node.affiliations.push((user, affiliation));
         }
     }
     // §8.9.2.4: a node has an owner.
@@ -354,9 +354,9 @@ pub(crate) fn default_configuration(asked: &Rc<PendingRequest>) -> PubSubResult 
 /// The affiliations of a node (XEP-0060 §8.9.1). An account is in the list as the owner of its nodes, though it is not stored with them.
 pub(crate) fn affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
-    let item = |who: &Bare, affiliation: NodeAffiliation| {
+    let item = |user: &Bare, affiliation: NodeAffiliation| {
         Element::new("affiliation", ns::PUBSUB_OWNER)
-            .with("jid", who.as_str())
+            .with("jid", user.as_str())
             .with("affiliation", affiliation.as_str())
     };
     of_owner(
@@ -364,7 +364,7 @@ pub(crate) fn affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes: &N
         Element::new("affiliations", ns::PUBSUB_OWNER)
             .with("node", name)
             .children((!asked.is_of_service()).then(|| item(&asked.owner, NodeAffiliation::Owner)))
-            .children(node.affiliations.iter().map(|(who, affiliation)| item(who, *affiliation))),
+            .children(node.affiliations.iter().map(|(user, affiliation)| item(user, *affiliation))),
     )
 }
 

@@ -269,7 +269,7 @@ pub(crate) fn publish(
     let options = options.and_then(|options| options.get("x", ns::DATA));
     let known = nodes.get(&name);
     // §7.1.3.1, before the options: a stranger learns nothing of the configuration.
-    if known.is_some_and(|node| !node.may_publish(&asked.by.who, &asked.by.relation)) {
+    if known.is_some_and(|node| !node.may_publish(&asked.by.user, &asked.by.relation)) {
         return Err(Condition::Forbidden.into());
     }
     // XEP-0248 §4.1: a collection has no items.
@@ -330,7 +330,7 @@ pub(crate) fn retract(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes)
 pub(crate) fn items(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let name = asked.node_name(part)?;
     let node = node_of(nodes, &name)?;
-    node.may_read(&asked.by.who, &asked.by.relation)?;
+    node.may_read(&asked.by.user, &asked.by.relation)?;
     // XEP-0248 §6.2.3: the items of all nodes below it may be many.
     if node.collection.is_some() {
         return Err(unsupported("retrieve-items"));
@@ -462,7 +462,7 @@ fn item_to_keep(
     }
     // A publisher that need not be the owner gets the item's id.
     let is_told = !asked.by.relation.is_owner || asked.is_of_service();
-    let publisher = is_told.then(|| asked.by.who.as_str());
+    let publisher = is_told.then(|| asked.by.user.as_str());
     let item = Element::new("item", ns::PUBSUB)
         .with("id", id)
         .with_opt("publisher", publisher)

@@ -54,7 +54,7 @@ impl PendingRequest {
 
     /// The requester's affiliation with a node.
     pub(crate) fn affiliation(&self, node: &Node) -> NodeAffiliation {
-        node.affiliation(&self.by.who, &self.by.relation)
+        node.affiliation(&self.by.user, &self.by.relation)
     }
 
     /// The node that a part names, for requests that only its owner may make.

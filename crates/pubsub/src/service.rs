@@ -49,9 +49,9 @@ pub(crate) fn is_possible(config: &NodeConfig) -> Result<(), StanzaError> {
 
 /// Checks that an account that owns so many nodes may create one more: each account has a limit, and so has
 /// the service.
-pub(crate) fn there_is_room(nodes: &Nodes, who: &Bare) -> Result<(), StanzaError> {
+pub(crate) fn there_is_room(nodes: &Nodes, user: &Bare) -> Result<(), StanzaError> {
     let is_of_owner = |node: &&Rc<Node>| {
-        node.affiliations.iter().any(|(known, is)| known == who && *is == NodeAffiliation::Owner)
+        node.affiliations.iter().any(|(known, is)| known == user && *is == NodeAffiliation::Owner)
     };
     let of_owner = nodes.values().filter(is_of_owner).count();
     if nodes.len() < limits::SERVICE_NODES && of_owner < limits::NODES {
@@ -62,7 +62,7 @@ pub(crate) fn there_is_room(nodes: &Nodes, who: &Bare) -> Result<(), StanzaError
 
 /// The owners of a node of a service. An account's node has the account, which is in no list.
 pub(crate) fn owners(node: &Node) -> impl Iterator<Item = &Bare> {
-    node.affiliations.iter().filter(|(_, is)| *is == NodeAffiliation::Owner).map(|(who, _)| who)
+    node.affiliations.iter().filter(|(_, is)| *is == NodeAffiliation::Owner).map(|(user, _)| user)
 }
 
 impl PendingRequest {
@@ -107,7 +107,7 @@ impl ServiceRequest {
             ServiceQuery::Items(name) => {
                 let node = node_of(nodes, &name);
                 let read = |node: &Rc<Node>| {
-                    node.may_read(&view.by.who, &view.by.relation).map(|()| Rc::clone(node))
+                    node.may_read(&view.by.user, &view.by.relation).map(|()| Rc::clone(node))
                 };
                 match node.and_then(read) {
                     // XEP-0248 §5.2: the items of a collection are its nodes.

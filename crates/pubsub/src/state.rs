@@ -538,7 +538,7 @@ fn refuse(job: NodeJob, error: StanzaError, effects: &mut Vec<PubSubEffect>) {
 /// The newest item of a node for a client that may read it.
 fn newest_for(owner: &Bare, name: &str, nodes: &Nodes, by: &Requester, client: &Jid) -> Option<PubSubEffect> {
     let node = nodes.get(name)?;
-    (node.config.sends_newest_on_presence() && node.may_read(&by.who, &by.relation).is_ok())
+    (node.config.sends_newest_on_presence() && node.may_read(&by.user, &by.relation).is_ok())
         .then(|| super::notify::send_newest(owner, name, node, client))
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn subscribe(
     let jid = own_jid(asked, part)?;
     let name = asked.node_name(part)?;
     let node = node_of(nodes, &name)?;
-    node.may_subscribe(&asked.by.who, &asked.by.relation)?;
+    node.may_subscribe(&asked.by.user, &asked.by.relation)?;
     let known = node.subscriber(&jid).filter(|known| known.state != NodeSubscription::None);
     if known.is_some_and(|known| known.state == NodeSubscription::Pending) {
         return Err(fault(Condition::NotAuthorized, "pending-subscription"));
@@ -61,7 +61,7 @@ pub(crate) fn subscribe(
     }
     // Each publication goes through all subscriptions, and one account must not take the places of all others.
     if node.subscriptions.len() >= limits::NODE_SUBSCRIPTIONS
-        || node.subscriptions_of(&asked.by.who) >= limits::SUBSCRIPTIONS_OF_USER
+        || node.subscriptions_of(&asked.by.user) >= limits::SUBSCRIPTIONS_OF_USER
     {
         return Err(fault(Condition::PolicyViolation, "too-many-subscriptions"));
     }
@@ -123,7 +123,7 @@ fn scope(
 fn fields(context: &PubSubContext<'_>, asked: &PendingRequest, node: Option<&Node>) -> OptionFields {
     OptionFields {
         body: node.is_some_and(|node| body::is_possible(&node.config)),
-        shows: asked.is_of_service() && context.entities.is_local(asked.by.who.domain()),
+        shows: asked.is_of_service() && context.entities.is_local(asked.by.user.domain()),
         collection: node.is_some_and(|node| node.collection.is_some()),
     }
 }
@@ -140,7 +140,7 @@ fn own_subscriber<'a>(
     let jid = part.attr("jid").and_then(|jid| Jid::parse(jid).ok());
     let jid = jid.ok_or_else(|| fault(Condition::BadRequest, "jid-required"))?;
     // §6.3.4.1: only the subscriber itself has a right to its options, not even the owner of the node.
-    if jid.bare() != asked.by.who {
+    if jid.bare() != asked.by.user {
         return Err(Condition::Forbidden.into());
     }
     let known = node.subscriber(&jid).filter(|known| known.state != NodeSubscription::None);
@@ -211,7 +211,7 @@ pub(crate) fn unsubscribe(asked: &Rc<PendingRequest>, part: &Element, nodes: &No
     let jid = part.attr("jid").and_then(|jid| Jid::parse(jid).ok());
     let jid = jid.ok_or_else(|| fault(Condition::BadRequest, "jid-required"))?;
     // §6.2.3: an entity ends only its own subscriptions; the owner of the node changes the list instead (§8.8.2).
-    if jid.bare() != asked.by.who {
+    if jid.bare() != asked.by.user {
         return Err(Condition::Forbidden.into());
     }
     // §6.2.3.5: there are no subscription ids, so that one is ignored.
@@ -259,7 +259,7 @@ impl Approval {
     pub(crate) fn decide(self, owner: &Bare, by: &Requester, nodes: &Nodes) -> Option<PubSubEffect> {
         let (jid, name) = self.subscription?;
         let node = nodes.get(&*name)?;
-        let may = node.affiliation(&by.who, &by.relation) == NodeAffiliation::Owner;
+        let may = node.affiliation(&by.user, &by.relation) == NodeAffiliation::Owner;
         // The form is a message, which any entity can send: the right to decide is checked here, against the node as it is now.
         let pending = node.subscriber(&jid).filter(|known| known.state == NodeSubscription::Pending);
         let pending = pending.filter(|_| may)?.clone();
@@ -296,7 +296,7 @@ fn approval_form(service: &Bare, owner: &Bare, (node, jid): (&str, &Jid)) -> Ele
 /// The address that is to be subscribed: one of the requester's own (§6.1.3.1).
 fn own_jid(asked: &PendingRequest, part: &Element) -> Result<Jid, StanzaError> {
     let jid = part.attr("jid").and_then(|jid| Jid::parse(jid).ok());
-    let jid = jid.filter(|jid| jid.bare() == asked.by.who);
+    let jid = jid.filter(|jid| jid.bare() == asked.by.user);
     jid.ok_or_else(|| fault(Condition::BadRequest, "invalid-jid"))
 }
 
@@ -324,7 +324,7 @@ pub(crate) fn own_subscriptions(asked: &Rc<PendingRequest>, part: &Element, node
     }
     let wanted = nodes.iter().filter(|(name, _)| of.is_none_or(|of| of == &***name));
     let of_user = wanted.flat_map(|(name, node)| {
-        let of_user = node.subscriptions.iter().filter(|known| known.jid.bare() == asked.by.who);
+        let of_user = node.subscriptions.iter().filter(|known| known.jid.bare() == asked.by.user);
         of_user.map(move |known| subscription(name, known))
     });
     let list = Element::new("subscriptions", ns::PUBSUB).with_opt("node", of).children(of_user);
@@ -339,7 +339,7 @@ pub(crate) fn own_affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes
     }
     let wanted = nodes.iter().filter(|(name, _)| of.is_none_or(|of| of == &***name));
     let of_user = wanted.filter_map(|(name, node)| {
-        let affiliation = node.affiliation(&asked.by.who, &asked.by.relation);
+        let affiliation = node.affiliation(&asked.by.user, &asked.by.relation);
         (affiliation != NodeAffiliation::None).then(|| {
             Element::new("affiliation", ns::PUBSUB)
                 .with("node", name.clone())

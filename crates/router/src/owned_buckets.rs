@@ -276,7 +276,7 @@ impl OwnedBuckets {
         }
     }
 
-    /// The map has these epochs. What another owner has taken over is forgotten.
+    /// The map has these epochs. Buckets that another owner has taken over are forgotten.
     pub fn handle_map(&mut self, epoch_of: impl Fn(Bucket) -> Epoch, out: &mut Vec<BucketEffect>) {
         let is_over = |(bucket, owned): (&Bucket, &OwnedBucket)| {
             let is_writing = owned.phase == Phase::Stopped { is_drained: false };
@@ -416,7 +416,7 @@ impl OwnedBuckets {
             orders.iter().map(|(bucket, _)| *bucket).filter(|bucket| self.buckets.contains_key(bucket));
         let known: BucketSet = known.collect();
         if !known.is_empty() {
-            // What has waited for the load before waits for this one.
+            // Requests that waited for the load before wait for this one.
             out.push(BucketEffect::Forget(known));
         }
         let ordered: BucketSet = orders.iter().map(|(bucket, _)| *bucket).collect();

@@ -158,7 +158,7 @@ fn settings(config: &Config) -> Option<Settings> {
 fn invitations(config: &Config) -> Option<Invitations> {
     let registration = &config.registration;
     let page = config.web.public_url.clone().filter(|_| registration.invitation_page);
-    let is_on = config.xmpp.is_on() && registration.invitations != Inviting::Nobody;
+    let is_on = config.xmpp.is_on() && registration.invitations != Inviting::Off;
     is_on.then_some(Invitations { good_for: registration.invitation_for, page })
 }
 

@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(
             via_of("SIP/2.0/UDP 192.0.2.1;received=10.0.0.1;branch=z9hG4bK1", "192.0.2.1:5060"),
             known,
-            "what a sender claims of itself goes"
+            "the sender's own parameter goes"
         );
     }
 

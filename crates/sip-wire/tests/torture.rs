@@ -122,7 +122,7 @@ const RFC_4475: &[Row] = &[
     row("lwsstart", Reject(400, "Bad Request Line"), "§3.1.2.9", &[]),
     row("trws", Reject(400, "Bad Request Line"), "§3.1.2.10", &[]),
     row("escruri", Reject(400, "Headers In Request-URI"), "§3.1.2.11", &[]),
-    row("baddate", Accept, "§3.1.2.12: a proxy does not read Date (docs/deviations/sip.md); whoever does gets none", &[
+    row("baddate", Accept, "§3.1.2.12: a proxy does not read Date (docs/deviations/sip.md); readers of it get none", &[
         ("date", "none"),
     ]),
     row("regbadct", Accept, "§3.1.2.13: the registrar answers 400, for the Contact cannot be read", &[("contact 0", "unreadable")]),

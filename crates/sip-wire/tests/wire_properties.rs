@@ -114,14 +114,14 @@ fn edit_and_answer(message: &Message) {
     let source = ([192, 0, 2, 1], 5060).into();
     let mut reply = Reply::new(message, source, 400, "Bad Request", Some("t"));
     reply.copy_all(message, Header::RecordRoute);
-    let reply = Message::parse(reply.finish()).expect("what we write is a message");
+    let reply = Message::parse(reply.finish()).expect("our own text is a message");
     assert_eq!((reply.status(), reply.body()), (400, &b""[..]));
     if check_request(message).is_ok() {
         check_response(&reply).expect("a good request has a good reply");
         assert_eq!((reply.call_id(), reply.cseq()), (message.call_id(), message.cseq()));
         assert_eq!(reply.count(Header::Via), message.count(Header::Via));
         let ack = RequestBuilder::from_invite("ACK", message, b"<sip:b@b>;tag=1");
-        let _ = Message::parse(ack).expect("what we write is a message");
+        let _ = Message::parse(ack).expect("our own text is a message");
     }
 }
 

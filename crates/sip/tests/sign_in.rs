@@ -263,7 +263,7 @@ fn a_register_that_waits_for_its_account_is_answered_once_however_often_it_is_re
     assert_eq!(world.receive(VICTIM, request).status(), 200, "the same response again");
 }
 
-/// RFC 3261 §21.5.4: whoever asks a database that gives no answer at all is told to try again.
+/// RFC 3261 §21.5.4: a client is told to try again when the database gives no answer at all.
 #[test]
 fn a_register_is_refused_for_a_time_if_its_account_is_never_read() {
     let mut world = World::new();

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-/// The innermost cause of an error: it says what happened. What is around it says only that something did, and names addresses that are told
+/// The innermost cause of an error: it says what happened. The errors around it say only that something did, and name addresses that are told
 /// beside it.
 pub fn innermost_cause<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
     let mut cause = error;

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_page_begins_earlier_than_this_one_whatever_is_on_it() {
+    fn the_next_page_always_begins_earlier_than_this_one() {
         let search =
             CallSearch { limit: 1, ended_until: Some(Instant::from_micros(90)), ..CallSearch::default() };
         let one = page(&[90], Some(90));

@@ -267,7 +267,7 @@ pub(crate) trait CopyTarget {
     fn count(&mut self, table: &Table) -> Result<u64, StoreError>;
     /// All rows of the table are there. If it has ids, it gives higher ones than `last_id` from now on.
     fn end_table(&mut self, table: &Table, last_id: i64) -> Result<(), StoreError>;
-    /// All rows are there. What takes time or space is done; what is left to do is [`commit`](CopyTarget::commit).
+    /// All rows are there. All work that takes time or space is done; [`commit`](CopyTarget::commit) is left.
     fn finish(&mut self) -> Result<(), StoreError>;
     /// The copy is complete. When it returns, it is on disk.
     fn commit(&mut self) -> Result<(), StoreError>;

@@ -25,7 +25,7 @@ pub enum StoreError {
         /// The error of the system or of SQLite.
         detail: String,
     },
-    /// The database's server does not answer, refuses, or takes no writes. What was under way may or may not have happened.
+    /// The database's server does not answer, refuses, or takes no writes. Writes under way may or may not have happened.
     Unreachable {
         /// The servers and the database, without a password.
         server: Box<str>,

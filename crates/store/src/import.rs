@@ -179,7 +179,7 @@ pub trait Users: Send {
     /// `None`: there are no more.
     ///
     /// # Errors
-    /// What cannot be read; nothing comes after it.
+    /// An entry that cannot be read; nothing comes after it.
     fn next(&mut self) -> Result<Option<SourceUser>, Self::Error>;
 
     /// Bytes of the input, up to the last user.

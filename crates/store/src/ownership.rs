@@ -69,7 +69,7 @@ pub trait Ownership: Send {
     /// `Fenced` if this life is over; else the errors of the database, and nothing is taken.
     fn take(&mut self, claims: &[BucketClaim], dead: &[u32]) -> Result<Vec<ClaimAnswer>, StoreError>;
 
-    /// Gives buckets back. What has another holder or epoch by now is passed over.
+    /// Gives buckets back. Buckets of another holder or epoch by now are passed over.
     ///
     /// # Errors
     /// The errors of the database.

@@ -185,7 +185,7 @@ impl World {
                 None => dead.push(*row),
             }
         }
-        assert!(self.rows.keys().all(|aor| found.contains_key(aor)), "what lives is there");
+        assert!(self.rows.keys().all(|aor| found.contains_key(aor)), "live bindings are there");
         dead.sort_unstable();
         self.writer = self.store().writer().unwrap();
         self.forget(dead);

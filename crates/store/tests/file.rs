@@ -137,7 +137,7 @@ fn a_full_disk_ends_an_import_with_its_reader_ahead() {
     let options = ImportOptions { batch: 20, ..options() };
     let (result, last) = import_in_time(admin, io::Cursor::new(csv), options);
     assert!(matches!(result, Err(StoreError::Full { .. })), "{result:?}");
-    assert!(last.imported.added > 0, "what was written before it is told: {last:?}");
+    assert!(last.imported.added > 0, "rows written before it are told: {last:?}");
 }
 
 /// Gives lines, and then nothing more until it is told to stop.

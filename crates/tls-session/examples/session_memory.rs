@@ -147,7 +147,7 @@ fn measure(
         two.say(&mut End(&there, &back), &[b'<'; 400])?;
         one.step(&mut End(&back, &there))?;
         all.push(one);
-        // What is there once came with the first one.
+        // Memory allocated once came with the first one.
         if number == 0 {
             drop((two, there, back));
             before = used();

@@ -275,7 +275,7 @@ impl TlsSession {
         }
         if !self.early.is_empty() && !self.is_handshaking() {
             let early = std::mem::take(&mut self.early);
-            // What waits for the rest of its message is still in `incoming`, where rustls looks for it.
+            // A part of a message is still in `incoming`, where rustls looks for it.
             let incoming = &mut incoming[consumed..];
             if let Some(records) = self.side.encrypted(incoming, early.rest(), <[u8]>::to_vec) {
                 self.outgoing.put(&records);

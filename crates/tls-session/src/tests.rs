@@ -413,7 +413,7 @@ fn nothing_is_read_behind_the_word_that_closes_and_an_end_without_it_is_an_error
                 Err(error) => assert_eq!((says_so, error.kind()), (false, io::ErrorKind::UnexpectedEof)),
             }
             if says_so {
-                assert_eq!(session.held(), 0, "what comes behind it is not kept");
+                assert_eq!(session.held(), 0, "bytes behind it are not kept");
             }
         }
     }

@@ -40,7 +40,7 @@ struct OpenPairs(Slab<Pair>);
 
 impl MediaSender for OpenPairs {
     fn send(&self, pair: PortPair, kind: PortKind, to: SocketAddr, datagram: &[u8]) -> bool {
-        // What the kernel does not take at once is lost.
+        // A datagram that the kernel does not take at once is lost.
         self.0.get(pair.sockets).is_some_and(|pair| pair.socket(kind).send_to(datagram, to).is_ok())
     }
 }

@@ -26,6 +26,6 @@ pub(super) enum Part {
     /// Plays the callee a document before the connection. `caller` is the actor whose Dial made the leg `id`;
     /// `accepted` once the document came to its end.
     Screening { caller: Key, id: Id, accepted: bool },
-    /// Music and words for one who waits. `main` is the actor that waits, for its conference or queue `id`.
+    /// Music and words for a waiting caller. `main` is the actor that waits, for its conference or queue `id`.
     Waiting { main: Key, id: Id },
 }

@@ -404,7 +404,7 @@ mod tests {
             friendly_name: String::new(),
             email: String::new(),
             status: status.into(),
-            token: store::rest::token::TokenVerifier::of_nobody(),
+            token: store::rest::token::TokenVerifier::of_no_token(),
             signing_key: format!("key of {sid}"),
         };
         (sid.into(), account)

@@ -271,7 +271,7 @@ pub(super) mod tests {
         }
         world.run(start() + TICK * 3, ON_TIME);
         assert!(keys[100..140].iter().all(|key| world.phase(*key) == ROOMS));
-        assert_eq!(world.phases.lanes.iter().map(Vec::len).sum::<usize>(), 400, "nobody twice, nobody lost");
+        assert_eq!(world.phases.lanes.iter().map(Vec::len).sum::<usize>(), 400, "no leg twice, no leg lost");
     }
 
     #[test]

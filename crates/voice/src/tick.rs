@@ -237,12 +237,12 @@ impl MediaTicker {
         for &key in &*joined {
             let Some(partner) = legs.get(key).map(|leg| leg.partner) else { continue };
             heard.clear();
-            let whom = match partner {
+            let source = match partner {
                 Partner::Echo => Some(key),
                 Partner::Leg(other) => Some(other),
                 Partner::None | Partner::Seat(_) => None,
             };
-            if let Some(media) = whom.and_then(|key| legs.get(key)).and_then(|leg| leg.media.as_ref()) {
+            if let Some(media) = source.and_then(|key| legs.get(key)).and_then(|leg| leg.media.as_ref()) {
                 heard.take(media);
             }
             let Some(leg) = legs.get_mut(key) else { continue };

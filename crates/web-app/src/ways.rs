@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_configured_counts_before_what_a_header_says() {
+    fn a_configured_url_goes_before_the_url_of_a_header() {
         let sip = SipWays { url: Some("wss://chat.example.net/sip".into()), ..ways() };
         let page = of("127.0.0.1:5280", false, Some("https://chat.example.net/x"), &sip);
         assert_eq!(page.xmpp, "wss://chat.example.net/x/ws");

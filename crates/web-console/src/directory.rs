@@ -60,7 +60,7 @@ pub trait Directory: Send + Sync {
         Box::pin(async { None })
     }
 
-    /// Asks the provider of a domain for whom it has given a code. `ends_at` of the user is the end of the session.
+    /// Asks the provider of a domain for the user of a code. `ends_at` of the user is the end of the session.
     fn check_code(&self, domain: &str, returned: ReturnedCode) -> DirectoryAnswer<TokenVerdict> {
         let _ = (domain, returned);
         Box::pin(async { TokenVerdict::Unavailable })
@@ -139,7 +139,7 @@ pub enum TokenVerdict {
     Unavailable,
 }
 
-/// The user whom an accepted token names.
+/// The user named by an accepted token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenUser {
     /// The local part of the address, not prepared.

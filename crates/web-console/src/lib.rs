@@ -1,6 +1,6 @@
 //! The operators' console: pages for browsers, and the REST interface under `/v1/admin` that they use.
 //!
-//! A [`Console`] has the routes of HTTP; its handlers run wherever those are served. What they ask of the node goes through a bounded
+//! A [`Console`] has the routes of HTTP; its handlers run wherever those are served. Their requests to the node go through a bounded
 //! queue to [`NodeQueries`], which answers on the thread of the node's operator, as commands are answered. Nothing of the pages comes
 //! from another host, and nothing but their own files is run by them.
 

@@ -144,7 +144,7 @@ async fn proof_of_source(state: &State, address: &Address, password: &str) -> Op
     by_token::proof_of(state, address, password).await
 }
 
-/// Begins the session of a user whom a source of the domain has accepted. An account here is not needed.
+/// Begins the session of a user that a source of the domain has accepted. An account here is not needed.
 async fn sign_in_by_source(
     state: &State,
     settings: &ActiveSettings,

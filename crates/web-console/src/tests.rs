@@ -476,7 +476,7 @@ async fn an_operator_does_not_become_an_admin_by_an_admins_account() {
             "op@example.test operator SetDisabled root@example.test Some(403)",
             "op@example.test operator SetPassword user@example.test None"
         ],
-        "who changed what, and no password"
+        "the user and the change, and no password"
     );
     let change: fn(Address) -> Change = |account| Change::RemoveAccount { account };
     let own = world.sign_in("root").await;
@@ -744,7 +744,7 @@ async fn a_trace_is_collected_for_the_operator_that_began_it_and_ends() {
     };
     let unknown = Some(json!({ "account": "ghost" }));
     assert_eq!(world.ask(&operator, "POST", "/traces", unknown).await.status, StatusCode::NOT_FOUND);
-    // What an administrator sends may have passwords; one that is not there yet is no exception.
+    // Requests of an administrator may have passwords; one that is not there yet is no exception.
     for account in ["root", "chief", "future"] {
         let order = Some(json!({ "account": account, "any": true }));
         let refused = world.ask(&operator, "POST", "/traces", order).await;

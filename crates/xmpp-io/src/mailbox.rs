@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_room_is_woken_when_the_shard_has_taken() {
+    fn a_task_that_waits_for_room_is_woken_when_the_shard_has_taken() {
         let (shard, task) = (Arc::new(WakeCounter::default()), Arc::new(WakeCounter::default()));
         let (shard_waker, task_waker) = (Waker::from(Arc::clone(&shard)), Waker::from(Arc::clone(&task)));
         let mailbox = Mailbox::default();

@@ -230,9 +230,9 @@ impl Case {
         }
         assert!(run.iter().any(|seen| !seen.calls.is_empty()), "{}: nothing was said", self.name);
         let warned: usize = run.iter().map(|seen| seen.warnings).sum();
-        assert!(!self.keys.contains_key("warns") || warned > 0, "{}: nobody warned", self.name);
+        assert!(!self.keys.contains_key("warns") || warned > 0, "{}: no tool warned", self.name);
         let silent = self.keys.contains_key("writes") && run.iter().all(|seen| seen.written.is_empty());
-        assert!(!silent, "{}: nobody wrote the file", self.name);
+        assert!(!silent, "{}: no tool wrote the file", self.name);
     }
 
     /// Process ids are for the system to choose, so a run in which one means something else is done once more; so is one in which

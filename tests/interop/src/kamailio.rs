@@ -33,7 +33,7 @@ impl Kamailio {
     pub fn capture() -> Kamailio {
         let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("kamailio/capture.cfg");
         let kamailio = Kamailio::launch(&config, &[]);
-        // It answers nothing. What comes before its processes have started waits in the socket.
+        // It answers nothing. Datagrams that come before its processes have started wait in the socket.
         let (peer, port) = (&kamailio.peer, kamailio.port);
         let is_bound = || peer.is_bound("udp", port);
         wait_until("Kamailio's socket", Duration::from_secs(20), is_bound, || peer.tail());

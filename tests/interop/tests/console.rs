@@ -214,8 +214,8 @@ fn an_operator_signs_in_at_an_openid_provider_and_a_stranger_reads_the_refusal()
 /// The answer of the REST interface; null if it is none.
 fn ask(node: &Node, path: &str, more: &[&str]) -> Value {
     let url = format!("http://127.0.0.1:{}/2010-04-01/Accounts/{SID}{path}", node.http);
-    let who = format!("{SID}:{TOKEN}");
-    let output = Command::new("curl").args(["--silent", "--user", &who]).args(more).arg(&url).output();
+    let user = format!("{SID}:{TOKEN}");
+    let output = Command::new("curl").args(["--silent", "--user", &user]).args(more).arg(&url).output();
     serde_json::from_slice(&output.expect("curl").stdout).unwrap_or(Value::Null)
 }
 

@@ -40,8 +40,8 @@ fn twilios_library_finds_changes_and_ends_a_live_call() {
 /// The sid of the newest call.
 fn first_call(http: u16) -> Option<String> {
     let url = format!("http://127.0.0.1:{http}/2010-04-01/Accounts/{SID}/Calls.json");
-    let who = format!("{SID}:{TOKEN}");
-    let output = Command::new("curl").args(["--silent", "--user", &who, &url]).output().expect("curl");
+    let user = format!("{SID}:{TOKEN}");
+    let output = Command::new("curl").args(["--silent", "--user", &user, &url]).output().expect("curl");
     let page: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
     Some(page["calls"][0]["sid"].as_str()?.to_owned())
 }

@@ -303,7 +303,7 @@ fn clients_elsewhere_notice_nothing_of_the_death_of_their_owner() {
     are_archived(&mut clients, &["fourth"]);
 }
 
-/// Occupants of rooms whose owner is killed, and of rooms whose occupants' owner is: all stay, and each sees who comes later.
+/// Occupants of rooms whose owner is killed, and of rooms whose occupants' owner is: all stay, and each sees later occupants.
 #[test]
 fn occupants_stay_in_their_rooms_when_an_owner_is_killed() {
     const OCCUPANTS: usize = USERS - 1;

@@ -334,7 +334,7 @@ fn goes_on_without_its_home(
     [one, other].iter().for_each(|phone| phone.say(0));
     wait_until("silence", LIMIT, is_silent, || farm.nodes[others[0]].tail());
     wait_for_talk(farm, [one, other]);
-    // The conference is the same, without the callers of the dead node, and nobody has come or gone by what the application was told.
+    // The conference is the same, without the callers of the dead node, and the application was told of no arrival or departure.
     let list = format!("Conferences/{conference}/Participants.json");
     for node in others {
         let participants = listed(&farm.nodes[*node], &list, ("participants", "call_sid"));

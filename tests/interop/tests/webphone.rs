@@ -68,7 +68,7 @@ fn sound(folder: &Path) -> PathBuf {
     path
 }
 
-/// A phone that is no account's calls alice, who declines in her browser, and leaves a message.
+/// A phone without an account calls alice, who declines in her browser, and leaves a message.
 #[test]
 fn a_user_hears_and_deletes_a_message_that_a_phone_has_left() {
     let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/ivr/documents");

@@ -1,6 +1,6 @@
 //! Test programs, several at once. Those with real peers mostly wait for them and for time to pass: they have
 //! [`REAL_LANES`] lanes, and the pure ones, which keep the processors busy, one beside them, which takes of the others
-//! when the pure ones have ended. What a program prints is shown whole when it ends, so that the lines of two never mix.
+//! when the pure ones have ended. The output of a program is shown whole when it ends, so that the lines of two never mix.
 
 use std::sync::Mutex;
 

@@ -249,7 +249,7 @@ fn example() -> Value {
         friendly_name: String::new(),
         email: String::new(),
         status: String::new(),
-        token: store::rest::token::TokenVerifier::of_nobody(),
+        token: store::rest::token::TokenVerifier::of_no_token(),
         signing_key: String::new(),
     };
     render(None, &account, None)

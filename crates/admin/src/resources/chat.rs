@@ -48,7 +48,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: "POST",
         path: "/xmpp/announcements",
-        summary: "Send a message to everybody who is there",
+        summary: "Send a message to all available sessions",
         parameters: &[DOMAIN, WORDS],
         answer: Shape::Item(201, "Announcement", || announcement(0, Some(&NodesAnswered::default()))),
         handler: announce,
@@ -67,7 +67,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: "GET",
         path: "/xmpp/motd",
-        summary: "The message that everybody gets who comes",
+        summary: "The message that users get when they sign in",
         parameters: &[DOMAIN],
         answer: Shape::Item(200, "Motd", || motd(&Text::default())),
         handler: show_motd,
@@ -75,7 +75,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: "POST",
         path: "/xmpp/motd",
-        summary: "Set it; who is there already does not get it",
+        summary: "Set it; users who are signed in already do not get it",
         parameters: &[DOMAIN, WORDS],
         answer: Shape::Nothing,
         handler: |context| done(context, Ask::SetMotd { domain: domain(context), text: words(context)? }),
@@ -161,7 +161,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: "DELETE",
         path: "/xmpp/rooms/{Room}/occupants/{Nick}",
-        summary: "Put an occupant out, who may come back",
+        summary: "Put an occupant out; the occupant may come back",
         parameters: &[REASON],
         answer: Shape::Nothing,
         handler: |context| {
@@ -282,9 +282,9 @@ fn words(context: &Context<'_>) -> Result<Text, Fault> {
 
 /// Sessions of all nodes, cut into pages here.
 fn list_sessions(context: &Context<'_>) -> Result<Answer, Fault> {
-    let who = context.text("User").map(str::to_owned);
+    let user = context.text("User").map(str::to_owned);
     let FarmAnswer { answer: Told::Sessions { sessions, .. }, nodes } =
-        ask_farm(context, Ask::Sessions { who, most: None })?
+        ask_farm(context, Ask::Sessions { who: user, most: None })?
     else {
         return Err(defect());
     };

@@ -158,7 +158,7 @@ fn render(key: &ApiKey, secret: Option<&str>) -> Value {
 }
 
 fn no_key() -> ApiKey {
-    ApiKey { common: Common::default(), friendly_name: String::new(), secret: TokenVerifier::of_nobody() }
+    ApiKey { common: Common::default(), friendly_name: String::new(), secret: TokenVerifier::of_no_token() }
 }
 
 fn example() -> Value {

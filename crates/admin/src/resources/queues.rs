@@ -74,7 +74,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: "GET",
         path: "/Accounts/{AccountSid}/Queues/{QueueSid}/Members/{CallSid}",
-        summary: "One who waits, or Front",
+        summary: "A waiting caller, or Front",
         parameters: NONE,
         answer: Shape::Item(200, "QueueMember", member_example),
         handler: member,

@@ -142,7 +142,7 @@ fn guesses_at_one_account_do_not_slow_down_others_at_the_same_address() {
     let path = world.path(".json");
     let guess = |name: &str| world.send_as((name, "guess"), "GET", &path, "").status;
     while guess("ACffffffffffffffffffffffffffffffff") != 429 {}
-    assert_eq!(world.ask("GET", &path, "").status, 200, "nobody has guessed at this one");
+    assert_eq!(world.ask("GET", &path, "").status, 200, "no guess was at this one");
     // Guesses at every account, beyond the hundred that an address has free: known accounts are spared.
     let refused = (0..200).filter(|number| guess(&format!("AC{number:032}")) == 429).count();
     assert!(refused > 90, "{refused}");

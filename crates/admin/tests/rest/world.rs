@@ -95,11 +95,11 @@ impl World {
         })
     }
 
-    pub(crate) fn send_as(&self, who: (&str, &str), method: &str, path: &str, form: &str) -> Answer {
+    pub(crate) fn send_as(&self, key: (&str, &str), method: &str, path: &str, form: &str) -> Answer {
         let request = Request::builder()
             .method(method)
             .uri(path)
-            .header("authorization", format!("Basic {}", STANDARD.encode(format!("{}:{}", who.0, who.1))))
+            .header("authorization", format!("Basic {}", STANDARD.encode(format!("{}:{}", key.0, key.1))))
             .header("content-type", "application/x-www-form-urlencoded")
             .body(Body::from(form.to_owned()));
         self.send(request.unwrap())

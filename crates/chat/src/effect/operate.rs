@@ -73,7 +73,7 @@ pub enum HostAction {
         /// The domain of the users.
         domain: Box<str>,
         /// The users that count.
-        who: OnlineFilter,
+        filter: OnlineFilter,
         /// The most users that are named.
         max: u32,
     },
@@ -87,7 +87,7 @@ pub enum HostAction {
     /// Ends sessions of these accounts, or these sessions.
     End {
         /// Addresses of accounts or sessions.
-        who: Vec<Jid>,
+        jids: Vec<Jid>,
     },
     /// Puts the message of the day into memory; it is in the store already.
     Motd {
@@ -104,7 +104,7 @@ pub enum HostAction {
     /// Describes sessions, available or not: of this account or session, or of all.
     Sessions {
         /// The address of an account or session; `None`: all sessions.
-        who: Option<Jid>,
+        jid: Option<Jid>,
         /// The most sessions that are described.
         max: u32,
     },

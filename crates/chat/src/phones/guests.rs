@@ -247,7 +247,7 @@ mod tests {
             let jid = address_of(uri, "example.org").unwrap();
             assert_eq!(uri_of(&jid).as_deref(), Some(uri));
         }
-        for nobody in [
+        for other in [
             "alice@example.org",
             "romeo\\40example.net@example.org",
             "romeo@sip-guest.example.org",
@@ -256,7 +256,7 @@ mod tests {
             "romeo\\40a;b@sip-guest.example.org",
             "sip-guest.example.org",
         ] {
-            assert_eq!(uri_of(&Jid::parse(nobody).unwrap()), None, "{nobody}");
+            assert_eq!(uri_of(&Jid::parse(other).unwrap()), None, "{other}");
         }
     }
 

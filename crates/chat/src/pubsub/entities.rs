@@ -19,12 +19,12 @@ pub(super) struct HostEntities<'a> {
 }
 
 impl Entities for HostEntities<'_> {
-    fn relation(&self, owner: &Bare, who: &Bare) -> Relation {
-        let item = self.accounts.listed_item(owner, who);
+    fn relation(&self, owner: &Bare, user: &Bare) -> Relation {
+        let item = self.accounts.listed_item(owner, user);
         Relation {
             // A service belongs to no account; administrators of the server own all of its nodes.
-            is_owner: who == owner || (owner.local().is_none() && self.settings.admins.contains(who)),
-            has_presence: self.accounts.subscription(owner, who).has_from(),
+            is_owner: user == owner || (owner.local().is_none() && self.settings.admins.contains(user)),
+            has_presence: self.accounts.subscription(owner, user).has_from(),
             groups: item.map(|item| item.groups).unwrap_or_default(),
         }
     }

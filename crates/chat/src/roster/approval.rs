@@ -65,7 +65,7 @@ impl Roster {
         let known = data.contact(contact);
         let before = SubscriptionState::of(known);
         let step = before.outbound(act);
-        // What a shared group gives is neither asked for nor given up; clients get the contact as it is.
+        // A subscription by a shared group is neither asked for nor given up; clients get the contact as it is.
         let is_shared = is_shared(accounts, (user, contact), act);
         if is_shared && (act == SubscriptionAction::Subscribe || step.state == before) {
             return self.push_contact(accounts, user, contact);

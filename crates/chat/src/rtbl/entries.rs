@@ -39,7 +39,7 @@ impl EntrySet {
 
     /// Adds an entry unless the set is full.
     pub(super) fn insert(&mut self, entry: AddressHash) {
-        // What changes nothing copies nothing.
+        // An entry that changes nothing causes no copy.
         if self.len < limits::RTBL_ENTRIES && !self.contains(&entry) {
             Arc::make_mut(&mut self.parts[part_of(&entry)]).insert(entry);
             self.len += 1;

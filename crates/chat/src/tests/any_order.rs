@@ -240,7 +240,7 @@ impl Play {
         let old = self.clients.get_mut(&key).unwrap();
         let (id, user) = (old.session.take().unwrap(), format!("{}@example.org", USERS[old.user]));
         let number = self.world.resume(&user, &id, 0);
-        // What its client has said is written first.
+        // Stanzas of its client are written first.
         while !self.world.bound.contains_key(&number) {
             assert!(
                 !self.world.unwritten.is_empty() || !self.world.unread.is_empty(),

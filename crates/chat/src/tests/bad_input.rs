@@ -71,7 +71,7 @@ fn children_of_other_namespaces_are_not_taken_for_ours() {
     world.say(alice, "<message to='bob@example.org'><body xmlns='urn:x'>x</body></message>");
     assert!(world.store.messages.offline.is_empty() && world.store.messages.archive.is_empty());
     world.say(alice, "<message to='bob@example.org'><body>x</body><no-store xmlns='urn:x'/></message>");
-    assert_eq!(world.store.messages.offline.len(), 1, "that hint is nobody's");
+    assert_eq!(world.store.messages.offline.len(), 1, "that hint is unknown");
     // Nor in the stanza's: it is the server's own word.
     world.say(alice, "<handled xmlns='urn:belfry:handled' to='bob@example.org/desk' mark='0.1'/>");
     world.arrive("<handled xmlns='urn:belfry:handled' from='x.org' to='bob@example.org/desk' mark='0.1'/>");

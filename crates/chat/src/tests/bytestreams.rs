@@ -101,7 +101,7 @@ fn accounts_of_other_servers_use_no_proxy_of_ours() {
         let sent = world.sent_abroad();
         assert!(sent[0].contains("forbidden"), "{sent:?}");
     }
-    // What it is, anyone may know.
+    // Strangers may ask for its identity.
     let info = "<query xmlns='http://jabber.org/protocol/disco#info'/>";
     world.arrive(&format!("<iq type='get' id='1' from='eve@elsewhere.org/1' to='{PROXY}'>{info}</iq>"));
     assert!(world.sent_abroad()[0].contains("category='proxy'"));

@@ -146,7 +146,7 @@ fn the_calls_of_another_account_are_not_shown() {
     let sent = world.sent_abroad().concat();
     assert!(sent.contains("service-unavailable") && !sent.contains("<call "), "{sent}");
     let loads = world.store.loads.iter().filter(|load| matches!(load, Load::Calls { .. }));
-    assert_eq!(loads.count(), 1, "what is refused costs no read");
+    assert_eq!(loads.count(), 1, "a refused request costs no read");
 }
 
 #[test]

@@ -126,7 +126,7 @@ fn sessions_are_ended() {
     let (mut world, admin, bob) = world();
     let second = world.sign_in("bob@example.org/desk");
     let end =
-        |world: &mut HostWorld, who: &str| run(world, admin, "end-user-session", &[("accountjids", who)]);
+        |world: &mut HostWorld, jid: &str| run(world, admin, "end-user-session", &[("accountjids", jid)]);
     assert!(end(&mut world, "bob@example.org/none").contains("item-not-found"));
     assert!(end(&mut world, "bob@x.org").contains("not-allowed"));
     assert!(end(&mut world, "@").contains("jid-malformed"));
@@ -222,12 +222,12 @@ fn accounts_are_added_changed_and_removed() {
         let got = run(&mut world, admin, "add-user", &fields);
         assert!(got.contains(answer), "{answer}: {got}");
     }
-    let who = [("accountjids", "bob@example.org")];
-    assert!(run(&mut world, admin, "reenable-user", &who).contains("completed"));
-    assert!(run(&mut world, admin, "disable-user", &who).contains("completed"));
+    let accountjids = [("accountjids", "bob@example.org")];
+    assert!(run(&mut world, admin, "reenable-user", &accountjids).contains("completed"));
+    assert!(run(&mut world, admin, "disable-user", &accountjids).contains("completed"));
     let change = [("accountjid", "bob@example.org"), ("password", "another")];
     assert!(run(&mut world, admin, "change-user-password", &change).contains("completed"));
-    assert!(run(&mut world, admin, "delete-user", &who).contains("completed"));
+    assert!(run(&mut world, admin, "delete-user", &accountjids).contains("completed"));
     let bob = Bare::parse("bob@example.org").unwrap();
     let done = &world.store.administered[world.store.administered.len() - 4..];
     assert_eq!(done[0], Accounts::Disable { user: bob.clone(), disabled: false });
@@ -237,7 +237,7 @@ fn accounts_are_added_changed_and_removed() {
     );
     assert_eq!(done[3], Accounts::Remove { user: bob });
     world.store.is_broken = true;
-    assert!(run(&mut world, admin, "delete-user", &who).contains("resource-constraint"));
+    assert!(run(&mut world, admin, "delete-user", &accountjids).contains("resource-constraint"));
 }
 
 #[test]
@@ -271,24 +271,24 @@ fn accounts_are_counted_listed_and_looked_at() {
     assert!(idle.contains("<value>bob@example.org</value>") && !idle.contains("<value>admin"), "{idle}");
     let active = send(&mut world, admin, "get-active-users-num", "", "");
     assert!(active.contains("var='activeusersnum'") && active.contains("<value>1</value>"), "{active}");
-    let who = [("accountjid", "bob@example.org")];
+    let accountjid = [("accountjid", "bob@example.org")];
     world.say(
         bob,
         "<iq type='set' id='r'><query xmlns='jabber:iq:roster'><item jid='carol@example.org'/></query></iq>",
     );
-    let whose = [("accountjids", "bob@example.org")];
-    let roster = run(&mut world, admin, "get-user-roster", &whose);
+    let accountjids = [("accountjids", "bob@example.org")];
+    let roster = run(&mut world, admin, "get-user-roster", &accountjids);
     assert!(
         roster.contains("<field var='accountjids' type='jid-multi'><value>bob@example.org</value></field>"),
         "{roster}"
     );
     assert!(roster.contains("jid='carol@example.org'"), "{roster}");
-    let stats = run(&mut world, admin, "user-stats", &who);
+    let stats = run(&mut world, admin, "user-stats", &accountjid);
     assert!(stats.contains("<value>phone</value>") && stats.contains("rostersize"), "{stats}");
-    let here = run(&mut world, admin, "get-user-lastlogin", &whose);
+    let here = run(&mut world, admin, "get-user-lastlogin", &accountjids);
     assert!(here.contains(&format!("<value>{}</value>", xmpp::time::stamp(START))), "{here}");
-    let nobody = run(&mut world, admin, "get-user-roster", &[("accountjids", "nobody@example.org")]);
-    assert!(nobody.contains("item-not-found"), "{nobody}");
+    let unknown = run(&mut world, admin, "get-user-roster", &[("accountjids", "nobody@example.org")]);
+    assert!(unknown.contains("item-not-found"), "{unknown}");
     let both = "<x xmlns='jabber:x:data' type='submit'><field var='accountjids'>\
         <value>admin@example.org</value><value>bob@example.org</value></field></x>";
     let id = session(&send(&mut world, admin, "get-user-roster", "", ""));
@@ -305,7 +305,7 @@ fn sessions_are_listed_from_the_first_address_on_and_all_are_counted() {
         world.sign_in(&format!("{user}/desk"));
     }
     for (max, expected) in [(0, &[][..]), (2, &["alice", "bob"]), (9, &["alice", "bob", "carol", "dora"])] {
-        let action = crate::effect::HostAction::Sessions { who: None, max };
+        let action = crate::effect::HostAction::Sessions { jid: None, max };
         let acted = world.host.act(world.now, &action, &mut Vec::new());
         let mut listed: Vec<_> =
             acted.described.iter().map(|one| one.jid.local().unwrap_or_default().to_owned()).collect();

@@ -49,9 +49,9 @@ fn messages_go_where_the_table_says() {
     // §8.5.1: an error or silence, and an error goes to senders that may have mistyped.
     check("no such account, bare", &[], "ghost@example.org", ["E", "E", "E", "E", "S"]);
     check("no such account, full", &[], "ghost@example.org/x", ["E", "E", "E", "E", "S"]);
-    check("nobody available, bare", &[], bare, ["O", "O", "E", "S", "S"]);
+    check("no session available, bare", &[], bare, ["O", "O", "E", "S", "S"]);
     // §8.5.3.2.1: a message of another type than chat is ignored or answered by an error, here the latter.
-    check("nobody available, full", &[], gone, ["E", "O", "E", "S", "S"]);
+    check("no session available, full", &[], gone, ["E", "O", "E", "S", "S"]);
     check("negative only, bare", &[-1], bare, ["O", "O", "E", "S", "S"]);
     check("negative only, its full", &[-1], full, ["D0", "D0", "D0", "D0", "D0"]);
     check("negative only, another full", &[-1], gone, ["E", "O", "E", "S", "S"]);

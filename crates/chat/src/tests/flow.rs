@@ -154,7 +154,7 @@ fn a_room_removes_occupants_that_do_not_read_and_their_sessions_stay() {
     }
     let said =
         heard.iter().filter(|xml| xml.starts_with("<message") && !xml.contains("type='error'")).count();
-    assert_eq!(said, 120, "who reads is served");
+    assert_eq!(said, 120, "a client that reads is served");
     let removed =
         heard.iter().filter(|xml| xml.contains("unavailable") && xml.contains("code='333'")).count();
     assert_eq!(removed, 5);

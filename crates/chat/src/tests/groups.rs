@@ -1,4 +1,4 @@
-//! Shared roster groups, demand by demand. The cast: Alice and Bob of the office, Carol of support, whom the office sees, and Eve, who is in
+//! Shared roster groups, demand by demand. The cast: Alice and Bob of the office, Carol of support, seen by the office, and Eve, who is in
 //! no group.
 
 use super::effect::{RosterItem, Subscription};
@@ -223,7 +223,7 @@ fn a_group_that_is_shown_to_another_is_seen_one_way() {
     let (mut world, [alice, _, carol, eve]) = world(vec![office(), support]);
     let heard = roster(&mut world, alice);
     assert!(heard.contains("<item jid='carol@example.org' subscription='to'><group>Help</group></item>"));
-    assert!(!roster(&mut world, carol).contains("<item"), "who only sees one is not in the roster");
+    assert!(!roster(&mut world, carol).contains("<item"), "viewers of a group are not in its roster");
     world.say(carol, "<presence><show>chat</show></presence>");
     assert!(has(&world.hear(alice), &["from='carol@example.org/desk'", "<show>chat</show>"]));
     world.say(alice, "<presence><show>dnd</show></presence>");

@@ -93,7 +93,7 @@ impl Play {
                 );
                 self.said.push(text);
             }
-            // What waits for a read is counted as handled, as without a farm.
+            // A stanza that waits for a read is counted as handled, as without a farm.
             (20..=22, Some(key)) if self.world.unread.is_empty() => {
                 self.say_nonza(key, "<r xmlns='urn:xmpp:sm:3'/>");
             }

@@ -259,7 +259,7 @@ mod words_to_phones {
         world.hear(bob);
         world.chat(alice, "bob@example.org/sip-phone", "ring");
         assert_eq!((world.texts(), kept(&world)), (vec!["ring".to_owned()], 0));
-        assert!(world.hear(bob).is_empty(), "he is meant on his phone");
+        assert!(world.hear(bob).is_empty(), "it is for the phone only");
         world.phones.refusal = Some(StoreFailure::Unavailable);
         world.chat(alice, "bob@example.org/sip-phone", "again");
         assert_eq!(world.texts(), ["again"]);
@@ -270,7 +270,7 @@ mod words_to_phones {
         world.hear(alice);
         world.chat(alice, "bob@example.org/sip-phone", "slow");
         world.say(alice, "<r xmlns='urn:xmpp:sm:3'/>");
-        assert!(world.hear(alice).concat().contains("h='0'"), "nobody has it yet");
+        assert!(world.hear(alice).concat().contains("h='0'"), "no client has it yet");
         world.phone_answers(Err(StoreFailure::NotFound));
         world.say(alice, "<r xmlns='urn:xmpp:sm:3'/>");
         assert!(world.hear(alice).concat().contains("h='1'"));
@@ -682,7 +682,7 @@ mod presence {
         assert!(world.hear(alice).concat().contains("type='unavailable'"));
         assert!(world.host.phones.is_empty());
         world.phone_is("carol@example.org", there());
-        assert!(world.host.phones.is_empty(), "nobody is interested in her");
+        assert!(world.host.phones.is_empty(), "no client watches Alice");
     }
 
     #[test]

@@ -445,8 +445,8 @@ fn presence_goes_out_once_for_each_contact() {
 }
 
 /// Performs an act of Alice (0) or Bob (1).
-fn step(world: &mut HostWorld, who: usize, clients: [u64; 2], act: u8) {
-    let other = ["bob@example.org", ALICE][who];
+fn step(world: &mut HostWorld, user: usize, clients: [u64; 2], act: u8) {
+    let other = ["bob@example.org", ALICE][user];
     let roster = |attributes: &str| {
         format!(
             "<iq type='set' id='s'><query xmlns='jabber:iq:roster'><item jid='{other}' {attributes}/></query></iq>"
@@ -460,7 +460,7 @@ fn step(world: &mut HostWorld, who: usize, clients: [u64; 2], act: u8) {
         4 => roster("subscription='remove'"),
         _ => roster("name='x'"),
     };
-    world.say(clients[who], &stanza);
+    world.say(clients[user], &stanza);
 }
 
 /// The contact as a client knows it from pushes alone.
@@ -482,10 +482,10 @@ proptest! {
         let mut world = HostWorld::new(&[ALICE, bob_jid]);
         let clients = [here(&mut world, "alice@example.org/1"), here(&mut world, "bob@example.org/1")];
         let mut seen: [Option<String>; 2] = [None, None];
-        for (who, act) in acts {
-            step(&mut world, who, clients, act);
-            for who in 0..2 {
-                follow(&mut seen[who], &world.hear(clients[who]));
+        for (user, act) in acts {
+            step(&mut world, user, clients, act);
+            for user in 0..2 {
+                follow(&mut seen[user], &world.hear(clients[user]));
             }
             let of = |user: &str, contact: &str| SubscriptionState::of(item(&world, user, contact).as_ref());
             let (alice, bob) = (of(ALICE, bob_jid), of(bob_jid, ALICE));
@@ -495,12 +495,12 @@ proptest! {
                 prop_assert_eq!(world.host.accounts.data(user), (!HAS_NO_ROSTERS).then_some(store));
             }
         }
-        for who in 0..2 {
+        for user in 0..2 {
             let roster = {
-                world.say(clients[who], "<iq type='get' id='r'><query xmlns='jabber:iq:roster'/></iq>");
-                world.hear(clients[who]).pop().unwrap()
+                world.say(clients[user], "<iq type='get' id='r'><query xmlns='jabber:iq:roster'/></iq>");
+                world.hear(clients[user]).pop().unwrap()
             };
-            match &seen[who] {
+            match &seen[user] {
                 Some(item) => prop_assert!(roster.contains(item.as_str()), "{} {}", roster, item),
                 None => prop_assert!(!roster.contains("<item"), "{}", roster),
             }

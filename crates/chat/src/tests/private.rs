@@ -206,7 +206,7 @@ fn bookmarks_in_the_old_node_are_those_of_the_new_one() {
     assert!(set(&mut world, alice, ALICE, retract).contains("result"));
     assert_eq!(both(&mut world), ("c".into(), "c".into()));
     let items = get(&mut world, alice, ALICE, "<items node='storage:bookmarks'/>");
-    assert!(items.contains("https://x.org/"), "what is no room stays: {items}");
+    assert!(items.contains("https://x.org/"), "a bookmark of no room stays: {items}");
     // A client that found no old node takes nothing away.
     world.say(alice, "<iq type='set' id='d'><pubsub xmlns='http://jabber.org/protocol/pubsub#owner'><delete node='storage:bookmarks'/></pubsub></iq>");
     world.hear(alice);

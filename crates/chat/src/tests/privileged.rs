@@ -22,7 +22,7 @@ fn all() -> Privileges {
     }
 }
 
-/// Alice knows `romeo@example.net`, whom she sees.
+/// Alice knows `romeo@example.net` and sees his presence.
 fn world(privileges: Privileges) -> HostWorld {
     let mut world = HostWorld::new(&[ALICE, BOB]);
     let settings = world.host.settings().clone();
@@ -275,7 +275,7 @@ fn a_request_in_an_accounts_name_is_answered_to_the_component() {
     for what in ["type='result'", "from='alice@example.org'", "<forwarded ", "id='i'", "<publish node='n'>"] {
         assert!(answer.contains(what), "{what}: {answer}");
     }
-    // What the account cannot do the component cannot do either, and learns why.
+    // The component cannot do more than the account, and learns why.
     let get = "<pubsub xmlns='http://jabber.org/protocol/pubsub'><items node='none'/></pubsub>";
     let own = " from='alice@example.org' to='alice@example.org'";
     let answer = ask(&mut world, GATE, ALICE, "get", &wrapped("get", own, get));

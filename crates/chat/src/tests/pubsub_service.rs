@@ -103,7 +103,7 @@ fn the_creator_of_a_node_owns_it_and_subscribers_get_published_items() {
     );
     assert!(cast.publish(bob, "0").contains("<forbidden"));
     assert!(cast.publish(alice, "1").contains("type='result'"));
-    let subscribe = |who: &str| format!("<subscribe node='news' jid='{who}@example.org'/>");
+    let subscribe = |user: &str| format!("<subscribe node='news' jid='{user}@example.org'/>");
     assert!(cast.set(bob, &subscribe("alice")).contains("invalid-jid"));
     cast.world.say(
         bob,
@@ -145,9 +145,9 @@ fn the_creator_of_a_node_owns_it_and_subscribers_get_published_items() {
 fn owners_let_others_in_and_the_last_owner_stays() {
     let mut cast = cast();
     let (alice, bob) = (cast.alice, cast.bob);
-    let set = |who: &str, what: &str| {
+    let set = |user: &str, what: &str| {
         format!(
-            "<affiliations node='news'><affiliation jid='{who}@example.org' affiliation='{what}'/></affiliations>"
+            "<affiliations node='news'><affiliation jid='{user}@example.org' affiliation='{what}'/></affiliations>"
         )
     };
     let form = configure("access_model", "whitelist");

@@ -98,7 +98,7 @@ fn a_new_password_ends_the_other_sessions() {
 fn changes_that_are_not_allowed_are_refused() {
     let mut world = world(|settings| settings.accounts.may_remove = false);
     let alice = world.sign_in("alice@example.org/desk");
-    let nobody = world.sign_in_as("guest@example.org/x", true);
+    let guest = world.sign_in_as("guest@example.org/x", true);
     let case = |world: &mut HostWorld, client, inner: &str, condition: &str| {
         let answer = ask(world, client, "set", "example.org", inner);
         assert!(answer.contains(condition), "{inner}: {answer}");
@@ -107,7 +107,7 @@ fn changes_that_are_not_allowed_are_refused() {
     case(&mut world, alice, &new_password("bob", "new secret"), "<not-allowed");
     case(&mut world, alice, &new_password("alice", "short"), "<not-acceptable");
     case(&mut world, alice, &register("<username>alice</username>"), "<bad-request");
-    case(&mut world, nobody, &new_password("guest", "new secret"), "<not-allowed");
+    case(&mut world, guest, &new_password("guest", "new secret"), "<not-allowed");
     world.store.is_broken = true;
     case(&mut world, alice, &new_password("alice", "new secret"), "<resource-constraint");
     let mut settings = settings();
@@ -233,7 +233,7 @@ fn a_stranger_that_asks_with_the_token_of_an_invitation_becomes_a_contact() {
     let answer = command(&mut world, alice, "invite", "");
     assert!(answer.contains("status='completed'"), "{answer}");
     assert!(answer.contains("<value>xmpp:alice@example.org?roster;preauth="), "{answer}");
-    assert!(!answer.contains("ibr=y"), "users of this server invite nobody to an account: {answer}");
+    assert!(!answer.contains("ibr=y"), "users of this server cannot invite to an account: {answer}");
     assert!(answer.contains("<field var='expire'"), "{answer}");
     let token = token(&answer);
     let ask = |from: &str| {

@@ -87,7 +87,7 @@ fn contacts_are_told_of_a_removal_though_the_roster_is_away() {
     let heard = world.hear(bob).join("\n");
     assert!(heard.contains("type='unavailable' from='alice@example.org/desk'"), "{heard}");
     let bobs = &world.store.users[&Bare::parse(BOB).unwrap()].roster;
-    assert_eq!(bobs[0].1.subscription, Subscription::None, "it is ended on his side too");
+    assert_eq!(bobs[0].1.subscription, Subscription::None, "it is ended on bob's side too");
     let is_hers =
         |change: &Change| matches!(change, Change::LastSeen { user, .. } if user.local() == Some("alice"));
     assert!(!world.store.changes.iter().any(is_hers), "nothing is written of who is no more");
@@ -101,7 +101,7 @@ fn an_end_is_told_when_the_roster_is_here_again() {
     assert_eq!(world.host.accounts().roster_bytes(), 0);
     world.reads_slowly = true;
     world.lose(alice);
-    assert!(world.hear(bob).is_empty(), "who sees alice is not known yet");
+    assert!(world.hear(bob).is_empty(), "alice's contacts are not known yet");
     while !world.unread.is_empty() {
         world.read();
     }

@@ -186,7 +186,7 @@ fn messages_are_refused_and_not_delivered_once_the_database_has_been_away_for_lo
     from_abroad(&mut world, "bob@example.org", "fourth");
     assert!(world.sent_abroad()[0].contains("resource-constraint"));
     assert!(bodies(&world.hear(bob)).is_empty());
-    // What is not stored is not refused.
+    // A message that is not stored is not refused.
     world.say(alice, "<message to='bob@example.org/x' type='chat'><composing xmlns='http://jabber.org/protocol/chatstates'/></message>");
     assert_eq!(world.hear(bob).iter().filter(|xml| xml.contains("composing")).count(), 1);
     world.hear(alice);

@@ -51,8 +51,8 @@ fn a_vcard_is_kept_and_shown_to_all_users() {
     assert!(ask(&mut world, alice, "get", ALICE, &vcard("")).contains("item-not-found"));
     let none = ask(&mut world, eve, "get", ALICE, &vcard(""));
     assert!(none.contains("service-unavailable"), "{none}");
-    let nobody = ask(&mut world, eve, "get", "nobody@example.org", &vcard(""));
-    assert_eq!(none.replace(ALICE, "nobody@example.org"), nobody);
+    let unknown = ask(&mut world, eve, "get", "nobody@example.org", &vcard(""));
+    assert_eq!(none.replace(ALICE, "nobody@example.org"), unknown);
     world.say(alice, &format!("<iq type='set' id='v'>{}</iq>", vcard("<FN>Alice</FN>")));
     assert!(world.hear(alice).last().unwrap().contains("type='result'"));
     assert!(ask(&mut world, eve, "get", ALICE, &vcard("")).contains("<FN>Alice</FN>"));

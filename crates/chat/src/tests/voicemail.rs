@@ -137,7 +137,7 @@ fn the_voicemail_of_another_account_is_not_there() {
     }
     world.hear(alice);
     let loads = world.store.loads.iter().filter(|load| matches!(load, Load::Voicemail { .. }));
-    assert_eq!(loads.count(), 0, "what is refused costs no read");
+    assert_eq!(loads.count(), 0, "a refused request costs no read");
     let answer = ask(&mut world, bob, "set", BOB, &payload("delete", " id='RE1'"));
     assert!(answer.contains("item-not-found"), "{answer}");
     assert_eq!(world.store.mailboxes.of[&Bare::parse(ALICE).unwrap()].len(), 1);

@@ -52,7 +52,7 @@ fn files(config: &Config, kernel: &Kernel) -> Finding {
     let Some(limit) = kernel.open_files else {
         return Finding::warning(CHECK, "the system does not tell the limit", "see: ulimit -n");
     };
-    let whose = if kernel.is_of_node { "the node" } else { "a node of this shell" };
+    let owner = if kernel.is_of_node { "the node" } else { "a node of this shell" };
     let media = config.voice.ports.clone();
     let media = if config.voice.is_on() { u64::from(media.end() - media.start()) + 1 } else { 0 };
     // The limit is of each shard.
@@ -63,7 +63,7 @@ fn files(config: &Config, kernel: &Kernel) -> Finding {
     if limit >= needed {
         return Finding::good(
             CHECK,
-            format!("{whose} may have {}, at most {} are needed", grouped(limit), grouped(needed)),
+            format!("{owner} may have {}, at most {} are needed", grouped(limit), grouped(needed)),
         );
     }
     // An estimate for a human: half of a small limit is left for the other files.
@@ -71,7 +71,7 @@ fn files(config: &Config, kernel: &Kernel) -> Finding {
     Finding::warning(
         CHECK,
         format!(
-            "{whose} may have {}, the configuration allows {}: about {} connections and ports of media have room",
+            "{owner} may have {}, the configuration allows {}: about {} connections and ports of media have room",
             grouped(limit),
             grouped(needed),
             grouped(room)

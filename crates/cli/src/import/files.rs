@@ -1,6 +1,6 @@
 //! Files of XEP-0227 and those that they include, one after the other.
 //!
-//! Open files are a stack: an include opens another on top, and the pieces of that come before the rest of the file below. What is included must lie
+//! Open files are a stack: an include opens another on top, and the pieces of that come before the rest of the file below. An included file must lie
 //! in the folder of the first file or below, also after links are followed, so that a file from elsewhere cannot make the import read other files of
 //! this machine.
 

@@ -10,7 +10,7 @@
 //! | chat, bulk | in order, over as many connections as it takes, until the peer is dead; then all that it did not acknowledge is given back |
 //!
 //! A message is acknowledged when the peer has taken it with `poll_message`: with the next message of its class in the other direction, or
-//! alone after [`ACK_DELAY`](crate::limits::ACK_DELAY), as an acknowledgement of its own costs two wake-ups and nobody waits for it. Per peer and class at most [`Class::window`] bytes wait at the
+//! alone after [`ACK_DELAY`](crate::limits::ACK_DELAY), as an acknowledgement of its own costs two wake-ups and no task waits for it. Per peer and class at most [`Class::window`] bytes wait at the
 //! receiver and [`Class::queue_bytes`] at the sender. Two lives have one link a lane; a new life has a new link.
 
 pub mod class;

@@ -82,7 +82,7 @@ fn an_acknowledgement_goes_with_the_next_message_of_the_other_direction() {
             pair.ends[from].link.send(at(n), Class::Chat, message(n, 200)).unwrap();
             written += usize::from(writes(&mut pair, from, at(n)));
             assert_eq!(drain(&mut pair, 1 - from, Class::Chat), [n]);
-            // What the task of a connection does after it has read.
+            // The work of a connection's task after a read.
             written += usize::from(writes(&mut pair, 1 - from, at(n)));
         }
         assert_eq!(pair.ends[0].link.bytes(), 0, "the answer has acknowledged the question");

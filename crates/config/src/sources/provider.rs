@@ -94,7 +94,7 @@ mod tests {
         let provider = source.provider().unwrap();
         assert_eq!((&*provider.label, provider.session), ("single sign-on", 60 * MINUTE));
         assert_eq!((provider.scopes.len(), provider.client_secret_file.is_none()), (1, true));
-        assert_eq!(provider.app_client_id, None, "the users' page sends nobody to it");
+        assert_eq!(provider.app_client_id, None, "the users' page does not send users to it");
         let source =
             read(ISSUER, "provider = { client_id = \"console\", app_client_id = \"page\" }").unwrap();
         assert_eq!(source.provider().unwrap().app_client_id.as_deref(), Some("page"));

@@ -18,7 +18,7 @@ pub enum DirectoryRole {
 /// The groups of a directory, and the roles that they give. Without roles they are for rosters alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupSettings {
-    /// The entry below which groups are. Whoever may make groups there gives roles.
+    /// The entry below which groups are. A right to make groups there is a right to give roles.
     pub base: Box<str>,
     /// The entries that are groups.
     pub filter: GroupFilter,

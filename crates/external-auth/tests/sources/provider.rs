@@ -192,8 +192,8 @@ fn a_configuration_that_is_not_the_providers_sends_no_browser_away() {
     }
     // Nothing listens at the issuer.
     let (provider, _) = world();
-    let nobody = JwtSettings { issuer: "http://127.0.0.1:1".into(), ..settings(&provider) };
-    assert_eq!(page(&start(kind(nobody)), &request(1)), None);
+    let unreachable = JwtSettings { issuer: "http://127.0.0.1:1".into(), ..settings(&provider) };
+    assert_eq!(page(&start(kind(unreachable)), &request(1)), None);
 }
 
 #[test]

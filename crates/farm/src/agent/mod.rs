@@ -285,7 +285,7 @@ async fn run(
     let _ = tokio::time::timeout(Duration::from_secs(1), council).await;
 }
 
-/// Does what is due, then gives the machine the news of the council that come next. What is due goes first: there may always be more
+/// Does what is due, then gives the machine the news of the council that come next. Due work goes first: there may always be more
 /// to read.
 async fn read_events(
     events: &mut mpsc::Receiver<CouncilEvent>,

@@ -165,7 +165,7 @@ impl Tls {
                 Ok(0) => break,
                 Ok(more) => count += more,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    // What is there is handed over before the socket is asked again.
+                    // Bytes at hand are handed over before the socket is asked again.
                     if count > 0 && self.taken == self.end {
                         return Ok(count);
                     }

@@ -32,7 +32,7 @@ pub(super) enum ScriptState {
     Answering {
         /// Without the ACK until then the call is over.
         until: Instant,
-        /// Keys of the caller, for whom the call is answered already: they overtook the ACK.
+        /// Keys of the caller, whose side of the call is answered already: they overtook the ACK.
         keys: String,
     },
     /// Say or Play.

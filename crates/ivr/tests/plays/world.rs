@@ -128,10 +128,10 @@ impl Play {
 
     /// Performs one line of a play and returns the script's effects.
     pub(crate) fn happens(&mut self, line: &str) -> Vec<String> {
-        let (who, what) = line.split_once(':').expect("a line begins with who");
+        let (actor, what) = line.split_once(':').expect("a line begins with its actor");
         let (word, rest) = what.trim().split_once(' ').unwrap_or((what.trim(), ""));
         let mut out = Vec::new();
-        match who {
+        match actor {
             "app" => self.app(word, rest, what.trim(), &mut out),
             "caller" => self.caller(word, rest, &mut out),
             "media" => self.media(word, rest, &mut out),
@@ -148,7 +148,7 @@ impl Play {
                 self.script.expire(self.now, &mut out);
             }
             _ => {
-                let leg = who.strip_prefix("leg").and_then(|number| number.parse::<usize>().ok());
+                let leg = actor.strip_prefix("leg").and_then(|number| number.parse::<usize>().ok());
                 let leg = leg.expect("a leg has a number");
                 if let Some(id) = self.legs.get(leg - 1).copied() {
                     self.leg(id, leg, word, rest, &mut out);
@@ -336,7 +336,7 @@ impl Play {
                 self.script.handle_sent(self.now, id, Err(failure), out);
             }
             "all" => self.show_all = true,
-            other => panic!("nobody {other}"),
+            other => panic!("no actor {other}"),
         }
     }
 
@@ -366,7 +366,7 @@ impl Play {
             }
             Effect::StopRecording { .. } => drop(self.running.remove("recording")),
             Effect::Listen { .. } => self.begun("listening"),
-            Effect::StopListening => assert!(self.running.remove("listening"), "nobody listened"),
+            Effect::StopListening => assert!(self.running.remove("listening"), "the script did not listen"),
             Effect::Echo { on: true } => self.begun("echo"),
             Effect::Echo { on: false } => drop(self.running.remove("echo")),
             Effect::Dial { legs, .. } => {

@@ -19,7 +19,7 @@ use crate::call::CallMediaControl;
 use crate::scenario::action::PlayKind;
 use crate::stats::{Count, Stats};
 
-/// The payload type of digits when the other side's SDP has none: everyone's, in absence of a negotiation.
+/// The payload type of digits when the other side's SDP has none: the usual one, in absence of a negotiation.
 const EVENT_TYPE: u8 = 101;
 
 impl CallMediaControl for MediaStreams {
@@ -48,7 +48,7 @@ impl CallMediaControl for MediaStreams {
         self.catch_up(call, true);
         let media = self.calls.entry(call).or_default();
         media.hear_of(call, description);
-        // What plays already goes to the new address.
+        // Players that play already send to the new address.
         for key in media.players.into_iter().flatten() {
             if let Some(player) = self.players.get_mut(key) {
                 player.to = media.destination(player.slot);

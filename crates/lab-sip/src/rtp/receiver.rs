@@ -173,7 +173,7 @@ impl ReceivedStream {
         receiver.handle(at, &packet, !is_event);
     }
 
-    /// By number; without one in the SDP, 96 (SIPp's) and 101 (everyone's) with the four bytes of an event.
+    /// By number; without one in the SDP, 96 (SIPp's) and 101 (the usual one) with the four bytes of an event.
     fn is_event(&self, packet: &Packet<'_>) -> bool {
         if self.event_types & 1 << packet.payload_type() != 0 {
             return true;

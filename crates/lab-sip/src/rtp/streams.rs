@@ -126,7 +126,7 @@ impl MediaStreams {
         let MediaStreams { late, batch, .. } = self;
         late.turn(now, |port| {
             let before = received;
-            // What a flood leaves is read the next time.
+            // Datagrams that a flood leaves are read the next time.
             empty(port, receiver, now, batch, &mut received);
             received - before
         });

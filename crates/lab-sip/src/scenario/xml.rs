@@ -3,7 +3,7 @@
 //! Bytes stay as they are (ISO-8859-1 or UTF-8); nothing is expanded but the five named entities and `&#N;`.
 //!
 //! `read` drops carriage returns, then goes from one `<` to the next. Open elements are a stack; a closed one moves into its parent's children, or
-//! becomes the root. What the elements mean is the compiler's business: names and attributes are not looked at here.
+//! becomes the root. The meaning of elements is the compiler's business: names and attributes are not looked at here.
 
 /// Elements inside elements; a scenario has four levels.
 const MAX_DEPTH: usize = 32;

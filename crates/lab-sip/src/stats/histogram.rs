@@ -165,7 +165,7 @@ mod tests {
             times.record(Duration::from_micros(micros));
         }
         let text = serde_json::to_string(&times).expect("plain data");
-        let carried: Durations = serde_json::from_str(&text).expect("what was written");
+        let carried: Durations = serde_json::from_str(&text).expect("the written text");
         assert_eq!((carried.n, carried.mean()), (times.n, times.mean()));
         for quantile in [0.0, 0.1, 0.5, 0.9, 0.99, 1.0] {
             assert_eq!(carried.quantile(quantile), times.quantile(quantile), "{quantile}");

@@ -11,7 +11,7 @@ fn messages_for_a_user_that_does_not_come_back_are_stored_and_not_lost() {
         assert_eq!((stage, stats.lost()), (LoadStage::Leaving, 0), "seed {seed}: {counts:?}");
         let accounted = counts[Count::ChatReceived] + counts[Count::ChatRefused] + stats.waiting();
         assert_eq!(counts[Count::ChatSent], accounted, "seed {seed}");
-        assert!(counts[Count::FailedNotAuthorized] > 0, "seed {seed}: he tried");
+        assert!(counts[Count::FailedNotAuthorized] > 0, "seed {seed}: the locked-out user tried");
         waited += stats.waiting();
     }
     assert!(waited > 20, "{waited}");

@@ -63,7 +63,7 @@ fn messages_to_an_absent_user_wait_and_come() {
     assert_eq!(lost(&stats), 0);
     let (sent, stored) = (counts[Count::ChatSent], counts[Count::ChatStored]);
     assert!(stored > 30, "{stored} of {sent}");
-    assert_eq!(stored, sent, "nobody gets what is for later at once");
+    assert_eq!(stored, sent, "no message for an absent user arrives at once");
     let (stats, _, _) = run_load(chat("message-online=80,logout=20"), Fault::None, 1, 600);
     assert!(stats.counts[Count::ChatSent] > 100);
     assert_eq!((lost(&stats), stats.counts[Count::ChatStored]), (0, 0));

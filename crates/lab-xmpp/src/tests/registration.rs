@@ -50,7 +50,7 @@ fn a_refusal_is_not_asked_again_and_throttling_is() {
     assert_eq!(
         (counts[Count::FailedNotAuthorized], stage),
         (10, LoadStage::Leaving),
-        "nobody has an account"
+        "no user has an account"
     );
     let (stats, _, _) = run_against(with_accounts(Fault::ThrottleRegistration, &[]), registering(), 1, 600);
     let counts = &stats.counts;

@@ -110,7 +110,7 @@ fn no_command(word: &str) -> String {
     if word.starts_with('-') && flags::find(word).is_some() {
         return format!("'{word}' is a flag of `ringer sip`: ringer sip {word} …");
     }
-    // What `find` does is a search, and SIPp's users know no word for it.
+    // `find` searches, and SIPp's users know no word for it.
     if word == "search" {
         return "'search' is no command. Did you mean 'find'?".to_owned();
     }

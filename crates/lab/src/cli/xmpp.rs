@@ -118,7 +118,7 @@ fn help(program: &str) -> String {
 /// From words to a load, for this command and for plans.
 ///
 /// # Errors
-/// What is wrong, and what was expected.
+/// The fault, and what was expected.
 pub(crate) fn build(words: &[String]) -> Result<(Setup, Outputs), String> {
     let mut told = XmppFlags::new()?;
     told.options.command_line = words.to_vec();

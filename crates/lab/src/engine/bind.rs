@@ -242,7 +242,7 @@ mod tests {
     fn a_foreign_address_says_so() {
         let mut options = options();
         options.network.local = vec!["192.0.2.1".parse().unwrap()];
-        let Err(error) = bind(&options, 1) else { panic!("bound somebody else's address") };
+        let Err(error) = bind(&options, 1) else { panic!("bound an address in use") };
         assert!(error.message.contains("192.0.2.1") && error.message.contains("-i"), "{}", error.message);
     }
 

@@ -336,7 +336,7 @@ impl Shard {
         }
     }
 
-    /// Hands rendered messages to the kernel and tells calls of those it refused. What the calls send in answer
+    /// Hands rendered messages to the kernel and tells calls of those it refused. Messages that the calls send in answer
     /// leaves with the next turn.
     fn flush(&mut self, now: Instant) {
         let mut refused = Vec::new();

@@ -218,7 +218,7 @@ mod tests {
         let Err(error) = Tls::load(&options, true) else { panic!("loaded nothing") };
         assert!(error.contains("/nowhere/c.pem") && error.contains("-tls_cert"), "{error}");
         let options = TlsOptions { ca: Some("/nowhere/ca.pem".into()), ..TlsOptions::default() };
-        let Err(error) = Tls::load(&options, false) else { panic!("trusts nobody") };
+        let Err(error) = Tls::load(&options, false) else { panic!("trusts no authority") };
         assert!(error.contains("/nowhere/ca.pem") && error.contains("authority"), "{error}");
         assert!(Tls::load(&TlsOptions::default(), false).is_ok_and(|tls| tls.server.is_none()));
         let odd = TlsOptions { version: Some("1.0".to_owned()), ..TlsOptions::default() };

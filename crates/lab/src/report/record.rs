@@ -280,7 +280,7 @@ pub(super) fn failures(stats: &Stats) -> Vec<NamedTimes> {
     failures
 }
 
-/// The accounting of a load of users. What is lost, waiting and unseen follows from the other counts.
+/// The accounting of a load of users. The lost, waiting and unseen messages follow from the other counts.
 fn chat(stats: &Stats, presence_share: f64, certificate: String) -> model::XmppReport {
     let counts = &stats.counts;
     model::XmppReport {

@@ -111,7 +111,7 @@ fn junit_counts_missed_thresholds_as_failures() {
 fn json_reads_back() {
     let report = report(2);
     let text = serde_json::to_string(&report).expect("plain data");
-    let back: Report = serde_json::from_str(&text).expect("what was written");
+    let back: Report = serde_json::from_str(&text).expect("the written text");
     assert_eq!(back.samples.len(), 2);
     assert!(page("two runs", &[report, back]).contains("<h1>two runs</h1>"));
 }
@@ -174,7 +174,7 @@ fn watched(a_second: u64, seconds: u64) -> Report {
     }
     progress.span = Duration::ZERO;
     recorder.ended(&setup, &RunOutcome { progress, end: RunEnd::Normal, limited_by_ringer: Vec::new() });
-    report.lock().expect("nobody panicked").clone()
+    report.lock().expect("no thread panicked").clone()
 }
 
 #[test]

@@ -177,7 +177,7 @@ impl Visit {
 
     fn pass(&mut self, mut message: Element) {
         let name = self.name.as_deref().expect("signed in");
-        let to = message.attr("to").and_then(|to| to.split('@').next()).expect("to somebody").to_owned();
+        let to = message.attr("to").and_then(|to| to.split('@').next()).expect("a receiver").to_owned();
         message.set("from", format!("{name}@d/ringer"));
         let mut house = self.house.lock().expect("no visit panicked");
         house.messages += 1;

@@ -74,7 +74,7 @@ fn a_worker_that_dies_ends_the_run_and_is_named() {
         format!("worker 2 of 2 (process {}) ended (signal: 9 (SIGKILL)): its 6 users are lost", workers[1]);
     assert!(said.err.contains(&named), "{named}: {said:?}");
     assert!(said.err.contains("6 failed: Worker 6"), "counted among those that failed: {said:?}");
-    assert!(!runs(workers[0]), "nobody stays behind");
+    assert!(!runs(workers[0]), "no worker stays behind");
 }
 
 #[test]

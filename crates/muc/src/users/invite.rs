@@ -177,10 +177,10 @@ impl RoomUsers {
         };
         let Some(asker) = self.occupants.get(key) else { return };
         // Another occupant may have the nickname by now.
-        let is_him = value(form, "muc#jid")
+        let is_meant = value(form, "muc#jid")
             .and_then(|jid| Jid::parse(&jid).ok())
             .is_none_or(|jid: Jid| Bare::eq(&jid.bare(), &asker.user));
-        if !is_him {
+        if !is_meant {
             return refuse(stanza, Condition::ItemNotFound, out);
         }
         if asker.role != Role::Visitor {

@@ -36,9 +36,9 @@ fn nodes() -> Nodes {
 }
 
 /// A request of an account, which owns all nodes or none.
-fn asked(who: &str, is_owner: bool) -> PendingRequest {
+fn asked(user: &str, is_owner: bool) -> PendingRequest {
     let relation = Relation { is_owner, ..Relation::default() };
-    let by = Requester { who: bare(who), relation };
+    let by = Requester { user: bare(user), relation };
     PendingRequest { iq: Element::new("iq", ns::CLIENT), owner: bare("pubsub.x.org"), by }
 }
 
@@ -123,7 +123,7 @@ fn a_node_goes_only_where_owners_and_limits_let_it() {
     let own = Node { affiliations: vec![(bare("e@x.org"), NodeAffiliation::Owner)], ..Node::default() };
     put(&mut nodes, "n9", own);
     let policy = |nodes: &mut Nodes, policy, whitelist: &[&str]| {
-        let whitelist = whitelist.iter().map(|who| bare(who)).collect();
+        let whitelist = whitelist.iter().map(|user| bare(user)).collect();
         let collection = CollectionConfig { policy, whitelist, ..CollectionConfig::default() };
         put(nodes, "n0", Node { collection: Some(collection), ..Node::default() });
         associate(&other, nodes, "n9", "n0").is_ok()
@@ -141,8 +141,8 @@ fn a_node_goes_only_where_owners_and_limits_let_it() {
     };
     assert_eq!(reason(dissociate(&owner, &nodes, "n1")), "bad-request");
     assert_eq!(reason(dissociate(&asked("f@x.org", false), &nodes, "n0")), "forbidden");
-    for who in [&owner, &other] {
-        assert_eq!(dissociate(who, &nodes, "n0").unwrap().unwrap().1.parent, None);
+    for user in [&owner, &other] {
+        assert_eq!(dissociate(user, &nodes, "n0").unwrap().unwrap().1.parent, None);
     }
 }
 
@@ -270,10 +270,10 @@ fn expected(nodes: &Nodes, leaf: &str, kind: EventKind) -> BTreeMap<(String, Str
     let none = Relation::default();
     for (collection, node) in nodes.iter().filter(|(_, node)| node.collection.is_some()) {
         for known in &node.subscriptions {
-            let who = known.jid.bare();
+            let user = known.jid.bare();
             let is_open = |node: &Node| match kind {
-                EventKind::Items => node.may_read(&who, &none).is_ok(),
-                _ => node.may_subscribe(&who, &none).is_ok(),
+                EventKind::Items => node.may_read(&user, &none).is_ok(),
+                _ => node.may_subscribe(&user, &none).is_ok(),
             };
             let kinds: &[SubscriptionType] = match kind {
                 EventKind::Items => &[SubscriptionType::Items, SubscriptionType::All],
@@ -281,7 +281,7 @@ fn expected(nodes: &Nodes, leaf: &str, kind: EventKind) -> BTreeMap<(String, Str
             };
             let is_wanted = known.state == NodeSubscription::Subscribed
                 && kinds.contains(&known.options.kind)
-                && node.may_subscribe(&who, &none).is_ok();
+                && node.may_subscribe(&user, &none).is_ok();
             let mut level = vec![collection.clone()];
             for depth in 1..=NODES {
                 let is_below =

@@ -46,7 +46,7 @@ fn the_same_call_id_needs_a_higher_cseq() {
 
 /// RFC 3261 §17.2.2: a retransmission gets the answer of the first copy; another node may have given that.
 #[test]
-fn a_repeated_register_is_answered_with_what_is_bound() {
+fn a_repeated_register_is_answered_with_the_bindings() {
     let mut world = World::new();
     let first = update(A, "c1", 2, "sip:a@192.0.2.7", 60);
     let bound = world.register(first.clone()).unwrap();

@@ -125,7 +125,7 @@ impl Run {
     fn hear(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             let Effect::Push { push: Push::State { watch, state }, .. } = effect else { continue };
-            let heard = self.watchers.get_mut(&watch.0).expect("nobody else is told");
+            let heard = self.watchers.get_mut(&watch.0).expect("no other watcher is told");
             assert_ne!(heard.3, state, "told twice");
             heard.3 = without_ended(state);
         }
@@ -138,7 +138,7 @@ impl Run {
             let query = Query::Watch { aor, topic, watch: WatchId(id + 1_000), until };
             let effects = self.world.ask(query);
             let [Effect::Answer { answer: Answer::State(state), .. }] = &effects[..] else {
-                panic!("a change nobody was told of: {effects:?}");
+                panic!("a change no watcher was told of: {effects:?}");
             };
             assert_eq!(*state, heard);
         }

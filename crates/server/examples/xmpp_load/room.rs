@@ -31,7 +31,7 @@ pub(crate) async fn measure(mut clients: Vec<Client>, options: &Options) -> anyh
     }
     drop(heard);
     println!("entered {count}");
-    let writer = writers.first_mut().context("nobody is in the room")?;
+    let writer = writers.first_mut().context("the room is empty")?;
     wait().await?;
     let (mut each, mut whole) = (Vec::new(), Vec::new());
     let mut clock = interval(Duration::from_millis(options.every));

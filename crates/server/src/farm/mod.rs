@@ -68,7 +68,7 @@ fn life_at(now: Instant) -> u32 {
 /// Ends the process of a life that is over; the supervisor starts a new one.
 pub(crate) fn end_process(end: &FarmEnd) -> ! {
     tracing::error!("{end}");
-    // What was acknowledged is on disk; the other nodes have taken over the rest.
+    // Acknowledged writes are on disk; the other nodes have taken over the rest.
     std::process::exit(ENDED)
 }
 

@@ -219,7 +219,7 @@ impl FarmRequester {
         Some(OtherNodes { this_node, responses })
     }
 
-    /// The same for a user, of whom there are many: operators keep most of the places.
+    /// The same for a user. Users are many: operators keep most of the places.
     ///
     /// # Errors
     /// Too many requests wait for other nodes.

@@ -224,7 +224,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         tls_required: xmpp.require_tls,
         anonymous: xmpp.anonymous,
         registration: config.registration.open,
-        invitations: config.registration.invitations != Inviting::Nobody,
+        invitations: config.registration.invitations != Inviting::Off,
         tokens: !config.access.tokens.is_zero(),
         external: Arc::new(external_of(shared)),
         openid_configurations: Arc::new(openid_configurations_of(config)),
@@ -355,7 +355,7 @@ fn invitations_of(config: &Config) -> chat::invite::InvitationSettings {
     let registration = &config.registration;
     chat::invite::InvitationSettings {
         by_users: registration.invitations == Inviting::Users,
-        by_admins: registration.invitations != Inviting::Nobody,
+        by_admins: registration.invitations != Inviting::Off,
         good_for: registration.invitation_for,
         // XEP-0401 §5: an address with TLS.
         pages: web_address(config)
@@ -364,7 +364,7 @@ fn invitations_of(config: &Config) -> chat::invite::InvitationSettings {
 }
 
 fn has_invitation_page(config: &Registration) -> bool {
-    config.invitation_page && config.invitations != Inviting::Nobody
+    config.invitation_page && config.invitations != Inviting::Off
 }
 
 /// The URL of the HTTP services for clients; `None`: there is none.

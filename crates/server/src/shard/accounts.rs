@@ -7,7 +7,7 @@
 //! A database that is away for longer refuses them at once.
 //!
 //! In: questions by address (`get`, `wait`), results of reads (`loaded`), news of changes (`forget`), time (`expire`). Out:
-//! which read to begin and who has waited for it. Invariants: of one address at most one read is under way; a read that a change of its
+//! which read to begin and which queries have waited for it. Invariants: of one address at most one read is under way; a read that a change of its
 //! account overtook is answered but not cached; one that news of all accounts overtook is not believed afterwards.
 
 use std::collections::{HashMap, VecDeque};

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mailbox_is_an_account_of_a_domain_of_ours_whatever_the_routes_say() {
+    fn a_mailbox_is_an_account_of_a_local_domain_and_no_route_changes_that() {
         let settings =
             call::PlanSettings { domains: vec!["example.test".into()], ..call::PlanSettings::default() };
         let planner =

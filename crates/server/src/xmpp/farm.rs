@@ -258,7 +258,7 @@ pub(super) fn handle_returned(
     handle_unsent(xmpp, now, (to, is_dead), message, outbox);
 }
 
-/// A message of this shard that another node has not received; true: because it is dead. What is for an address goes to the next owner; a session or a
+/// A message of this shard that another node has not received; true: because it is dead. A message for an address goes to the next owner; a session or a
 /// connection that has missed something goes on by XEP-0198 on another stream.
 pub(crate) fn handle_unsent(
     xmpp: &mut Xmpp,

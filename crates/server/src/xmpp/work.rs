@@ -428,8 +428,8 @@ impl Xmpp {
     ) {
         let mut answer = ActAnswer::default();
         self.tell_host(now, outbox, |host, out| answer.acted = host.act(now, act, out));
-        if let HostAction::Sessions { who, max } = act {
-            answer.connections = self.streams.connections(who.as_ref(), *max as usize);
+        if let HostAction::Sessions { jid, max } = act {
+            answer.connections = self.streams.connections(jid.as_ref(), *max as usize);
         }
         self.send(now, from, XmppShardMessage::HostActionResult { id, answer: Box::new(answer) }, outbox);
     }

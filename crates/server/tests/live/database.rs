@@ -90,7 +90,7 @@ fn changes_by_another_program_count_at_once() {
 
 /// A server of its own, a node that uses it, and phones that are registered.
 fn place_and_phones(url: &str) -> (Place, Phone, Phone) {
-    // Each shard has a cache of accounts: one that has read alice's is to take her calls.
+    // Each shard has a cache of accounts: one that has read alice's is to take calls for alice.
     let place = Place::with_shards(1, "");
     let place = place.with_xmpp("").with_postgres(url).with_accounts(&["alice", "asker", "bob"]);
     let (alice, bob) = (place.udp("alice"), place.udp("bob"));
@@ -153,7 +153,7 @@ fn a_server_that_ended_or_answers_nothing_hinders_no_calls_and_is_used_again() {
     a_bad_day(&place, &process, [&mut alice, &mut bob], || server.go_on());
     process.kill();
     let process = place.spawn();
-    assert!(bob.bindings()[0].contains(&bob.contact()), "what was acknowledged is there");
+    assert!(bob.bindings()[0].contains(&bob.contact()), "an acknowledged binding is there");
     process.kill();
 }
 
@@ -244,7 +244,7 @@ fn a_server_that_refuses_writes_or_connections_hinders_no_calls_and_the_reason_i
     }
     process.kill();
     let process = place.spawn();
-    assert!(bob.bindings()[0].contains(&bob.contact()), "what was acknowledged is there");
+    assert!(bob.bindings()[0].contains(&bob.contact()), "an acknowledged binding is there");
     process.kill();
 }
 

@@ -82,7 +82,7 @@ fn a_full_disk_refuses_registrations_and_carries_calls() {
     until("registrations are taken again", || (try_to_register(&mut bob).status() == 200).then_some(()));
     process.kill();
     let process = place.spawn();
-    assert!(bob.bindings()[0].contains(&bob.contact()), "what was acknowledged is there");
+    assert!(bob.bindings()[0].contains(&bob.contact()), "an acknowledged binding is there");
     process.kill();
 }
 

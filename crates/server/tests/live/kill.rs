@@ -110,7 +110,7 @@ fn ring_one(place: &Place, phones: &mut [Phone], acknowledged: &[Option<String>]
             let index = phone.user["user".len()..].parse::<usize>().expect("a number");
             acknowledged[index].as_ref() == Some(&phone.contact())
         })
-        .expect("somebody registered in this round");
+        .expect("a phone registered in this round");
     let mut caller = place.udp("user0");
     let to = format!("{}@example.test", phones[callee].user);
     crate::call::talk(&mut caller, &mut phones[callee], &to);

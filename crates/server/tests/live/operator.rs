@@ -66,7 +66,7 @@ fn a_refused_call_is_listed_with_its_code() {
     let away = Some("bob@example.test");
     assert_eq!(shown, [(480, "sip:bob@example.test", away), (404, "sip:nobody@example.test", None)]);
     assert!(calls.iter().all(|call| call.answered_at.is_none()), "{calls:?}");
-    assert_eq!(calls_of(&place, "bob", 1).len(), 1, "the one that was meant for him");
+    assert_eq!(calls_of(&place, "bob", 1).len(), 1, "the one that was meant for bob");
     process.kill();
 }
 

@@ -6,8 +6,8 @@ use crate::phone::{Phone, text};
 use crate::place::Place;
 
 /// Subscribes and gives the first NOTIFY's body.
-fn subscribe(watcher: &mut Phone, whom: &str, event: &str) -> String {
-    let uri = format!("sip:{whom}@example.test");
+fn subscribe(watcher: &mut Phone, user: &str, event: &str) -> String {
+    let uri = format!("sip:{user}@example.test");
     let mut ask = watcher.ask("SUBSCRIBE", &uri);
     ask.more = format!("Event: {event}\r\nExpires: 600\r\nContact: <{}>\r\n", watcher.contact());
     let answer = watcher.request(ask);

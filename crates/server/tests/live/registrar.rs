@@ -33,7 +33,7 @@ fn a_restart_reads_bindings_back() {
     let mut node = place.start();
     talk(&mut alice, &mut bob, "bob@example.test");
     assert!(bob.bindings()[0].contains(&contact));
-    assert!(alice.bindings().is_empty(), "what was removed stays removed");
+    assert!(alice.bindings().is_empty(), "a removed binding stays removed");
     node.stop();
 }
 
@@ -126,7 +126,7 @@ fn an_operator_lists_registrations_and_calls_and_ends_a_registration() {
     process.kill();
 
     let process = place.spawn();
-    assert_eq!(bob.bindings().len(), 1, "what was ended stays ended");
+    assert_eq!(bob.bindings().len(), 1, "an ended binding stays ended");
     process.kill();
 }
 

@@ -34,11 +34,11 @@ fn register(phone: &mut Phone, to: &str, password: &str) -> u16 {
 
 /// A request to the REST interface with that name and token; the head of the answer.
 fn ask_rest(place: &Place, name: &str, token: &str) -> String {
-    let who = STANDARD.encode(format!("{name}:{token}"));
+    let key = STANDARD.encode(format!("{name}:{token}"));
     let mut socket = TcpStream::connect(place.http()).unwrap();
     let path = "/restcomm/2012-04-24/Accounts.json";
     let request =
-        format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Basic {who}\r\n\r\n");
+        format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Basic {key}\r\n\r\n");
     socket.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     socket.read_to_string(&mut answer).unwrap();

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// A session of psql. What it has locked, it holds until its end.
+/// A session of psql. It holds its locks until its end.
 pub(crate) struct Session {
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,

@@ -297,10 +297,10 @@ fn a_check_of_many_bad_lines_names_the_first_and_counts_the_others() {
 #[test]
 fn an_invitation_is_for_a_domain_that_is_served() {
     let place = Place::new();
-    for who in ["elsewhere.test", "example", "alice"] {
+    for bad in ["elsewhere.test", "example", "alice"] {
         place
-            .belfry(&["xmpp", "invite", who])
-            .failed(1, &format!("the domain {who} is not served here; add it with: belfry domain add {who}"));
+            .belfry(&["xmpp", "invite", bad])
+            .failed(1, &format!("the domain {bad} is not served here; add it with: belfry domain add {bad}"));
     }
     place.belfry(&["xmpp", "invite", "bob@elsewhere.test"]).failed(1, "elsewhere.test is not served here");
     assert!(

@@ -1,4 +1,4 @@
-//! The sound of a tick between two nodes: a field for each frame, with the members that share it. What phones of G.711 say crosses as their
+//! The sound of a tick between two nodes: a field for each frame, with the members that share it. The audio of G.711 phones crosses as their
 //! bytes, of which the samples were made; other samples cross as they are.
 //!
 //! A message that is read is written with at most as many bytes, so that it stays one message.

@@ -94,7 +94,7 @@ fn a_phone_registers_and_is_called() {
     let mut scene = scene();
     scene.call("sip:bob@example.test");
     scene.run(1_000);
-    assert_eq!(scene.status(), 480, "nobody there");
+    assert_eq!(scene.status(), 480, "no phone is there");
     let ok = register(&mut scene, "secret");
     assert!(ok.starts_with("SIP/2.0 200 "), "{ok}");
     assert!(ok.contains("<sip:bob@10.0.0.3:5060>;expires="), "{ok}");

@@ -45,7 +45,7 @@ fn a_cancel_meanwhile_is_487_at_once() {
     assert_eq!(scene.status(), 487);
     scene.world.act(scene.server, Server::catch_up);
     scene.run(1_000);
-    assert!(scene.callee(0).requests.is_empty(), "what the store says now is nobody's");
+    assert!(scene.callee(0).requests.is_empty(), "the late answer of the store starts no call");
     scene.rest();
 }
 

@@ -208,9 +208,9 @@ impl World {
         let start = messages.first().map(|message| message.at).unwrap_or_default();
         let line = |message: &LadderMessage| {
             let direction = if message.passage == Passage::Received { "from" } else { "to" };
-            let who = if message.peer.to_string() == ALICE { "alice" } else { "bob" };
+            let peer = if message.peer.to_string() == ALICE { "alice" } else { "bob" };
             let status = message.status.map(|status| format!("{status} ")).unwrap_or_default();
-            format!("{} {direction} {who} {status}{}", message.at.since(start).as_millis(), message.method)
+            format!("{} {direction} {peer} {status}{}", message.at.since(start).as_millis(), message.method)
         };
         messages.iter().map(line).collect()
     }

@@ -138,7 +138,7 @@ impl<'a> MultipartReader<'a> {
     fn new(body: &'a [u8], params: Params<'_>) -> Option<MultipartReader<'a>> {
         let boundary = params.unquoted("boundary").filter(|boundary| !boundary.is_empty())?;
         let mut parts = MultipartReader { delimiter: [b"--", boundary].concat(), rest: Some(body) };
-        // What stands before the first delimiter is no part.
+        // Text before the first delimiter is no part.
         parts.next_text()?;
         parts.rest.is_some().then_some(parts)
     }

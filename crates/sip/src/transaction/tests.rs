@@ -108,7 +108,7 @@ fn a_provisional_response_stops_the_calling() {
 fn timer_d_and_the_ack() {
     let mut machine = client_invite(false);
     assert_eq!(hear(&mut machine, 100, 486), " ACK Response");
-    assert_eq!(hear(&mut machine, 600, 486), " ACK", "again, and nobody is told");
+    assert_eq!(hear(&mut machine, 600, 486), " ACK", "again, and no user is told");
     assert_eq!(hear(&mut machine, 700, 200), "", "too late");
     assert_eq!(hear(&mut machine, 700, 180), "");
     assert_eq!(wakings(&mut machine, 100_000), ["32100 ends"]);

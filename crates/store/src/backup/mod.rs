@@ -2,7 +2,7 @@
 //!
 //! The file is compressed by gzip. In it are records ([`stream`]): who made it and when, each table with the names of its columns
 //! and its rows, files of users where they were asked for, and at the end the counts of all with a hash of everything before.
-//! Rows are read as they were at one moment, also while nodes write. What is restored is there as a whole or not at all.
+//! Rows are read as they were at one moment, also while nodes write. A restored database is there as a whole or not at all.
 
 mod check;
 mod files;

@@ -222,7 +222,7 @@ impl RecordReader {
     fn failed(&self, error: &io::Error) -> StoreError {
         match error.kind() {
             io::ErrorKind::UnexpectedEof => self.bad("it is cut short"),
-            // What gzip says of bytes that are none of its own.
+            // The errors of gzip for bytes that are not gzip.
             io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
                 self.bad(format_args!("it is damaged, near byte {} ({error})", self.bytes()))
             }

@@ -47,7 +47,7 @@ fn filled() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_backup_says_what_is_in_it_and_only_its_owner_may_read_it() {
+fn a_backup_lists_its_contents_and_only_its_owner_may_read_it() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = filled();
     let contents = back_up(folder.path(), false).unwrap();

@@ -81,7 +81,7 @@ impl Source {
         Source::begin(connection)
     }
 
-    /// Nodes use the database meanwhile. What they write is not read.
+    /// Nodes use the database meanwhile. Their writes are not read.
     pub(crate) fn open_shared(url: &str) -> Result<Source, StoreError> {
         Source::begin(connect(url)?)
     }

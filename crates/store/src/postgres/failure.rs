@@ -63,7 +63,7 @@ impl Failure {
             Failure::Postgres(error) => {
                 is_of_connection(error) || error.code().is_some_and(|code| code.code().starts_with("57P"))
             }
-            // What took too long once is not tried again at once.
+            // A statement that took too long once is not tried again at once.
             Failure::Store(_) | Failure::Silent(_) => false,
         }
     }

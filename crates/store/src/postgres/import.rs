@@ -46,7 +46,7 @@ const MERGE: &str = "INSERT INTO account \
     SELECT domain_id, name, verifiers, display_name, max_contacts, max_calls, created_at, max_rate, deny \
     FROM import_account ON CONFLICT DO NOTHING";
 
-/// The accounts of a page of lines that were there. What this transaction has inserted has its number in `xmin`; in a second round
+/// The accounts of a page of lines that were there. Rows that this transaction has inserted have its number in `xmin`; in a second round
 /// every account is there.
 const THERE: &str = "SELECT staged.line, account.verifiers FROM import_account AS staged \
     JOIN account ON account.domain_id = staged.domain_id AND account.name = staged.name \

@@ -137,7 +137,7 @@ impl PostgresListener {
             heard => heard,
         };
         if checked.is_err() || open.inbox.is_closed {
-            // What was heard until now is part of everything.
+            // Notices heard until now are part of everything.
             self.open = None;
             return self.wait(patience);
         }

@@ -165,7 +165,7 @@ impl<'a> Claims<'a> {
     }
 }
 
-/// Fences the dead lives that hold one of the buckets, and takes what is free then. What another transaction locks longer than
+/// Fences the dead lives that hold one of the buckets, and takes what is free then. Buckets that another transaction locks longer than
 /// `limits::FENCE_LOCK` is tried again.
 fn take(connection: &mut Connection, claims: &Claims<'_>, dead: &[i64]) -> Result<Vec<ClaimAnswer>, Failure> {
     let mut holders = Vec::new();

@@ -27,7 +27,7 @@ pub(super) fn write(connection: &mut Connection, write: &RestWrite) -> Result<Wr
     match write {
         RestWrite::Insert(row) => match add(connection, row)? {
             Some(id) => Ok(WriteDone::Added { id }),
-            None => Err(StoreError::exists(what(row)).into()),
+            None => Err(StoreError::exists(name_of(row)).into()),
         },
         RestWrite::Ensure(row) => Ok(WriteDone::Changed { rows: u64::from(add(connection, row)?.is_some()) }),
         RestWrite::Replace(row) => replace(connection, row),
@@ -82,7 +82,7 @@ fn replace(connection: &mut Connection, row: &Row) -> Result<WriteDone, Failure>
     let taken = "SELECT 1 FROM rest WHERE kind = $1 AND name = $2 AND sid <> $3 \
                  AND (kind IN (0, 2, 3) OR (kind IN (9, 10) AND account = $4))";
     if connection.exists(taken, values![number(row.kind), row.name, row.sid, row.account])? {
-        return Err(StoreError::exists(what(row)).into());
+        return Err(StoreError::exists(name_of(row)).into());
     }
     let rows = connection.execute(
         sql,
@@ -102,11 +102,11 @@ fn replace(connection: &mut Connection, row: &Row) -> Result<WriteDone, Failure>
             row.body,
         ],
     );
-    changed_one(rows.map_err(|failure| failure.or_exists(|| what(row)))?, &row.sid)
+    changed_one(rows.map_err(|failure| failure.or_exists(|| name_of(row)))?, &row.sid)
 }
 
 /// The name of the existing row, for the error.
-fn what(row: &Row) -> String {
+fn name_of(row: &Row) -> String {
     row.name.as_deref().unwrap_or(&row.sid).to_owned()
 }
 

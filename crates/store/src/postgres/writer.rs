@@ -62,7 +62,7 @@ impl PostgresWriter {
             let is_all = frequent.len() == group.len();
             let PostgresWriter { connection, numbers } = writer;
             let mut written = frequent.write(connection, numbers, Around::Begin { commits: is_all });
-            // What is not committed, or has the same result twice, may be sent again.
+            // Writes that are not committed, or have the same result twice, may be sent again.
             if written.as_ref().is_err_and(Failure::is_of_connection) && (!is_all || frequent.is_repeatable())
             {
                 connection.ensure()?;

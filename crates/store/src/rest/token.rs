@@ -22,7 +22,7 @@ impl TokenVerifier {
     }
 
     /// The verifier of no token: checks take as long as with a real one, and fail.
-    pub fn of_nobody() -> Self {
+    pub fn of_no_token() -> Self {
         TokenVerifier { salt: hex::encode(&[0; 16]), hash: String::new() }
     }
 
@@ -55,7 +55,7 @@ mod tests {
         assert!(verifier.is_of("secret"));
         assert!(!verifier.is_of("secreT") && !verifier.is_of(""));
         assert_ne!(verifier, TokenVerifier::new("secret", [8; 16]));
-        assert!(!TokenVerifier::of_nobody().is_of(""));
+        assert!(!TokenVerifier::of_no_token().is_of(""));
         assert_eq!(format!("{verifier:?}"), "TokenVerifier(hidden)");
     }
 }

@@ -125,7 +125,7 @@ pub(super) fn kept(conn: &Connection, verifiers: &Verifiers) -> Result<Vec<u8>, 
     if !conn.prepare_cached("SELECT 1 FROM secret WHERE name = ?1")?.exists([NO_DIGESTS])? {
         return Ok(verifiers.encode());
     }
-    overwrite_what_is_deleted(conn)?;
+    overwrite_deleted_rows(conn)?;
     let bare = verifiers.without_digests();
     let expected =
         "one of which keys of SCRAM are made: this database keeps no digests ([accounts] digests = false)";
@@ -133,7 +133,7 @@ pub(super) fn kept(conn: &Connection, verifiers: &Verifiers) -> Result<Vec<u8>, 
 }
 
 /// Else old bytes stay in the file until their place is needed.
-fn overwrite_what_is_deleted(conn: &Connection) -> rusqlite::Result<()> {
+fn overwrite_deleted_rows(conn: &Connection) -> rusqlite::Result<()> {
     conn.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))
 }
 
@@ -146,7 +146,7 @@ pub(super) fn keep_digests(conn: &Connection, keep: bool) -> Result<WriteDone, F
     }
     conn.prepare_cached("INSERT OR IGNORE INTO secret (name, value) VALUES (?1, x'01')")?
         .execute([NO_DIGESTS])?;
-    overwrite_what_is_deleted(conn)?;
+    overwrite_deleted_rows(conn)?;
     let select = format!(
         "SELECT id, verifiers FROM account WHERE id > ?1 AND {} ORDER BY id LIMIT ?2",
         Verifiers::HAS_DIGESTS

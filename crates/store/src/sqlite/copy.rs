@@ -52,7 +52,7 @@ impl Source {
         Source::of(conn, path, options)
     }
 
-    /// Other processes use the file meanwhile. What they write is not read; their write-ahead log grows by it until this ends.
+    /// Other processes use the file meanwhile. Their writes are not read; their write-ahead log grows by it until this ends.
     pub(crate) fn open_shared(path: &Path, options: &CopyOptions) -> Result<Source, StoreError> {
         let conn = connect(path)?;
         let source = Source::of(conn, path, options)?;

@@ -59,7 +59,7 @@ fn add(conn: &Connection, row: &Row, clause: &str) -> Result<usize, Failure> {
             ":direction": row.direction, ":amount": row.amount, ":created": micros(row.created_at),
             ":updated": micros(row.updated_at), ":ended": row.ended_at.map(micros), ":body": row.body,
         })
-        .map_err(|error| Failure::from(error).or_exists(|| what(row)))
+        .map_err(|error| Failure::from(error).or_exists(|| name_of(row)))
 }
 
 /// The time of creation stays. A row that is not there is an error.
@@ -75,12 +75,12 @@ fn replace(conn: &Connection, row: &Row) -> Result<WriteDone, Failure> {
             ":direction": row.direction, ":amount": row.amount, ":updated": micros(row.updated_at),
             ":ended": row.ended_at.map(micros), ":body": row.body,
         })
-        .map_err(|error| Failure::from(error).or_exists(|| what(row)))?;
+        .map_err(|error| Failure::from(error).or_exists(|| name_of(row)))?;
     changed_one(rows, &row.sid)
 }
 
 /// The name of the existing row, for the error.
-fn what(row: &Row) -> String {
+fn name_of(row: &Row) -> String {
     row.name.as_deref().unwrap_or(&row.sid).to_owned()
 }
 

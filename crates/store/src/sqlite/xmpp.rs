@@ -1,6 +1,6 @@
 //! Writing XMPP's tables.
 //!
-//! Called by `writer` in the transaction of a group. What is XML or JSON for chat is text here, with a limit on its length.
+//! Called by `writer` in the transaction of a group. XML and JSON of chat are text here, with a limit on its length.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use stdx::Instant;

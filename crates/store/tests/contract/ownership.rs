@@ -152,7 +152,7 @@ fn a_dead_life_is_fenced_if_it_holds_a_bucket_that_is_claimed() {
     assert!(one.give(&[given(4, 1)]).is_err_and(|error| is_fenced(&error)));
     assert_eq!(two.check(), Ok(()));
     assert_eq!(records(&postgres, 4), [[1]]);
-    // What is left of the dead may be taken by each later life.
+    // Buckets that the dead node left may be taken by each later life.
     assert_eq!(joined(&postgres, 3).take(&[claim(9, 0)], &[]).unwrap(), [taken(9, 1)]);
 }
 

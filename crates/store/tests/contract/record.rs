@@ -362,7 +362,7 @@ fn a_search_for_an_account_alone_has_its_calls_page_by_page() {
     let first = CallSearch { limit: 2, ..all.clone() };
     assert_eq!(ids(&first), ("6 3".to_owned(), Some(at(20))));
     let second = CallSearch { ended_until: Some(at(20)), ..all.clone() };
-    assert_eq!(ids(&second), whole("3 4 1"), "what ended at the border of two pages is on both");
+    assert_eq!(ids(&second), whole("3 4 1"), "a call ended at the border of two pages is on both");
     assert_eq!(ids(&CallSearch { ended_from: Some(at(20)), ..all.clone() }), whole("6 3 4"));
     assert_eq!(ids(&CallSearch { account: Some("nobody@example.org".into()), ..all }), whole(""));
 }

@@ -1,7 +1,7 @@
-//! Samples that were spoken or decoded, bounded in bytes, and who waits for those that are being made: each is made
+//! Samples that were spoken or decoded, bounded in bytes, and the waiters for those that are being made: each is made
 //! once however many ask.
 //!
-//! Two caches use it: spoken texts and decoded files. `about` is what is kept beside the samples, `W` the one who waits.
+//! Two caches use it: spoken texts and decoded files. `about` is what is kept beside the samples, `W` a waiter.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// 8 kHz, one channel.
 pub(super) type Samples = Arc<[i16]>;
 
-/// Samples by key, and who waits for those that are being made.
+/// Samples by key, and the waiters for those that are being made.
 pub(super) struct Cache<K, V, W> {
     kept: HashMap<K, CacheEntry<V>>,
     waiting: HashMap<K, Vec<W>>,
@@ -45,12 +45,12 @@ impl<K: Hash + Eq + Clone, V: Clone, W> Cache<K, V, W> {
     }
 
     /// Adds a waiter. `true`: the sound is to be made now; `false`: it is being made.
-    pub(super) fn wait(&mut self, key: &K, who: W) -> bool {
+    pub(super) fn wait(&mut self, key: &K, waiter: W) -> bool {
         if let Some(others) = self.waiting.get_mut(key) {
-            others.push(who);
+            others.push(waiter);
             return false;
         }
-        self.waiting.insert(key.clone(), vec![who]);
+        self.waiting.insert(key.clone(), vec![waiter]);
         true
     }
 

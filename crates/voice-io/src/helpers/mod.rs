@@ -419,11 +419,11 @@ impl Worker {
     }
 
     /// A text that is kept is answered at once, one that is being spoken is waited for, and any other is spoken now.
-    fn speech(self: &Rc<Self>, who: Waiter, words: Words) {
+    fn speech(self: &Rc<Self>, waiter: Waiter, words: Words) {
         let mut spoken = self.spoken.borrow_mut();
         if let Some((samples, ())) = spoken.get(&words) {
-            self.tell(vec![who], &Ok(samples));
-        } else if spoken.wait(&words, who) {
+            self.tell(vec![waiter], &Ok(samples));
+        } else if spoken.wait(&words, waiter) {
             let worker = Rc::clone(self);
             spawn_local(async move {
                 let _turn = worker.processes.acquire().await;
@@ -438,14 +438,14 @@ impl Worker {
     }
 
     /// The same for a file. One that is kept and no longer fresh is asked for again, once for all that wait.
-    fn audio(self: &Rc<Self>, who: Waiter, url: String) {
+    fn audio(self: &Rc<Self>, waiter: Waiter, url: String) {
         let mut sounds = self.sounds.borrow_mut();
         let old = sounds.get(&url);
         match &old {
             Some((samples, check)) if check.until > self.clock.now() => {
-                self.tell(vec![who], &Ok(Arc::clone(samples)));
+                self.tell(vec![waiter], &Ok(Arc::clone(samples)));
             }
-            _ if sounds.wait(&url, who) => {
+            _ if sounds.wait(&url, waiter) => {
                 let worker = Rc::clone(self);
                 spawn_local(async move {
                     let result = worker.sound(&url, old).await;
@@ -494,7 +494,7 @@ impl Worker {
     }
 
     /// The sound of a recording. It is not kept: it may be deleted, and is seldom played twice.
-    fn recording(self: &Rc<Self>, who: Waiter, file: PathBuf) {
+    fn recording(self: &Rc<Self>, waiter: Waiter, file: PathBuf) {
         let worker = Rc::clone(self);
         spawn_local(async move {
             let _turn = worker.decoders.acquire().await;
@@ -504,7 +504,7 @@ impl Worker {
                 Err(problem) => Ok(Err(problem)),
             };
             let result = result.map_err(|error| error.to_string()).flatten();
-            worker.tell(vec![who], &result.map_err(|error| format!("the recording: {error}")));
+            worker.tell(vec![waiter], &result.map_err(|error| format!("the recording: {error}")));
         });
     }
 

@@ -378,7 +378,7 @@ mod tests {
             let told = outcome(&format!("ws://{host}:{port}/s"), false);
             assert!(told.contains("our own network"), "{host}: {told}");
         }
-        assert!(site.accept().is_err(), "nobody came");
+        assert!(site.accept().is_err(), "no client came");
     }
 
     #[test]

@@ -151,7 +151,7 @@ fn a_call_is_the_scripts_once_it_is_answered_and_over_with_its_bye() {
     assert!(from.starts_with("<sip:+15550100@example.test>;tag="), "{from}");
     for invite in &invites {
         let shard = shard_of(invite.call_id().unwrap(), 4);
-        assert_eq!(shard, 1, "what the peer says in the dialog comes back to this shard");
+        assert_eq!(shard, 1, "the peer's requests in the dialog come to this shard");
         stage.reply(invite, 180);
     }
     let sent = stage.reply(&invites[0], 200);
@@ -238,7 +238,7 @@ fn the_next_group_is_called_where_the_first_is_not_there() {
     assert_eq!(methods(&sent), [Method::Ack, Method::Invite]);
     assert_eq!(sent[1].uri(), b"sip:bob@127.0.0.1:5073");
     let sent = stage.reply(&sent[1], 486);
-    assert_eq!(methods(&sent), [Method::Ack], "who is busy was reached");
+    assert_eq!(methods(&sent), [Method::Ack], "a busy phone was reached");
     assert_eq!(stage.left(), (0, 0, 0, 0));
 }
 

@@ -359,7 +359,7 @@ fn half_of_a_queues_connection_that_is_left_alone_ends() {
     assert_eq!((farm.shards.in_rooms(), farm.shards.sum(|counts| counts.calls)), ([0; 4], 1));
 }
 
-/// The bound is that of the link between two nodes: a third node has its own, and who leaves makes room.
+/// The bound is that of the link between two nodes: a third node has its own, and a leaving member makes room.
 #[test]
 fn members_of_each_other_node_are_bounded() {
     let mut farm = Farm::new(3);

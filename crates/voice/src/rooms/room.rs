@@ -2,7 +2,7 @@
 //! queue's connection.
 //!
 //! A conference starts when it has two members, one of them with `startConferenceOnEnter`; until then all
-//! wait. Hold, mute and coaching change who hears whom. Each change tells the members concerned their whole
+//! wait. Hold, mute and coaching change which members hear each other. Each change tells the members concerned their whole
 //! new status, and the application by a callback. Invariants: `places` indexes `members`; a member's place in
 //! the mixer is given back when it leaves. `moved` has the room's way from one home to another.
 
@@ -387,11 +387,11 @@ impl Room {
     pub(super) fn change(
         &mut self,
         now: Instant,
-        who: &str,
+        participant: &str,
         change: ParticipantChange,
         out: &mut Outbox,
     ) -> Option<Option<Name>> {
-        let member = self.members.iter_mut().find(|member| member.is(who))?;
+        let member = self.members.iter_mut().find(|member| member.is(participant))?;
         let (name, call) = (member.name, Arc::clone(&member.call_sid));
         let mut events = Vec::new();
         if let Some(mute) = change.mute.filter(|mute| *mute != member.is_muted) {

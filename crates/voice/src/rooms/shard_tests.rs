@@ -209,7 +209,7 @@ impl Shards {
 
     pub(super) fn sid(&self) -> String {
         let mut seats = self.live().flat_map(|shard| self.voices[shard].0.rooms.seats.values());
-        seats.find_map(|seated| seated.standing.as_ref()).expect("somebody is there").sid.to_string()
+        seats.find_map(|seated| seated.standing.as_ref()).expect("a member is there").sid.to_string()
     }
 
     /// Documents asked for cannot be had.

@@ -17,9 +17,9 @@ pub(super) struct ListedSessions {
     nodes: Option<NodesAnswered>,
 }
 
-pub(super) async fn sessions_of(context: &Context<'_>, who: Option<String>) -> Result<ListedSessions, Fault> {
+pub(super) async fn sessions_of(context: &Context<'_>, jid: Option<String>) -> Result<ListedSessions, Fault> {
     let most = Some(limits::MAX_PAGE);
-    match context.state.node.ask(Request::Chat(ChatAsk::Sessions { who, most })).await? {
+    match context.state.node.ask(Request::Chat(ChatAsk::Sessions { who: jid, most })).await? {
         (Response::Chat(ChatAnswer::Sessions { mut sessions, total, .. }), nodes) => {
             sessions.truncate(limits::MAX_PAGE as usize);
             Ok(ListedSessions { sessions, total, nodes })
@@ -29,14 +29,14 @@ pub(super) async fn sessions_of(context: &Context<'_>, who: Option<String>) -> R
 }
 
 pub(super) async fn sessions(context: &Context<'_>) -> Result<Answer, Fault> {
-    let who = context.values.some_text("address").map(|text| full_address(context, text));
-    let ListedSessions { sessions, total, nodes } = sessions_of(context, who).await?;
+    let jid = context.values.some_text("address").map(|text| full_address(context, text));
+    let ListedSessions { sessions, total, nodes } = sessions_of(context, jid).await?;
     Ok(Answer::Json(json!({ "sessions": sessions, "total": total, "nodes": nodes })))
 }
 
 pub(super) async fn end(context: &Context<'_>) -> Result<Answer, Fault> {
-    let who = full_address(context, context.variable());
-    context.perform(Request::Chat(ChatAsk::End { who: who.clone() }), &who).await
+    let jid = full_address(context, context.variable());
+    context.perform(Request::Chat(ChatAsk::End { who: jid.clone() }), &jid).await
 }
 
 /// A name without a domain is of the default domain.

@@ -229,7 +229,7 @@ async fn a_number_is_bound_changed_tested_and_unbound_by_an_admin() {
     let changed = world.ask(&admin, "PUT", &path, Some(changed)).await;
     let now = &changed.body["resource"];
     assert_eq!((&now["phone_number"], &now["friendly_name"]), (&json!("+12345"), &json!("Front")));
-    assert_eq!(now["voice_application_sid"], Value::Null, "what is not given is cleared");
+    assert_eq!(now["voice_application_sid"], Value::Null, "a missing value is cleared");
     for wrong in [json!({ "number": "12[" }), json!({ "number": "1", "voice_url": "ftp://a" }), json!({})] {
         let refused = world.ask(&admin, "PUT", &path, Some(wrong)).await;
         assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{}", refused.body);

@@ -77,10 +77,10 @@ fn world_of_users(users: &[(&'static str, Option<Role>)]) -> (World, Arc<Users>)
 #[tokio::test]
 async fn a_group_gives_a_role_and_takes_it_away_with_the_sessions() {
     let (mut world, directory) = world_of_users(&[("dora", Some(Role::Operator)), ("otto", None)]);
-    // No account here is needed, and no configuration names her. All spellings are one user.
+    // No account here is needed, and no configuration names Dora. All spellings are one user.
     let browser = world.sign_in_by_directory("Dora@example.test").await;
     assert_eq!(world.role_of(&browser).await.as_deref(), Some("operator"));
-    assert_eq!(world.try_sign_in("otto", PASSWORD).await.status, StatusCode::FORBIDDEN, "he is in no group");
+    assert_eq!(world.try_sign_in("otto", PASSWORD).await.status, StatusCode::FORBIDDEN, "in no group");
     assert_eq!(world.try_sign_in("dora", "secret").await.status, StatusCode::UNAUTHORIZED);
 
     directory.set(Some(&[("dora", Some(Role::ReadOnly))]));

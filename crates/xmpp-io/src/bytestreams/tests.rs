@@ -111,7 +111,7 @@ fn connections_that_are_not_activated_are_closed_at_their_deadline() {
 }
 
 #[test]
-fn what_is_no_bytestream_is_refused_with_a_reply() {
+fn a_request_that_is_no_bytestream_is_refused_with_a_reply() {
     play(settings(), |world| async move {
         let mut far = connect(&world);
         far.write_all(&[5, 1, 0, 5, 1, 0, 3, 11]).await.unwrap();

@@ -1,7 +1,7 @@
 //! The life of a component's connection: accepted, secured where that is wanted, talking, closed.
 //!
 //! One task serves a connection (`serve`): it reads (`hear`), writes (`say`), waits for the end of the time for the handshake (`give_up`), and
-//! for an order to close, all at once; the first of them that ends, ends the others. What is queued then, a stream error among it, gets
+//! for an order to close, all at once; the first of them that ends, ends the others. The queue of that moment, a stream error among it, gets
 //! [`limits::XMPP_LINGER`].
 
 use std::cell::{Cell, RefCell};

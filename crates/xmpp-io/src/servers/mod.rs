@@ -215,7 +215,7 @@ mod tests {
     use ::xmpp::ns;
 
     #[test]
-    fn who_asks_another_server_is_told_that_it_is_not_found() {
+    fn a_stanza_to_another_server_is_answered_by_remote_server_not_found() {
         let stanza =
             |name| Element::new(name, ns::CLIENT).with("from", "a@b/c").with("to", "bob@elsewhere.test");
         let answer = refuse(&stanza("message")).unwrap();

@@ -155,7 +155,7 @@ async fn addresses(shared: &S2sConnections, host: &str) -> Result<Vec<SocketAddr
             ips(&resolver, target).await.map_err(|_| "DNS has no address of the web server")?
         }
     };
-    // What an operator has configured may be anywhere.
+    // A host that an operator has configured may be anywhere.
     let may = |ip: &IpAddr| route.is_some() || settings.allow_private || !is_private(*ip);
     let allowed: Vec<_> = found.into_iter().filter(may).map(|ip| SocketAddr::new(ip, port)).collect();
     if allowed.is_empty() {

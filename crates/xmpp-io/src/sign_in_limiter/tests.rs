@@ -229,7 +229,7 @@ fn all_are_in_after_a_storm_that_ends_and_the_limit_goes() {
     model.come_again = true;
     let (in_minutes, slowest) = model.run(240);
     let done = in_minutes * 240;
-    // What is accepted before the delay has lasted long enough is worked off.
+    // Sign-ins accepted before the delay has lasted long enough are worked off.
     assert!(done >= 19_800 && slowest < Duration::from_millis(1_200), "{done} {slowest:?}");
     assert!(model.limiter.is_some_and(|limiter| !limiter.is_limiting()));
 }

@@ -212,11 +212,11 @@ impl Streams {
     }
 
     /// The connections of this user's sessions, or of all.
-    pub fn connections(&self, who: Option<&Jid>, max: usize) -> Vec<SessionConnection> {
+    pub fn connections(&self, account: Option<&Jid>, max: usize) -> Vec<SessionConnection> {
         let shard = self.shared.shard;
         let meant = |stream: Rc<Stream>| {
             let jid = stream.jid()?;
-            who.is_none_or(|who| jid.bare_str() == who.bare_str()).then_some((jid, stream))
+            account.is_none_or(|account| jid.bare_str() == account.bare_str()).then_some((jid, stream))
         };
         let mut those: Vec<(Jid, Rc<Stream>)> = self.all().into_iter().filter_map(meant).collect();
         if those.len() > max {

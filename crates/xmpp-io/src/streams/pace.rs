@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_passes_and_what_is_beyond_it_waits() {
+    fn a_burst_passes_and_bytes_and_stanzas_beyond_it_wait() {
         let buckets = Buckets::default();
         assert_eq!(buckets.take_bytes(0, burst(), ALLOWANCE), Duration::ZERO);
         assert_eq!(buckets.take_bytes(0, 500, ALLOWANCE), Duration::from_millis(500));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn who_floods_without_end_is_told_from_who_rests() {
+    fn a_client_that_floods_without_end_is_told_from_one_that_rests() {
         let minute = 60 * SECOND;
         for (rests, is_abuse) in [(false, true), (true, false)] {
             let buckets = Buckets::default();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_longer_than_the_longest_pause() {
+    fn no_client_waits_longer_than_the_longest_pause() {
         let buckets = Buckets::default();
         assert_eq!(buckets.take_bytes(7, usize::MAX, ALLOWANCE), limits::XMPP_PAUSE);
     }

@@ -145,10 +145,10 @@ fn old_files_are_removed_and_crashes_leave_nothing() {
     world.put(&slot, b"hello").unwrap();
     let folder = u8::from_str_radix(&slot.0[..2], 16).unwrap();
     let shelf = &world.uploads.shelf;
-    let mut everybody: HasAccount = Box::new(|_| true);
-    shelf.sweep(world.now + Duration::from_hours(23), folder, &mut everybody);
+    let mut any_account: HasAccount = Box::new(|_| true);
+    shelf.sweep(world.now + Duration::from_hours(23), folder, &mut any_account);
     assert!(world.uploads.open(&slot.0).is_ok());
-    shelf.sweep(world.now + Duration::from_hours(25), folder, &mut everybody);
+    shelf.sweep(world.now + Duration::from_hours(25), folder, &mut any_account);
     assert_eq!(world.uploads.open(&slot.0).err(), Some(Refusal::Unknown));
     assert_eq!(world.used(), 0);
     let left = world.folder.path().join(COMING).join("x");
@@ -266,10 +266,10 @@ fn one_node_of_a_folder_removes_old_files_until_it_is_gone() {
     // Files that a node was given and left, when it did not come back.
     let left = n1.folder.path().join(COMING).join("0.n3");
     fs::write(&left, "half").unwrap();
-    let mut everybody: HasAccount = Box::new(|_| true);
-    n2.uploads.shelf.sweep(n2.now, 0, &mut everybody);
+    let mut any_account: HasAccount = Box::new(|_| true);
+    n2.uploads.shelf.sweep(n2.now, 0, &mut any_account);
     assert!(left.exists());
-    n2.uploads.shelf.sweep(n2.now + limits::UPLOAD_TIME * 3, 0, &mut everybody);
+    n2.uploads.shelf.sweep(n2.now + limits::UPLOAD_TIME * 3, 0, &mut any_account);
     assert!(!left.exists());
 }
 

@@ -297,7 +297,7 @@ fn a_session_ends_when_its_client_does_not_come_back() {
     world.send(1, "", "");
     world.wait(seconds(20));
     world.tell(|session, now, _| session.handle_lost(now, 1));
-    assert!(!world.session.is_held(), "nothing is written to nobody");
+    assert!(!world.session.is_held(), "nothing is written without a request");
     world.wait(seconds(5));
     world.send_as(2, 1, "", "");
     assert!(world.session.is_held(), "sent again, it waits on");
@@ -330,7 +330,7 @@ fn keys_prove_that_it_is_the_same_client() {
     };
     let mut world = begin();
     say(&mut world, 1, &format!("key='{}'", keys[2].to_uppercase()));
-    assert_eq!(world.condition(1), "item-not-found", "what is hashed is what is sent");
+    assert_eq!(world.condition(1), "item-not-found", "the text sent is the text hashed");
     let mut world = begin();
     say(&mut world, 1, &format!("key='{}'", keys[2]));
     // Out of order, the keys are in order.

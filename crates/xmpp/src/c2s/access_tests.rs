@@ -97,7 +97,7 @@ fn a_client_that_asks_for_an_unavailable_token_signs_in_without_one() {
     let mut world = world();
     let request = format!("{AGENT}<request-token xmlns='urn:xmpp:fast:0' mechanism='HT-SHA-256-NONE'/>");
     let answer = authenticate(&mut world, "ANONYMOUS", b"", &request);
-    assert!(answer.contains("<success") && world.effects.is_empty(), "nobody has no tokens: {answer}");
+    assert!(answer.contains("<success") && world.effects.is_empty(), "anonymous: no token: {answer}");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_token_that_cannot_be_used_is_refused() {
     let mut world = world();
     let answer = by_token(&mut world, TokenState::TooOld, "", "");
     assert!(answer.contains("<credentials-expired"), "{answer}");
-    assert_eq!(world.failures(), 0, "who had it right has not guessed");
+    assert_eq!(world.failures(), 0, "a right token is no guess");
     let answer = by_token(&mut world, TokenState::Used, " count='3'", "");
     assert!(answer.contains("<not-authorized"), "{answer}");
     // The store accepts one of two uses with the same count.
@@ -439,7 +439,7 @@ fn failures_tell_the_name_that_was_claimed_and_the_cause() {
     world.found(CredentialAnswer::Unavailable);
     assert_eq!((world.stream.take_failed(), world.stream.claimed()), (Vec::new(), None));
     authenticate(&mut world, "NO-SUCH", b"x", "");
-    assert_eq!(failed(&mut world), (String::new(), Cause::Malformed), "of nobody");
+    assert_eq!(failed(&mut world), (String::new(), Cause::Malformed), "of no account");
 }
 
 #[test]

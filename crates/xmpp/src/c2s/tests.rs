@@ -100,7 +100,7 @@ fn a_client_secures_its_stream_signs_in_and_binds() {
         answer.contains("<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'><required/></starttls>"),
         "{answer}"
     );
-    assert!(!answer.contains("mechanism"), "nobody signs in without TLS: {answer}");
+    assert!(!answer.contains("mechanism"), "no sign-in without TLS: {answer}");
     assert!(answer.contains("<max-bytes>262144</max-bytes>"), "{answer}");
     assert_eq!(
         world.say("<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/><iq/>"),

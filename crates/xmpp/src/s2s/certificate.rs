@@ -189,7 +189,7 @@ mod tests {
             assert!(!read.is_for(domain), "{domain}: {read:?}");
         }
         let star = Certificate::of_dns("*.org");
-        assert!(!star.is_for("example.org"), "nobody is every name of a top-level domain");
+        assert!(!star.is_for("example.org"), "no name covers a top-level domain");
     }
 
     proptest! {

@@ -26,7 +26,7 @@ pub(super) struct DialRequest {
 }
 
 impl DialRequest {
-    pub(super) fn of_nobody(pair: Pair) -> DialRequest {
+    pub(super) fn empty(pair: Pair) -> DialRequest {
         DialRequest {
             pair,
             wanted: Vec::new(),
@@ -44,7 +44,7 @@ impl DialRequest {
 
     /// Takes the waiting stanzas and questions, which are then answered with an error.
     pub(super) fn take(&mut self) -> DialRequest {
-        let rest = DialRequest::of_nobody(self.pair.clone());
+        let rest = DialRequest::empty(self.pair.clone());
         std::mem::replace(self, rest)
     }
 }

@@ -141,7 +141,7 @@ impl OutgoingRouter {
         };
         let Some(number) = there.into_iter().find(fits) else {
             let wanted = vec![pair.local.clone()];
-            return self.dial(now, DialRequest { wanted, ..DialRequest::of_nobody(pair.clone()) }, out);
+            return self.dial(now, DialRequest { wanted, ..DialRequest::empty(pair.clone()) }, out);
         };
         if let Some(dial) = self.dials.get_mut(&number) {
             // It spoke for the domain before another shard owned the other one.
@@ -392,7 +392,7 @@ impl OutgoingRouter {
     ) {
         let there = self.by_remote.get(&question.pair.remote).into_iter().flatten().copied();
         let Some(number) = there.into_iter().next() else {
-            let mut wish = DialRequest::of_nobody(question.pair.clone());
+            let mut wish = DialRequest::empty(question.pair.clone());
             wish.questions.push((edge, question));
             return self.dial(now, wish, out);
         };

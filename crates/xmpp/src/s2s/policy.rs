@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_admitted_depends_on_the_lists() {
+    fn the_lists_decide_which_domains_are_admitted() {
         let open = Policy {
             admission: Admission::Open,
             block: domains(&["spam.test", "*.spam.test"]),

@@ -49,7 +49,7 @@ impl ScramClient {
     /// The proof. `kept` is from an earlier sign-in, or is filled.
     ///
     /// # Errors
-    /// What is wrong with the challenge.
+    /// The fault of the challenge.
     pub fn answer(
         &mut self,
         challenge: &[u8],

@@ -119,9 +119,9 @@ impl Proof {
     }
 }
 
-fn mac(token: &Secret, who: &[u8], data: &[u8]) -> Vec<u8> {
+fn mac(token: &Secret, role: &[u8], data: &[u8]) -> Vec<u8> {
     let mut mac = Hmac::<Sha256>::new_from_slice(token.0.as_bytes()).expect("HMAC takes keys of any length");
-    mac.update(who);
+    mac.update(role);
     mac.update(data);
     mac.finalize().into_bytes().to_vec()
 }

@@ -90,8 +90,8 @@ fn the_right_password_signs_in_and_no_other() {
         assert!(matches!(right, Step::Success { user: Identity::User(ref user), .. } if **user == *"al,ice"));
         let wrong = sign_in(hash, None, "Secret", keys(hash, "secret"), context("x"));
         assert_eq!(wrong, Step::Failure(Failure::NotAuthorized));
-        let nobody = sign_in(hash, None, "secret", CredentialAnswer::NoAccount, context("x"));
-        assert_eq!(nobody, Step::Failure(Failure::NotAuthorized));
+        let unknown = sign_in(hash, None, "secret", CredentialAnswer::NoAccount, context("x"));
+        assert_eq!(unknown, Step::Failure(Failure::NotAuthorized));
     }
 }
 
@@ -105,7 +105,7 @@ fn a_proof_is_bound_to_its_channel() {
     let step = sign_in(Hash::Sha256, Some("tls-exporter"), "s", keys(Hash::Sha256, "s"), bound(b"channel"));
     assert!(matches!(step, Step::Success { .. }));
     let (_, step) = Exchange::start(scram(Hash::Sha256), Some(b"y,,n=a,r=b"), bound(b"channel"));
-    assert_eq!(step, Step::Failure(Failure::NotAuthorized), "somebody took -PLUS out of the list");
+    assert_eq!(step, Step::Failure(Failure::NotAuthorized), "an attacker took -PLUS out of the list");
     let plus = Mechanism::Scram { hash: Hash::Sha256, plus: true };
     let (_, step) = Exchange::start(plus, Some(b"p=tls-unique,,n=a,r=b"), bound(b"channel"));
     assert_eq!(step, Step::Failure(Failure::MalformedRequest), "a binding that was not offered");
@@ -268,7 +268,7 @@ fn an_account_that_is_not_there_looks_as_often_like_the_others_as_they_do() {
     assert!(sha1.iter().all(|seen| matches!(seen, (36, 10_000) | (16, 4_096))));
     assert!(
         sha256.iter().all(|seen| *seen == (16, 4_096)),
-        "who has none of a hash is asked as who is not there"
+        "an account without a hash is asked as a missing one"
     );
     // The time that a password takes goes with it.
     for (number, seen) in sha1.iter().enumerate() {

@@ -55,7 +55,7 @@ fn an_owner_sets_the_picture_and_all_learn_of_it() {
 
     hall.enter(HAG, "hag");
     let heard = hall.hear(HAG);
-    assert_eq!(hashes_in_presence(&heard), [PICTURE_HASH], "who enters later learns of it");
+    assert_eq!(hashes_in_presence(&heard), [PICTURE_HASH], "a later occupant learns of it");
 }
 
 #[test]

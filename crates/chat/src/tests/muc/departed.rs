@@ -69,13 +69,13 @@ fn a_room_of_a_removed_owner_is_the_administrators() {
 fn one_account_makes_so_many_persistent_rooms_and_no_more() {
     let mut hall = Hall::new();
     let form = "<x xmlns='jabber:x:data' type='submit'><field var='muc#roomconfig_persistentroom'><value>1</value></field></x>";
-    let mut make = |who: &str, room: &str| {
+    let mut make = |owner: &str, room: &str| {
         let x = "<x xmlns='http://jabber.org/protocol/muc'/>";
-        hall.say(who, &format!("<presence to='{room}@conference.example.org/me'>{x}</presence>"));
+        hall.say(owner, &format!("<presence to='{room}@conference.example.org/me'>{x}</presence>"));
         hall.forget();
         let query = format!("<query xmlns='{}'>{form}</query>", ns::MUC_OWNER);
-        hall.say(who, &format!("<iq id='q' type='set' to='{room}@conference.example.org'>{query}</iq>"));
-        let heard = hall.hear(who);
+        hall.say(owner, &format!("<iq id='q' type='set' to='{room}@conference.example.org'>{query}</iq>"));
+        let heard = hall.hear(owner);
         let answer = heard.iter().find(|stanza| stanza.name() == "iq").unwrap();
         (outcome(answer), answer.to_string())
     };

@@ -46,11 +46,11 @@ fn a_hat_is_given_and_taken_and_all_occupants_see_it() {
     let answer = hall.iq(CRONE, "set", &command("don", &form(&new)));
     assert_eq!(answer.get("command", ns::COMMANDS).unwrap().attr("status"), Some("completed"));
     let worn = [format!("{TEACHER} Teacher's friend")];
-    for who in [WICCA, HAG] {
-        let seen = hall.only(who);
+    for occupant in [WICCA, HAG] {
+        let seen = hall.only(occupant);
         assert_eq!((seen.attr("from"), hats(&seen)), (Some(&*format!("{ROOM}/hag")), worn.to_vec()));
     }
-    // Who enters later sees it, and with each presence that the occupant sends.
+    // A later occupant sees it, and with each presence that the occupant sends.
     hall.forget();
     hall.say(HAG, &format!("<presence to='{ROOM}/hag'><show>away</show></presence>"));
     assert_eq!(hats(&hall.only(WICCA)), worn);

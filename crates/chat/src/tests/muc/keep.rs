@@ -4,8 +4,8 @@ use super::*;
 
 const PERSISTENT: &[(&str, &str)] = &[("persistentroom", "1"), ("roomname", "A Dark Cave")];
 
-fn leave(hall: &mut Hall, who: &str, nick: &str) {
-    hall.say(who, &format!("<presence type='unavailable' to='{ROOM}/{nick}'/>"));
+fn leave(hall: &mut Hall, jid: &str, nick: &str) {
+    hall.say(jid, &format!("<presence type='unavailable' to='{ROOM}/{nick}'/>"));
 }
 
 /// A new process with the same record.
@@ -255,8 +255,8 @@ fn a_change_of_the_subject_is_archived_and_is_no_history() {
     let (id, at, stored) = hall.archived(id).stanzas.remove(0);
     assert_eq!(stored.content_of("subject", ns::CLIENT).as_deref(), Some("Fire"));
     hall.history = vec![(id, at, stored)];
-    let subjects = |hall: &mut Hall, who: &str| {
-        let heard = hall.hear(who);
+    let subjects = |hall: &mut Hall, occupant: &str| {
+        let heard = hall.hear(occupant);
         heard.iter().filter(|stanza| stanza.get("subject", ns::CLIENT).is_some()).count()
     };
     hall.enter(WICCA, "wicca");

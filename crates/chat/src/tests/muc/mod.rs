@@ -225,14 +225,14 @@ impl Hall {
         assert_eq!(answer.attr("type"), Some("result"), "{answer}");
     }
 
-    fn hear(&mut self, who: &str) -> Vec<Element> {
-        self.mail.remove(who).unwrap_or_default()
+    fn hear(&mut self, jid: &str) -> Vec<Element> {
+        self.mail.remove(jid).unwrap_or_default()
     }
 
     /// The only stanza that this one got.
-    fn only(&mut self, who: &str) -> Element {
-        let mut heard = self.hear(who);
-        assert_eq!(heard.len(), 1, "{who}: {heard:?}");
+    fn only(&mut self, jid: &str) -> Element {
+        let mut heard = self.hear(jid);
+        assert_eq!(heard.len(), 1, "{jid}: {heard:?}");
         heard.remove(0)
     }
 

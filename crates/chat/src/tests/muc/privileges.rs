@@ -20,8 +20,8 @@ fn list(item: &str) -> String {
 /// A room with an occupant of that role as `hag`, and others to act on: `talker` and `guest`.
 fn with_role(role: &str) -> Hall {
     let mut hall = Hall::coven(&[("moderatedroom", "1"), ("allowpm", "participants")]);
-    for (who, nick) in [("talker@example.org/x", "talker"), ("guest@example.org/x", "guest"), (HAG, "hag")] {
-        hall.enter(who, nick);
+    for (jid, nick) in [("talker@example.org/x", "talker"), ("guest@example.org/x", "guest"), (HAG, "hag")] {
+        hall.enter(jid, nick);
     }
     hall.admin(CRONE, "<item nick='talker' role='participant'/>");
     if role != "visitor" {
@@ -103,7 +103,7 @@ fn every_cell_of_the_privileges_of_affiliations() {
         ("register with an open room", &[], register, "-++++"),
         ("retrieve the member list", &[], list("<item affiliation='member'/>"), "--+++"),
         ("enter a room for members", members_only, enter, "--+++"),
-        ("ban nobody's friend", &[], set("stranger", "outcast"), "---++"),
+        ("ban a user without affiliation", &[], set("stranger", "outcast"), "---++"),
         ("ban a member", &[], set("member", "outcast"), "---++"),
         ("ban an administrator", &[], set("admin", "outcast"), "----+"),
         ("ban an owner", &[], set("owner", "outcast"), "----+"),

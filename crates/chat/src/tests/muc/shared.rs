@@ -48,8 +48,8 @@ fn wait(hall: &mut Hall) {
     hall.tell(Host::expire);
 }
 
-fn leave(hall: &mut Hall, who: &str, nick: &str) {
-    hall.say(who, &format!("<presence type='unavailable' to='{ROOM}/{nick}'/>"));
+fn leave(hall: &mut Hall, jid: &str, nick: &str) {
+    hall.say(jid, &format!("<presence type='unavailable' to='{ROOM}/{nick}'/>"));
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn a_subject_is_text_of_a_bounded_length_and_nothing_else_of_its_message_is_kept
     let deep = "<a xmlns='urn:deep'>".repeat(limits::DEPTH - 4) + &"</a>".repeat(limits::DEPTH - 4);
     let message = format!("<message type='groupchat' to='{ROOM}'><subject>Fire</subject>{deep}</message>");
     hall.say(CRONE, &message);
-    assert!(hall.only(CRONE).to_string().contains("urn:deep"), "who is here gets the message as it is");
+    assert!(hall.only(CRONE).to_string().contains("urn:deep"), "occupants get the message as it is");
     assert!(!hall.room().unwrap().to_string().contains("urn:deep"), "{}", hall.room().unwrap());
     for (long, texts) in [("x".repeat(limits::ROOM_SUBJECT + 1), 1), ("x".repeat(limits::ROOM_SUBJECT), 2)] {
         let subjects = format!("<subject>{long}</subject>").repeat(texts);

@@ -29,10 +29,10 @@ fn all_occupants_get_a_message_with_the_id_of_the_room() {
             "<message id='m' type='groupchat' to='{ROOM}'><body>Hail</body><thread>t</thread>{lies}</message>"
         ),
     );
-    let all: Vec<Element> = [CRONE, WICCA, HAG].iter().map(|who| hall.only(who)).collect();
-    for (message, who) in all.iter().zip([CRONE, WICCA, HAG]) {
+    let all: Vec<Element> = [CRONE, WICCA, HAG].iter().map(|occupant| hall.only(occupant)).collect();
+    for (message, occupant) in all.iter().zip([CRONE, WICCA, HAG]) {
         assert_eq!(message.attr("from"), Some(&*format!("{ROOM}/hag")));
-        assert_eq!((message.attr("to"), message.attr("id")), (Some(who), Some("m")));
+        assert_eq!((message.attr("to"), message.attr("id")), (Some(occupant), Some("m")));
         assert_eq!(message.content_of("thread", ns::CLIENT).unwrap(), "t");
         assert_eq!(message.to_string().matches("stanza-id").count(), 1);
         assert!(!message.to_string().contains("forged"), "{message}");
@@ -159,8 +159,8 @@ fn a_private_message_reaches_all_clients_of_an_occupant() {
         format!("<message id='p' type='{kind}' to='{ROOM}/{nick}'><body>psst</body></message>")
     };
     hall.say(WICCA, &whisper("hag", "chat"));
-    for who in [HAG, phone] {
-        let heard = hall.only(who);
+    for client in [HAG, phone] {
+        let heard = hall.only(client);
         assert_eq!((heard.attr("from"), body(&heard).as_str()), (Some(&*format!("{ROOM}/wicca")), "psst"));
         assert!(heard.get("x", ns::MUC_USER).is_some() && heard.get("stanza-id", ns::SID).is_none());
     }
@@ -354,10 +354,10 @@ fn long_messages_do_not_fill_the_memory() {
 #[test]
 fn a_retracted_message_is_a_tombstone_in_the_archive() {
     let mut hall = full_coven(&[("persistentroom", "1")]);
-    let said = |hall: &mut Hall, who: &str, words: &str| {
+    let said = |hall: &mut Hall, speaker: &str, words: &str| {
         hall.forget();
-        hall.groupchat(who, words);
-        stanza_id(&hall.only(who)).to_owned()
+        hall.groupchat(speaker, words);
+        stanza_id(&hall.only(speaker)).to_owned()
     };
     let stone = |hall: &Hall, id: &str| hall.archived(id).stanzas[0].2.to_string();
     let (first, second) = (said(&mut hall, HAG, "curse"), said(&mut hall, WICCA, "mine"));

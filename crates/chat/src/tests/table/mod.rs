@@ -33,13 +33,13 @@ fn row(section: &'static str, demand: &'static str) -> Row {
 }
 
 impl Row {
-    fn after(mut self, who: &'static str, xml: impl Into<String>) -> Row {
-        self.before.push((who, xml.into()));
+    fn after(mut self, sender: &'static str, xml: impl Into<String>) -> Row {
+        self.before.push((sender, xml.into()));
         self
     }
 
-    fn when(self, who: &'static str, xml: impl Into<String>) -> Row {
-        Row { sent: (who, xml.into()), ..self }
+    fn when(self, sender: &'static str, xml: impl Into<String>) -> Row {
+        Row { sent: (sender, xml.into()), ..self }
     }
 
     /// Parts of the stanzas that the sender gets then, in this order; after `!` what is in none of it.
@@ -52,14 +52,14 @@ impl Row {
     fn play(&self) -> Option<String> {
         let mut world = stage();
         let client =
-            |who: &str| 1 + ["alice", "bob", "eve"].iter().position(|known| *known == who).unwrap() as u64;
-        for (who, xml) in &self.before {
-            world.say(client(who), xml);
+            |name: &str| 1 + ["alice", "bob", "eve"].iter().position(|known| *known == name).unwrap() as u64;
+        for (sender, xml) in &self.before {
+            world.say(client(sender), xml);
         }
         world.got.clear();
-        let (who, xml) = &self.sent;
-        world.say(client(who), xml);
-        let heard = world.hear(client(who)).join("\n");
+        let (sender, xml) = &self.sent;
+        world.say(client(sender), xml);
+        let heard = world.hear(client(sender)).join("\n");
         let is_right = has_in_order(&heard, self.told);
         (!is_right).then(|| {
             format!("§{} {}\n  expected {:?}\n  told\n{heard}\n", self.section, self.demand, self.told)

@@ -205,7 +205,7 @@ fn subscribing() {
 #[test]
 fn unsubscribing() {
     play(&[
-        noded("6.2.1", "who unsubscribes gets a result")
+        noded("6.2.1", "an unsubscription gets a result")
             .after("bob", subscribe("bob"))
             .when("bob", set("<unsubscribe node='news' jid='bob@example.org'/>"))
             .told(DONE),
@@ -402,7 +402,7 @@ fn making() {
         row("8.1.1", "the answer is a result, and MUST NOT have the name that was asked for")
             .when("alice", set("<create node='news'/>"))
             .told(&["type='result'", "!<create", "!<error"]),
-        row("8.1.2", "who makes a node is its owner")
+        row("8.1.2", "the creator of a node is its owner")
             .after("bob", set("<create node='news'/>"))
             .when("bob", get("<affiliations/>"))
             .told(&["node='news' affiliation='owner'"]),

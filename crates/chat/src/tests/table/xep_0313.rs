@@ -347,7 +347,7 @@ fn rooms() {
         ),
         test(
             "6.1.2",
-            "it has the sender's address where everybody may know it",
+            "it has the sender's address where all may know it",
             "muc/src/tests.rs::the_archive_has_addresses_only_where_they_are_no_secret",
         ),
         test(

@@ -401,7 +401,7 @@ fn tuple<R: Read>(
         match scanner.next()? {
             None => return Err(unfinished(line, "a row")),
             Some(b'\'') => {
-                // What stands before says how it is to be read: E'…' of PostgreSQL has escapes, _binary '…' and N'…' are as without.
+                // The prefix says how it is to be read: E'…' of PostgreSQL has escapes, _binary '…' and N'…' are as without.
                 let has_escapes = before.0 == 1 && before.1 == b'E';
                 values.value.clear();
                 string(scanner, b'\'', escapes || has_escapes, values)?;

@@ -77,7 +77,7 @@ impl AccountsArguments {
 /// Writes the files; what was written, and what to do with it.
 ///
 /// # Errors
-/// What is wrong, and what was expected.
+/// The fault, and what was expected.
 pub(super) fn write(words: &[String]) -> Result<String, String> {
     let AccountsArguments { users, domain, format, place } = AccountsArguments::parse(words)?;
     let people = people(&users, &domain)?;

@@ -94,8 +94,8 @@ fn a_command_for_an_absent_peer_fails_its_call() {
     // Refuses connections: nothing listens there, and no other program can take the port meanwhile.
     let closed = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     closed.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
-    let nobody = closed.local_addr().unwrap().as_socket().unwrap();
-    let peers = [("m", free()), ("s1", nobody)];
+    let unused = closed.local_addr().unwrap().as_socket().unwrap();
+    let peers = [("m", free()), ("s1", unused)];
     let mut master = Run::start(instance(&peers, "m", MASTER, remote)).unwrap();
     let counts = end(&mut master).progress.total.counts;
     assert_eq!((counts[Count::FailedCmdNotSent], counts[Count::FailedCall]), (3, 3), "{counts:?}");

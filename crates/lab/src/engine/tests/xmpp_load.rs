@@ -49,13 +49,13 @@ fn a_redirected_user_connects_to_the_other_host() {
         let (mut client, _) = first.accept().expect("a user");
         let text =
             format!("{ELSEWHERE}localhost:{}</see-other-host></stream:error></stream:stream>", other.port());
-        client.write_all(text.as_bytes()).expect("he listens");
+        client.write_all(text.as_bytes()).expect("the user listens");
     });
     let run = users(target, "--users 1 --tls none");
-    let (mut client, _) = second.accept().expect("he was sent here");
+    let (mut client, _) = second.accept().expect("the user was sent here");
     let mut header = [0; 64];
-    let count = client.read(&mut header).expect("he speaks first");
-    assert!(header[..count].starts_with(b"<?xml"), "a stream of his own begins");
+    let count = client.read(&mut header).expect("the user speaks first");
+    assert!(header[..count].starts_with(b"<?xml"), "a new stream begins");
     sends_away.join().expect("it did");
     drop(run);
 }
@@ -92,7 +92,7 @@ fn a_certificate_of_an_unknown_authority_is_a_cause_of_its_own() {
     let (outcome, errors) = end_with_errors(&mut run);
     assert_eq!(outcome.progress.total.counts[Count::FailedTls], 1);
     assert!(errors.iter().any(|error| error.contains("--tls-ca FILE")), "{errors:?}");
-    assert!(!serves.join().expect("it served"), "he says nothing to whom he does not trust");
+    assert!(!serves.join().expect("it served"), "nothing is sent to an untrusted server");
 }
 
 /// One request of BOSH: what its body is, with the connection to answer by.
@@ -100,8 +100,8 @@ fn request_of(client: &mut std::net::TcpStream) -> String {
     let mut text = String::new();
     let mut piece = [0; 4_096];
     while !text.contains("</body>") && !text.ends_with("/>") {
-        let count = client.read(&mut piece).expect("he speaks");
-        assert!(count > 0, "he left after {text:?}");
+        let count = client.read(&mut piece).expect("the user speaks");
+        assert!(count > 0, "the user left after {text:?}");
         text += std::str::from_utf8(&piece[..count]).expect("text");
     }
     assert!(text.starts_with("POST /bind HTTP/1.1\r\nHost: d\r\n"), "{text}");
@@ -113,7 +113,7 @@ fn answer(client: &mut std::net::TcpStream, attributes: &str, inside: &str) {
         "<body xmlns='http://jabber.org/protocol/httpbind' xmlns:stream='http://etherx.jabber.org/streams' {attributes}>{inside}</body>"
     );
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
-    client.write_all((head + &body).as_bytes()).expect("he listens");
+    client.write_all((head + &body).as_bytes()).expect("the user listens");
 }
 
 /// The second is there from the start, and takes what the first cannot: it waits for the server.
@@ -122,7 +122,7 @@ fn a_user_of_bosh_has_two_connections() {
     let (listener, target) = listener();
     let serves = peer_thread(move || {
         let (mut first, _) = listener.accept().expect("a user");
-        let (mut second, _) = listener.accept().expect("his other connection");
+        let (mut second, _) = listener.accept().expect("the user's other connection");
         let creation = request_of(&mut first);
         assert!(creation.contains("hold='1'") && creation.contains("to='d'"), "{creation}");
         // The server does not offer mechanisms yet: the user's next body comes by the other connection.

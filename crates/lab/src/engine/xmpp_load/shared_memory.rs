@@ -105,7 +105,7 @@ mod tests {
         assert_eq!((theirs.began(), theirs.signed_in(), mine.stage()), (now, 1, LoadStage::Load));
         assert!(mine.is_quiet());
         theirs.sent();
-        assert!(!mine.is_quiet(), "a message is on its way, whoever sent it");
+        assert!(!mine.is_quiet(), "a message is on its way, from either side");
     }
 
     #[test]

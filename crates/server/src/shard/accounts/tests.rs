@@ -13,18 +13,18 @@ fn waiting(accounts: &mut Accounts, ticket: u64, known: Option<CachedAccount>) -
 }
 
 #[test]
-fn who_asks_while_a_read_is_under_way_waits_with_the_first() {
+fn a_query_during_a_read_of_the_same_address_waits_for_that_read() {
     let mut accounts = Accounts::new(8, false);
     assert!(accounts.wait("bob@a", at_once(AskId(1)), 10), "the store is asked");
     assert!(!accounts.wait("bob@a", at_once(AskId(2)), 11), "and only once");
     assert!(accounts.wait("eve@a", at_once(AskId(3)), 12), "another address is another read");
     assert_eq!(waiting(&mut accounts, 10, Some(None)), Some(vec![AskId(1), AskId(2)]));
     assert_eq!(waiting(&mut accounts, 10, Some(None)), None, "one answer to a read");
-    assert!(matches!(accounts.get(NOW, "bob@a"), Some(None)), "that nobody is there is known too");
+    assert!(matches!(accounts.get(NOW, "bob@a"), Some(None)), "a missing account is cached too");
 }
 
 #[test]
-fn what_could_not_be_read_is_not_remembered() {
+fn a_failed_read_is_not_cached() {
     let mut accounts = Accounts::new(8, false);
     assert!(accounts.wait("bob@a", at_once(AskId(1)), 10));
     assert_eq!(waiting(&mut accounts, 10, None), Some(vec![AskId(1)]));
@@ -48,7 +48,7 @@ fn an_entry_is_believed_for_a_while_or_until_it_changes() {
 }
 
 #[test]
-fn an_account_whose_chat_user_has_signed_in_is_let_go_of() {
+fn an_account_leaves_the_cache_when_its_chat_user_signs_in() {
     for is_on_server in [false, true] {
         let mut accounts = Accounts::new(8, is_on_server);
         accounts.wait("bob@a", at_once(AskId(1)), 1);
@@ -281,7 +281,7 @@ fn a_read_that_the_store_does_not_take_is_no_outage() {
     accounts.wait("eve@a", patient(2, 1), 2);
     assert_eq!(accounts.refused(at(1), 2).unwrap().waiting, [AskId(2)]);
     assert!(!accounts.is_away() && accounts.deadline().is_none());
-    // What was read before is used, as while the database is away.
+    // The entry read before is used, as while the database is away.
     let later = NOW + LIFETIME;
     accounts.wait("bob@a", patient(3, 60_000), 3);
     let refused = accounts.refused(later, 3).unwrap();

@@ -197,7 +197,7 @@ impl ClientAccess {
         cx.outbox.push(XmppEffect::Account { id, user, domain });
     }
 
-    /// Handles the account of a user whom a source has accepted.
+    /// Handles the account of a user that a source has accepted.
     pub(super) fn account_looked_up(
         &mut self,
         cx: &mut AccessContext<'_>,

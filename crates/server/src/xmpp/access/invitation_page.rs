@@ -13,7 +13,7 @@ use super::super::XmppEffect;
 use super::clients::{AccessContext, ClientAccess, ClientRequest};
 
 impl ClientAccess {
-    /// A browser asks for the page of an invitation. The invitation stays as it is: who opens the page does not use it up.
+    /// A browser asks for the page of an invitation. The invitation stays as it is: opening the page does not use it up.
     pub(in crate::xmpp) fn invitation_shown(
         &mut self,
         cx: &mut AccessContext<'_>,

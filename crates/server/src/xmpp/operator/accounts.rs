@@ -45,9 +45,9 @@ impl Operator {
             XmppLoaded::Page(page) => page.total.unwrap_or(store::limits::MAX_COUNTED.into()),
             _ => 0,
         };
-        let who = Some(user.clone().into_jid());
+        let jid = Some(user.clone().into_jid());
         // The number alone: `max` is of the sessions that are described.
-        let sessions = self.act(HostAction::Sessions { who, max: 0 }).await?.acted.count;
+        let sessions = self.act(HostAction::Sessions { jid, max: 0 }).await?.acted.count;
         Ok(Answer::User(User {
             address: user.to_string(),
             sessions,

@@ -84,8 +84,8 @@ impl Operator {
             Ask::Sessions { who, most } => self.sessions(who.as_deref(), most).await,
             // No session ended: for an operator the address was wrong.
             Ask::End { who } => {
-                let who = vec![address(&who)?];
-                match self.act(HostAction::End { who }).await?.acted.count {
+                let jids = vec![address(&who)?];
+                match self.act(HostAction::End { jids }).await?.acted.count {
                     0 => Err(ControlError::NotFound),
                     count => Ok(Answer::Count(count)),
                 }
@@ -191,12 +191,12 @@ impl Operator {
         }
     }
 
-    async fn sessions(&self, who: Option<&str>, most: Option<u32>) -> Result<Answer, ControlError> {
-        let who = who.map(address).transpose()?;
+    async fn sessions(&self, text: Option<&str>, most: Option<u32>) -> Result<Answer, ControlError> {
+        let jid = text.map(address).transpose()?;
         let max = most.unwrap_or(u32::MAX).min(xmpp_io::limits::XMPP_LISTED);
         // Sessions come from the owners of accounts, connections from the shards that have them; the two are
         // joined by the connection's id. Both are the first by the addresses of sessions, so that each session that is listed has its connection.
-        let ActAnswer { acted, connections } = self.act(HostAction::Sessions { who, max }).await?;
+        let ActAnswer { acted, connections } = self.act(HostAction::Sessions { jid, max }).await?;
         let mut connections: HashMap<ConnectionId, SessionConnection> =
             connections.into_iter().map(|connection| (connection.edge, connection)).collect();
         let described = acted.described.into_iter();

@@ -87,10 +87,10 @@ pub(super) async fn online(
     filter: &str,
     max: u32,
 ) -> Result<Answer, ControlError> {
-    let who = FILTERS.iter().find(|(name, _)| *name == filter).map(|(_, who)| *who);
-    let who = who.ok_or_else(|| invalid("all, active or idle", filter))?;
+    let chosen = FILTERS.iter().find(|(name, _)| *name == filter).map(|(_, chosen)| *chosen);
+    let filter = chosen.ok_or_else(|| invalid("all, active or idle", filter))?;
     let max = max.min(chat::limits::ONLINE_LIST);
-    let acted = operator.act(HostAction::Online { domain: domain.into(), who, max }).await?.acted;
+    let acted = operator.act(HostAction::Online { domain: domain.into(), filter, max }).await?.acted;
     let users = acted.users.iter().map(|user| user.as_str().into()).collect();
     Ok(Answer::Users { users, total: acted.count })
 }
@@ -98,8 +98,8 @@ pub(super) async fn online(
 /// The requests that another node performs as its part of the action; none: the action is one of this node.
 fn asks_of(action: &HostAction) -> Vec<Ask> {
     match action {
-        HostAction::Online { domain, who, max } => {
-            let name = FILTERS.iter().find(|(_, filter)| filter == who).map(|(name, _)| *name);
+        HostAction::Online { domain, filter, max } => {
+            let name = FILTERS.iter().find(|(_, known)| known == filter).map(|(name, _)| *name);
             let filter = name.unwrap_or_default().into();
             vec![Ask::Online { domain: domain.as_ref().into(), filter, max: *max }]
         }
@@ -110,9 +110,9 @@ fn asks_of(action: &HostAction) -> Vec<Ask> {
             vec![Ask::SetMotd { domain: domain.as_ref().into(), text: text_of(message) }]
         }
         HostAction::Motd { domain, message: None } => vec![Ask::ClearMotd { domain: domain.as_ref().into() }],
-        HostAction::End { who } => who.iter().map(|who| Ask::End { who: who.as_str().into() }).collect(),
-        HostAction::Sessions { who, max } => {
-            vec![Ask::Sessions { who: who.as_ref().map(|who| who.as_str().into()), most: Some(*max) }]
+        HostAction::End { jids } => jids.iter().map(|jid| Ask::End { who: jid.as_str().into() }).collect(),
+        HostAction::Sessions { jid, max } => {
+            vec![Ask::Sessions { who: jid.as_ref().map(|jid| jid.as_str().into()), most: Some(*max) }]
         }
         // Rooms and nodes of other nodes are asked for by other ways.
         HostAction::Rooms { .. }
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn other_nodes_perform_their_part_of_an_action_by_a_request_of_operators() {
-        let online = HostAction::Online { domain: "a.org".into(), who: OnlineFilter::Idle, max: 25 };
+        let online = HostAction::Online { domain: "a.org".into(), filter: OnlineFilter::Idle, max: 25 };
         let asks = asks_of(&online);
         assert_eq!(asks, [Ask::Online { domain: "a.org".into(), filter: "idle".into(), max: 25 }]);
         let part = |name: &'static str, text: &str| Element::new(name, ns::CLIENT).text(text);
@@ -172,8 +172,8 @@ mod tests {
         let announce = HostAction::Announce { domain: "a.org".into(), message: Box::new(message) };
         let text = Text { subject: "Tonight".into(), body: "Maintenance at nine.".into() };
         assert_eq!(asks_of(&announce), [Ask::Announce { domain: "a.org".into(), text }]);
-        let who = ["alice@a.org", "bob@a.org/desk"].map(|who| Jid::parse(who).unwrap()).to_vec();
-        assert_eq!(asks_of(&HostAction::End { who }).len(), 2);
+        let jids = ["alice@a.org", "bob@a.org/desk"].map(|jid| Jid::parse(jid).unwrap()).to_vec();
+        assert_eq!(asks_of(&HostAction::End { jids }).len(), 2);
         for action in [&online, &announce] {
             assert!(asks_of(action).iter().all(|ask| Request::Chat(ask.clone()).concerns_all_nodes()));
         }

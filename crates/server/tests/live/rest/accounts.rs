@@ -121,9 +121,9 @@ fn an_api_key_signs_in_and_its_secret_is_in_no_log_and_no_file() {
     let made = rest.post("/Keys.json", "FriendlyName=billing");
     let (key, secret) = (made["sid"].as_str().unwrap(), made["secret"].as_str().unwrap());
     let status = |secret: &str, path: &str| {
-        let who = STANDARD.encode(format!("{key}:{secret}"));
+        let credentials = STANDARD.encode(format!("{key}:{secret}"));
         let asked = format!("GET /2010-04-01/Accounts/{SID}{path} HTTP/1.1\r\nHost: a\r\n");
-        rest.send(&format!("{asked}Authorization: Basic {who}\r\nConnection: close\r\n\r\n")).status
+        rest.send(&format!("{asked}Authorization: Basic {credentials}\r\nConnection: close\r\n\r\n")).status
     };
     assert_eq!((status(secret, "/Calls.json"), status(secret, ".json")), (200, 401));
     assert_eq!(status("guess", "/Calls.json"), 401);

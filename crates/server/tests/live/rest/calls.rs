@@ -212,12 +212,12 @@ fn a_muted_caller_does_not_hear_its_own_echo() {
     let mut live = Live::new(&app);
     live.until_status("in-progress");
     let mut sequence = 0;
-    until("he hears himself", || live.echoes(&mut sequence).then_some(()));
+    until("the caller hears the echo", || live.echoes(&mut sequence).then_some(()));
     live.rest.post(&live.path(), "Mute=true");
     live.caller.drain();
     assert!(!live.echoes(&mut sequence));
     live.rest.post(&live.path(), "Mute=false");
-    until("he hears himself again", || live.echoes(&mut sequence).then_some(()));
+    until("the caller hears the echo again", || live.echoes(&mut sequence).then_some(()));
     live.rest.post(&live.path(), "Status=completed");
     live.caller.phone.expect_request("BYE");
 }

@@ -57,10 +57,10 @@ impl Rest {
 
     #[track_caller]
     pub(super) fn ask_path(&self, method: &str, path: &str, form: &str) -> Answer {
-        let who = STANDARD.encode(format!("{}:{}", self.sid, self.token));
+        let credentials = STANDARD.encode(format!("{}:{}", self.sid, self.token));
         let length = form.len();
         self.send(&format!(
-            "{method} /restcomm/2012-04-24{path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Basic {who}\r\nConnection: close\r\n\
+            "{method} /restcomm/2012-04-24{path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Basic {credentials}\r\nConnection: close\r\n\
              Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n\r\n{form}",
             self.at
         ))
@@ -110,10 +110,10 @@ impl Rest {
     /// A file below the account, as the answer's status and bytes.
     #[track_caller]
     pub(super) fn fetch(&self, path: &str) -> (u16, Vec<u8>) {
-        let who = STANDARD.encode(format!("{}:{}", self.sid, self.token));
+        let credentials = STANDARD.encode(format!("{}:{}", self.sid, self.token));
         let sid = &self.sid;
         let bytes = self.exchange(&format!(
-            "GET /2010-04-01/Accounts/{sid}{path} HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {who}\r\n\
+            "GET /2010-04-01/Accounts/{sid}{path} HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {credentials}\r\n\
              Connection: close\r\n\r\n"
         ));
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
@@ -124,11 +124,11 @@ impl Rest {
     /// A request below the account whose answer is not waited for.
     #[track_caller]
     pub(super) fn begin(&self, path: &str) -> TcpStream {
-        let who = STANDARD.encode(format!("{}:{}", self.sid, self.token));
+        let credentials = STANDARD.encode(format!("{}:{}", self.sid, self.token));
         let mut stream = TcpStream::connect(self.at).unwrap();
         let sid = &self.sid;
         let request = format!(
-            "GET /2010-04-01/Accounts/{sid}{path} HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {who}\r\n\r\n"
+            "GET /2010-04-01/Accounts/{sid}{path} HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {credentials}\r\n\r\n"
         );
         stream.write_all(request.as_bytes()).unwrap();
         stream

@@ -64,12 +64,12 @@ fn a_text_fails_for_an_unknown_or_refusing_recipient_and_is_kept_for_an_absent_o
             &[("To", to), ("From", "1"), ("Body", "x"), ("StatusCallback", "{app}/told")],
         )
     };
-    let nobody = send("nobody");
+    let unknown = send("nobody");
     let refused = send("bob");
     let message = bob.expect_request("MESSAGE");
     bob.reply(&message, "415 Unsupported Media Type", "b", "");
     let failed = site.until_listed("/Messages.json?Status=failed", "messages", 2);
-    for sent in [nobody, refused] {
+    for sent in [unknown, refused] {
         let row = failed.iter().find(|row| row["sid"] == sent["sid"]).unwrap();
         assert!(row["error_code"].is_number() && row["error_message"].is_string(), "{row}");
     }

@@ -271,7 +271,7 @@ fn a_call_that_rings_is_canceled_however_it_is_ended() {
             bob.say(&invite, "100 Trying");
         }
         let again = site.rest.ask("POST", &format!("/Calls/{call}.json"), "Url=http://127.0.0.1:9/");
-        assert_eq!(again.fault(), (400, 21220), "nobody hears a document yet");
+        assert_eq!(again.fault(), (400, 21220), "no document is performed yet");
         site.change(&call, &[("Status", status)]);
         if !rings {
             // RFC 3261 §9.1: the CANCEL waits for a provisional response.

@@ -119,8 +119,8 @@ fn an_invalid_later_document_ends_the_call_with_an_error_prompt() {
 fn an_application_that_cannot_be_reached_refuses_the_call() {
     keep_log();
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let nobody = App { address: closed, asked: std::sync::Arc::default() };
-    is_refused(&Place::new(&nobody.voice("/", "")), SOON);
+    let unreachable = App { address: closed, asked: std::sync::Arc::default() };
+    is_refused(&Place::new(&unreachable.voice("/", "")), SOON);
     noted(11205, &closed.to_string());
 }
 

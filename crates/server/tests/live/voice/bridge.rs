@@ -46,7 +46,7 @@ fn a_screened_callee_hears_a_document_and_is_joined_when_it_accepts() {
     // Keys are for the Gather once it is there.
     bob.line.hear(3);
     bob.line.press('1', to_bob);
-    until("he chooses", || scene.app.asked_for("/choice"));
+    until("the caller chooses", || scene.app.asked_for("/choice"));
     scene.caller.is_heard(0x11, to_caller, &bob.line);
     scene.hang_up(&mut dialog);
     bob.hung_up();
@@ -230,8 +230,8 @@ fn a_dial_with_a_caller_id_of_another_account_places_no_call() {
 
 #[test]
 fn a_dial_to_an_unreachable_peer_fails() {
-    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address: SocketAddr = nobody.local_addr().unwrap();
+    let unused = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address: SocketAddr = unused.local_addr().unwrap();
     let app = App::new(documents(format!(
         "<Response><Dial action='/dialed' timeout='1'><Sip>sip:42@{address}</Sip></Dial></Response>"
     )));
@@ -239,7 +239,7 @@ fn a_dial_to_an_unreachable_peer_fails() {
     let (mut dialog, _) = scene.caller.call();
     assert_eq!(scene.dialed()["DialCallStatus"], "no-answer");
     scene.hang_up(&mut dialog);
-    drop(nobody);
+    drop(unused);
     // The INVITE that had no answer is given up after 64*T1.
     until("the call is over", || (sum(&scene.node, |shard| shard.voice.calls) == 0).then_some(()));
     scene.node.stop();

@@ -78,7 +78,7 @@ fn a_message_is_left_heard_and_kept() {
 
 /// Documents only: alice has no phone, so the caller leaves a message.
 #[test]
-fn a_call_that_alice_does_not_answer_is_in_her_voicemail() {
+fn a_call_that_alice_does_not_answer_goes_to_the_voicemail_of_alice() {
     let place = Place::new(&format!(
         "{}open = true\ndocuments = \"{}\"\nnumbers = [{{ number = \"1\", url = \"file:alice.xml\" }}]\n",
         section(),
@@ -161,7 +161,7 @@ fn the_moderators_pin_begins_and_ends_the_documents_conference() {
 fn an_agent_takes_a_waiting_caller(way: &'static str) {
     let scene = Scene::new(way);
     let mut caller = scene.call('4', 0, TONES[0]);
-    until("he waits", || (sum(&scene.node, |shard| shard.voice.queues) == 1).then_some(()));
+    until("the call waits", || (sum(&scene.node, |shard| shard.voice.queues) == 1).then_some(()));
     let mut agent = scene.call('5', 1, TONES[1]);
     agent.hears([TONES[0]], [TONES[1]]);
     caller.hears([TONES[1]], [TONES[0]]);

@@ -73,7 +73,7 @@ fn closing(node: &Node, caller: &mut Caller, to: SocketAddr) {
 
 /// In a room or a queue.
 fn seated(node: &Node, _: &mut Caller, _: SocketAddr) {
-    until("he is there", || (sum(node, |shard| shard.voice.members) == 1).then_some(()));
+    until("the member is there", || (sum(node, |shard| shard.voice.members) == 1).then_some(()));
 }
 
 fn referred(_: &Node, caller: &mut Caller, _: SocketAddr) {
@@ -175,9 +175,9 @@ fn a_caller_may_hang_up_while_the_callee_is_screened_or_joined() {
     let (mut dialog, to_caller) = scene.caller.call();
     let (mut leg, _) = bob.pick_up();
     scene.caller.is_heard(0x11, to_caller, &bob.line);
-    let (ours, his) = (scene.caller.phone.hang_up(&mut dialog), bob.line.phone.hang_up(&mut leg));
+    let (ours, bobs) = (scene.caller.phone.hang_up(&mut dialog), bob.line.phone.hang_up(&mut leg));
     assert!(matches!(scene.caller.phone.final_of(&ours).status(), 200 | 481));
-    assert!(matches!(bob.line.phone.final_of(&his).status(), 200 | 481));
+    assert!(matches!(bob.line.phone.final_of(&bobs).status(), 200 | 481));
     for phone in [&mut scene.caller.phone, &mut bob.line.phone] {
         let soon = Deadline::after(Duration::from_millis(100));
         if let Some(bye) = phone.wait(soon, |message| message.is_request() && message.method_name() == b"BYE")
@@ -279,7 +279,7 @@ fn a_moderator_that_leaves_at_once_ends_the_conference_for_waiting_callers() {
     let mut calls = 0;
     for (waits, leads) in [(0, 0), (0, 1), (1, 0)] {
         let mut waiting = Talker::call(&place, "1", waits, 0);
-        until("he waits", || (sum(&node, |shard| shard.voice.members) == 1).then_some(()));
+        until("a member waits", || (sum(&node, |shard| shard.voice.members) == 1).then_some(()));
         let mut leader = Talker::call(&place, "2", leads, 0);
         leaves(&mut leader);
         // The leader may or may not have been in the room by then.
@@ -303,7 +303,7 @@ fn a_caller_that_hangs_up_while_leaving_a_queue_is_in_no_queue() {
     }
     for (waits, takes, first) in [(0, 0, true), (0, 1, true), (1, 0, false), (1, 1, false)] {
         let mut caller = Talker::call(&place, "4", waits, 0);
-        until("he waits", || (sum(&node, |shard| shard.voice.members) == 1).then_some(()));
+        until("a member waits", || (sum(&node, |shard| shard.voice.members) == 1).then_some(()));
         let mut agent = Talker::call(&place, "5", takes, 0);
         let mut both = [&mut caller, &mut agent];
         if first {

@@ -69,7 +69,7 @@ fn a_text_reaches_a_phone() {
     assert_eq!(text(message.header(Header::ContentType)), "text/plain;charset=UTF-8");
     assert_eq!(text(message.from().map(|from| from.uri)), format!("sip:1234@{DOMAIN}"));
     assert_eq!(text(message.header(Header::To)), format!("<sip:alice@{DOMAIN}>"));
-    assert_eq!(app.asked_for("/sent"), None, "nobody has taken it yet");
+    assert_eq!(app.asked_for("/sent"), None, "no phone has taken it yet");
     alice.reply(&message, "200 OK", "a", "");
     let bye = caller.phone.expect_request("BYE");
     caller.phone.reply(&bye, "200 OK", "", "");
@@ -127,10 +127,7 @@ fn a_text_with_a_sender_that_is_not_the_accounts_is_not_sent() {
     assert_eq!(app.asked_for("/sent").unwrap()["SmsStatus"], "failed");
     let mut alice = place.phone("alice", Transport::Tcp);
     alice.register();
-    assert!(
-        alice.hears_nothing(std::time::Duration::from_millis(200), |_| false),
-        "nothing was kept for her"
-    );
+    assert!(alice.hears_nothing(std::time::Duration::from_millis(200), |_| false), "no message was kept");
     nothing_left(&node, 1);
     node.stop();
 }

@@ -149,7 +149,7 @@ fn muting_the_limit_of_participants_and_beeps_take_effect() {
         if within(Duration::from_secs(5), || speaker.has_heard(BEEP).then_some(())).is_some() {
             break;
         }
-        assert!(calls < 6, "nobody's departure is heard");
+        assert!(calls < 6, "no departure is heard");
         muted = Talker::call(&place, "2", 1, TONES[1]);
         muted.hears([TONES[0]], [TONES[1]]);
         calls += 1;

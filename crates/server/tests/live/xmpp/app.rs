@@ -32,7 +32,7 @@ fn the_page_of_users_is_served_with_a_policy_that_names_its_two_ways() {
         });
         assert_eq!(read, ways);
         assert!(policy(&settings).contains("default-src 'none'"));
-        // What a header says that is no host is not believed.
+        // A header's value that is no host is not believed.
         let evil = http.ask("GET", "/app/settings.json", "Host: a;b\r\n", b"");
         assert!(!evil.text().contains(";b") && !evil.head.contains(";b"), "{} {}", evil.head, evil.text());
     }

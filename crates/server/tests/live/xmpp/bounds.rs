@@ -60,7 +60,7 @@ fn a_client_that_does_not_sign_in_is_closed_in_time() {
     assert_eq!(silent.end(), "connection-timeout");
     assert_eq!(half.end(), "connection-timeout");
     stays.say("<iq xmlns='jabber:client' type='get' id='p'><ping xmlns='urn:xmpp:ping'/></iq>");
-    assert_eq!(stays.hear().attr("type"), Some("result"), "who signed in stays");
+    assert_eq!(stays.hear().attr("type"), Some("result"), "a signed-in client stays");
     until("they are counted", || (sum(&node, |shard| shard.xmpp.timeouts) == 2).then_some(()));
     node.stop();
 }

@@ -327,10 +327,10 @@ fn a_contact_at_a_component_is_seen_and_sees() {
         "<presence type='subscribed' from='{contact}' to='alice@{DOMAIN}'/>\
          <presence from='{contact}/irc' to='alice@{DOMAIN}'><show>away</show></presence>"
     ));
-    until("she sees him", || {
+    until("alice sees the user", || {
         let stanza = alice.hear();
-        let is_his = stanza.name() == "presence" && stanza.attr("from") == Some(&*format!("{contact}/irc"));
-        is_his.then(|| assert_eq!(stanza.content_of("show", ns::CLIENT).as_deref(), Some("away")))
+        let is_seen = stanza.name() == "presence" && stanza.attr("from") == Some(&*format!("{contact}/irc"));
+        is_seen.then(|| assert_eq!(stanza.content_of("show", ns::CLIENT).as_deref(), Some("away")))
     });
     world.node.stop();
 }

@@ -40,9 +40,9 @@ pub(super) fn token(place: &Place, mechanism: &str) -> String {
     token.attr("token").unwrap().to_owned()
 }
 
-fn mac(token: &str, who: &[u8], data: &[u8]) -> Vec<u8> {
+fn mac(token: &str, role: &[u8], data: &[u8]) -> Vec<u8> {
     let mut mac = Hmac::<sha2::Sha256>::new_from_slice(token.as_bytes()).unwrap();
-    mac.update(who);
+    mac.update(role);
     mac.update(data);
     mac.finalize().into_bytes().to_vec()
 }

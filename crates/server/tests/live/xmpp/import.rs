@@ -50,7 +50,7 @@ fn imported_contacts_have_presence_and_get_offline_messages() {
     let mut alice = Client::sign_in(&place, Tls, "alice", "x");
     let answer = ask(&mut alice, "get", &format!("alice@{DOMAIN}"), "<query xmlns='jabber:iq:roster'/>");
     let items: Vec<_> = answer.get("query", ns::ROSTER).unwrap().elements().collect();
-    assert_eq!(items.len(), 1, "who only asks is in no list: {answer}");
+    assert_eq!(items.len(), 1, "a mere request is in no list: {answer}");
     assert_eq!((items[0].attr("name"), items[0].attr("subscription")), (Some("My bob"), Some("both")));
     assert_eq!(items[0].content_of("group", ns::ROSTER).unwrap(), "Friends");
     let vcard = ask(&mut alice, "get", &format!("alice@{DOMAIN}"), "<vCard xmlns='vcard-temp'/>");

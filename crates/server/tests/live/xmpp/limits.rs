@@ -34,7 +34,7 @@ fn a_flood_is_read_slowly_and_other_clients_do_not_wait() {
     let flood: String = std::iter::repeat_n(PING, 700).collect();
     let begun = Deadline::after(Duration::from_secs(60));
     alice.say(&flood);
-    until("she has to wait", || (sum(&node, |shard| shard.xmpp.pauses) > 0).then_some(()));
+    until("the client has to wait", || (sum(&node, |shard| shard.xmpp.pauses) > 0).then_some(()));
     let mut slowest = Duration::ZERO;
     for _ in 0..50 {
         let asked = Deadline::after(Duration::from_secs(60));
@@ -66,7 +66,7 @@ fn many_bytes_are_read_slowly_too() {
     for _ in 0..5 {
         assert_eq!(alice.hear().attr("type"), Some("error"));
     }
-    until("she had to wait", || (sum(&node, |shard| shard.xmpp.pauses) > 0).then_some(()));
+    until("the client had to wait", || (sum(&node, |shard| shard.xmpp.pauses) > 0).then_some(()));
     node.stop();
 }
 
@@ -196,7 +196,7 @@ fn a_half_open_stream_and_half_a_stanza_are_closed_in_time() {
     assert_eq!(half.end(), "connection-timeout");
     let mut stuck = Client::sign_in(&place, Tls, "alice", "a");
     stuck.say("<message xmlns='jabber:client'><body>");
-    assert!(stuck.hear().get("ping", ns::PING).is_some(), "he is asked for a sign of life");
+    assert!(stuck.hear().get("ping", ns::PING).is_some(), "the client is asked for a sign of life");
     assert_eq!(stuck.end(), "connection-timeout");
     until("they are counted", || (errors(&node, "connection-timeout") == 2).then_some(()));
     node.stop();

@@ -263,12 +263,12 @@ fn an_administrator_uses_commands_in_a_chat_client() {
 
 /// One request with the first account's sid and token.
 fn rest(place: &Place, method: &str, path: &str, form: &str) -> (u16, String) {
-    let who = std::fs::read_to_string(place.path("data/rest-account")).unwrap();
+    let credentials = std::fs::read_to_string(place.path("data/rest-account")).unwrap();
     let mut stream = TcpStream::connect(place.http()).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let (who, length) = (STANDARD.encode(who.trim_end()), form.len());
+    let (credentials, length) = (STANDARD.encode(credentials.trim_end()), form.len());
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {who}\r\nConnection: close\r\n\
+        "{method} {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {credentials}\r\nConnection: close\r\n\
          Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n\r\n{form}"
     );
     stream.write_all(request.as_bytes()).unwrap();

@@ -130,7 +130,7 @@ fn an_upload_that_differs_from_its_slot_is_refused() {
         format!("PUT {} HTTP/1.1\r\nHost: x\r\n{full}Content-Length: 5\r\n\r\nhe", one.path).as_bytes(),
     );
     until("it is begun", || std::fs::read_dir(place.path("data/uploads/coming")).unwrap().next().map(drop));
-    assert_eq!(put(&one.path, &full, b"hello"), 409, "somebody is at it");
+    assert_eq!(put(&one.path, &full, b"hello"), 409, "an upload is under way");
     drop(broken);
     until("nothing is left of it", || {
         std::fs::read_dir(place.path("data/uploads/coming")).unwrap().next().is_none().then_some(())

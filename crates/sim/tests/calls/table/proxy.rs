@@ -286,7 +286,7 @@ fn own_maddr() {
     caller.last(&scene, "SIP/2.0 200 ");
 }
 
-/// The text makes it the only target. Anybody could have us send anywhere.
+/// The text makes it the only target. Any caller could have us send anywhere.
 fn foreign_maddr() {
     let mut scene = Scene::build(1, accounts::server(), vec![bob()]);
     assert!(accounts::register(&mut scene, "secret").starts_with("SIP/2.0 200 "));

@@ -438,7 +438,7 @@ mod tests {
         let next = "<sip:proxy.example.net;lr>";
         let longer = format!("{}, {next}", route(&env, "127.0.0.2:5060", &[next]));
         assert_eq!(own(&env, &longer).count, 1);
-        // A value of anyone else's, one of another route set, and one behind another proxy's are not ours.
+        // A value of another host's, one of another route set, and one behind another proxy's are not ours.
         for routes in [
             "<sip:127.0.0.2:5060;lr>".to_owned(),
             format!("{there}, {next}"),

@@ -152,7 +152,7 @@ fn a_chat_text_is_accepted_refused_or_to_be_retried() {
         assert_eq!(last.as_deref(), Some(reason), "{statuses:?}");
         assert_eq!(world.notifier.counts().deliveries, 0);
     }
-    assert_eq!(text(&mut World::new(), &[]), "text 9: Failed\n", "nobody is there");
+    assert_eq!(text(&mut World::new(), &[]), "text 9: Failed\n", "no phone is there");
 }
 
 #[test]

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_run_is_not_shown() {
+    fn files_that_a_browser_could_run_are_not_shown() {
         for (kind, shows) in [
             ("image/png", true),
             ("Image/SVG+xml", false),

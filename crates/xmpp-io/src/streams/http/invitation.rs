@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_invitation_has_becomes_text_and_never_elements() {
+    fn the_values_of_an_invitation_become_text_and_never_elements() {
         let invitation = ShownInvitation {
             domain: "a<b>.test".into(),
             inviter: Some("\"al&ice'<script>@a.test".into()),

@@ -47,7 +47,7 @@ fn binding() {
         .after(Step::Bytes(bind("")))
         .when(refused(Condition::ResourceConstraint))
         .told(&["<iq type='error' id='b'", "<error type='wait'><resource-constraint"]),
-        row("7.6.2.1", "whose bound is the host's")
+        row("7.6.2.1", "with the bound of the host")
             .test("chat/src/tests/mod.rs::an_account_has_so_many_sessions"),
     ]);
 }
@@ -74,7 +74,7 @@ fn binding_a_resource_of_the_client() {
             .after(refused(Condition::BadRequest))
             .sent(bind(""))
             .passed(&["resource: None"]),
-        row("10.1", "what the client sends before the answer waits for it")
+        row("10.1", "stanzas that the client sends before the answer wait for it")
             .at(Stage::Unbound)
             .after(Step::Bytes(bind("")))
             .sent("<presence/>"),

@@ -27,7 +27,7 @@ fn opening() {
         .at(Stage::Authenticated)
         .sent(HEADER)
         .told(&["<?xml", "<stream:stream ", "<stream:features>", "</stream:features>"]),
-        row("4.3.3", "what was negotiated on the stream before is not that of the new one")
+        row("4.3.3", "features negotiated on the stream before are not those of the new one")
             .test("xmpp/src/c2s/access_tests.rs::an_invitation_is_forgotten_when_the_stream_begins_anew"),
         row("4.6.3", "white space of the client keeps the connection open; the server sends none itself")
             .sent(" "),
@@ -110,7 +110,7 @@ fn closing() {
         .fails("unsupported-stanza-type"),
         row("4.4", "data on its way to the other side is sent before the closing tag")
             .test("xmpp/src/c2s/tests.rs::a_stream_with_a_session_is_closed_once_the_session_has_ended"),
-        row("4.4", "what comes after the closing tag MUST be ignored")
+        row("4.4", "data after the closing tag MUST be ignored")
             .sent("</stream:stream><message to='b@example.org'/>")
             .told(&["</stream:stream>"])
             .closes(),
@@ -171,7 +171,7 @@ fn errors() {
         row("4.9.3.3", "conflict: another session has the resource")
             .test("chat/src/tests/mod.rs::a_second_session_of_the_same_name_replaces_the_first"),
         row("4.9.3.4", "connection-timeout: a server that proves nothing")
-            .test("xmpp/src/s2s/tests/bad.rs::who_proves_nothing_is_closed_in_time"),
+            .test("xmpp/src/s2s/tests/bad.rs::a_stream_without_proof_is_closed_in_time"),
         row("4.9.3.5", "host-gone: the domain is served no more")
             .test("xmpp/src/s2s/tests/bad.rs::a_domain_that_is_served_no_more_is_gone"),
         row("4.9.3.6", "host-unknown")
@@ -248,7 +248,7 @@ fn restricted_xml() {
         row("11.1", "entities of XML are text")
             .sent(body("&lt;&amp;&#x41;"))
             .passed(&["<body>&lt;&amp;A</body>"]),
-        row("11.3", "what is not well-formed ends the stream").sent(body("</a><a>")).fails("not-well-formed"),
+        row("11.3", "XML not well-formed ends the stream").sent(body("</a><a>")).fails("not-well-formed"),
         row("11.5", "a declaration may have no encoding, and is not required")
             .at(Stage::Encrypted)
             .sent(HEADER.replace("<?xml version='1.0'?>", ""))

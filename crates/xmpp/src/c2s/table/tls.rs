@@ -34,13 +34,13 @@ fn negotiating() {
             .sent(STARTTLS)
             .told(&["<proceed xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>"])
             .passed(&["TLS"]),
-        row("5.4.2.3", "what the client sends before the handshake is not read")
+        row("5.4.2.3", "stanzas sent before the handshake are not read")
             .at(Stage::Clear)
             .after(Step::Bytes(STARTTLS.into()))
             .sent("<message to='b@example.org'/>"),
         row("5.4.3.3", "then the stream begins anew, with other features")
             .test("xmpp/src/c2s/tests.rs::a_client_secures_its_stream_signs_in_and_binds"),
-        row("5.4.3.3", "what was learnt before TLS is discarded")
+        row("5.4.3.3", "data learnt before TLS is discarded")
             .test("xmpp/src/c2s/access_tests.rs::an_invitation_before_tls_is_forgotten_with_it"),
     ]);
 }

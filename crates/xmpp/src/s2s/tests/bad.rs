@@ -134,7 +134,7 @@ fn in_the_clear_only_tls_can_be_begun() {
     let number = caller.number;
     let secured = Security { encrypted: true, ..Security::default() };
     let written = caller.tell(|servers, out| servers.handle_secured(START, number, secured, out));
-    assert_eq!(written, "", "what came in the clear is forgotten");
+    assert_eq!(written, "", "bytes received in the clear are forgotten");
     assert!(caller.say(HEADER).contains("features:dialback"));
     assert!(caller.say("<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>").contains("<failure"));
 }
@@ -152,7 +152,7 @@ fn a_wrong_key_ends_the_stream() {
 }
 
 #[test]
-fn a_domain_for_which_nobody_answers_is_told_so_and_may_ask_again() {
+fn a_domain_without_a_reachable_server_is_told_so_and_may_ask_again() {
     let mut caller = TestCaller::secure();
     caller.say("<db:result from='evil.test' to='a.test'>key</db:result>");
     let answer = caller.verified(Verdict::Error(Condition::RemoteServerNotFound));
@@ -189,7 +189,7 @@ fn a_key_counts_only_on_the_stream_it_was_made_for() {
 }
 
 #[test]
-fn answers_that_nobody_asked_for_end_the_stream() {
+fn unrequested_dialback_answers_end_the_stream() {
     for text in [
         "<db:result from='evil.test' to='a.test' type='valid'/>",
         "<db:verify from='evil.test' to='a.test' id='1' type='valid'/>",
@@ -221,7 +221,7 @@ fn stanzas_of_domains_that_were_not_proved_end_the_stream() {
 }
 
 #[test]
-fn who_proves_nothing_is_closed_in_time() {
+fn a_stream_without_proof_is_closed_in_time() {
     for text in ["", HEADER] {
         let mut caller = TestCaller::new(|_| (), Security { encrypted: true, ..Security::default() });
         caller.say(text);
@@ -245,7 +245,7 @@ fn one_stream_cannot_ask_for_everything() {
 }
 
 #[test]
-fn who_fails_too_often_is_closed() {
+fn a_stream_with_too_many_failed_proofs_is_closed() {
     let mut caller = TestCaller::secure();
     for number in 1..=crate::limits::S2S_REFUSED_OF_STREAM {
         caller.say(&format!("<db:result from='d{number}.test' to='a.test'>k</db:result>"));
@@ -373,7 +373,7 @@ fn a_stanza_that_would_be_too_large_for_its_receiver_is_answered_and_the_stream_
 }
 
 #[test]
-fn what_a_bidirectional_peer_says_that_it_takes_is_all_it_gets() {
+fn a_bidirectional_peer_gets_no_stanza_larger_than_its_limit() {
     let mut caller = TestCaller::secure();
     caller.say("<bidi xmlns='urn:xmpp:bidi'><limits xmlns='urn:xmpp:stream-limits:0'><max-bytes>12000</max-bytes></limits></bidi>");
     caller.say("<db:result from='evil.test' to='a.test'>right</db:result>");

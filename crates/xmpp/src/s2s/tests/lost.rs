@@ -19,7 +19,7 @@ enum TestStep {
 
 fn act() -> impl Strategy<Value = TestStep> {
     prop_oneof![
-        4 => (any::<bool>(), any::<bool>()).prop_map(|(who, second)| TestStep::Say(who, second)),
+        4 => (any::<bool>(), any::<bool>()).prop_map(|(is_b, second)| TestStep::Say(is_b, second)),
         4 => (1u8..40).prop_map(TestStep::Steps),
         1 => Just(TestStep::Cut),
         1 => any::<bool>().prop_map(TestStep::Stop),
@@ -37,9 +37,9 @@ fn play(seed: u64, certified: [bool; 2], acts: &[TestStep]) {
     let mut said = Vec::new();
     for act in acts {
         match *act {
-            TestStep::Say(who, second) => {
-                let (node, mut domains) = (usize::from(who), ["a.test", "b.test"]);
-                if who {
+            TestStep::Say(is_b, second) => {
+                let (node, mut domains) = (usize::from(is_b), ["a.test", "b.test"]);
+                if is_b {
                     domains.reverse();
                 }
                 let from = if second { format!("rooms.{}", domains[0]) } else { domains[0].to_owned() };
@@ -60,9 +60,9 @@ fn play(seed: u64, certified: [bool; 2], acts: &[TestStep]) {
                     world.cut(wire);
                 }
             }
-            TestStep::Stop(who) => {
+            TestStep::Stop(is_b) => {
                 for shard in 0..SHARDS {
-                    world.tell(usize::from(who), shard, |servers, _, out| servers.stop(|_| true, out));
+                    world.tell(usize::from(is_b), shard, |servers, _, out| servers.stop(|_| true, out));
                 }
             }
             TestStep::Wait(seconds) => world.pass(Duration::from_secs(seconds.into())),

@@ -61,7 +61,7 @@ fn a_key_for_a_domain_of_ours_is_not_even_asked_about() {
 }
 
 #[test]
-fn no_key_is_verified_for_who_claims_a_domain_of_ours() {
+fn no_key_is_verified_for_a_caller_that_claims_a_domain_of_ours() {
     let mut caller = caller(Security { encrypted: true, ..Security::default() });
     caller.say(HEADER);
     // As a node of ours would have made it.

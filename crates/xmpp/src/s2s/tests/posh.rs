@@ -278,7 +278,7 @@ fn body(answer: WebAnswer) -> Vec<u8> {
 }
 
 #[test]
-fn a_stranger_causes_no_fetch_of_what_is_no_name_of_a_host() {
+fn a_stranger_causes_no_fetch_from_a_name_that_is_no_host_name() {
     for from in ["127.0.0.1", "[::1]", "localhost", "127.1", "a.0x7f000001", "x_y.test", "rooms.a.test"] {
         let mut caller = caller();
         caller.say(&header(from));

@@ -228,7 +228,7 @@ fn tls_and_sasl() {
             .sent(external)
             .told(&["<failure xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><not-authorized/></failure>"]),
         row("6.4.5", "the number of retries has a bound, as for clients")
-            .test("xmpp/src/s2s/tests/bad.rs::who_fails_too_often_is_closed"),
+            .test("xmpp/src/s2s/tests/bad.rs::a_stream_with_too_many_failed_proofs_is_closed"),
     ]);
 }
 

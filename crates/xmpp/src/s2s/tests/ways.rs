@@ -39,7 +39,7 @@ fn answers_come_back_on_the_same_stream() {
 }
 
 #[test]
-fn who_has_a_certificate_needs_no_dialback() {
+fn a_server_with_a_valid_certificate_needs_no_dialback() {
     let mut world = FederationWorld::new(2, &[&["a.test"], &["b.test"]]);
     world.certify(0, "a.test");
     world.certify(1, "b.test");
@@ -49,14 +49,14 @@ fn who_has_a_certificate_needs_no_dialback() {
     let by = Proof::Certificate;
     assert_eq!(world.proofs(0), [S2sStreamEvent::Connected { by, peer: Some(by), is_encrypted: true }]);
     assert_eq!(world.proofs(1), [S2sStreamEvent::Accepted { by, is_encrypted: true }]);
-    assert_eq!(world.dialled, 1, "nobody had to ask back");
+    assert_eq!(world.dialled, 1, "no server had to ask back");
     world.message(1, "bob@b.test/y", "alice@a.test/x", "2");
     world.run();
     assert_eq!((world.got(0), world.dialled), (vec!["2".to_owned()], 1));
 }
 
 #[test]
-fn a_certificate_of_somebody_else_proves_nothing() {
+fn a_certificate_of_another_domain_proves_nothing() {
     let mut world = FederationWorld::new(3, &[&["a.test"], &["b.test"]]);
     world.certify(0, "other.test");
     world.message(0, "alice@a.test/x", "bob@b.test", "1");
@@ -73,7 +73,7 @@ fn a_certificate_of_somebody_else_proves_nothing() {
 }
 
 #[test]
-fn we_demand_a_certificate_of_whom_we_call() {
+fn with_require_certificate_a_server_that_we_call_must_have_one() {
     let mut world = FederationWorld::new(4, &[&["a.test"], &["b.test"]]);
     world.certify(1, "wrong.test");
     world.set(0, |settings| settings.policy.require_certificate = true);
@@ -99,7 +99,7 @@ fn more_domains_share_a_stream() {
 }
 
 #[test]
-fn without_tls_nobody_speaks_unless_that_is_allowed() {
+fn without_tls_no_stanza_is_sent_unless_the_domain_is_excepted() {
     let mut world = FederationWorld::new(6, &[&["a.test"], &["b.test"]]);
     world.set(1, |settings| {
         settings.tls = false;
@@ -181,7 +181,7 @@ fn idle_streams_are_closed_and_opened_again() {
 }
 
 #[test]
-fn with_whom_nobody_wants_to_speak_nobody_does() {
+fn a_blocked_domain_neither_gets_nor_sends_stanzas() {
     let mut world = FederationWorld::new(10, &[&["a.test"], &["b.test"]]);
     world.set(0, |settings| settings.policy.block = Domains(vec!["b.test".into()]));
     world.message(0, "alice@a.test/x", "bob@b.test", "1");
@@ -193,7 +193,7 @@ fn with_whom_nobody_wants_to_speak_nobody_does() {
 }
 
 #[test]
-fn nobody_speaks_through_us() {
+fn stanzas_of_foreign_domains_are_not_relayed() {
     let mut world = FederationWorld::new(14, &[&["a.test"], &["b.test"]]);
     world.message(0, "evil@other.test/x", "bob@b.test", "1");
     world.run();
@@ -231,7 +231,7 @@ fn when_one_address_does_not_do_the_next_may() {
 }
 
 #[test]
-fn who_refuses_our_certificate_and_hangs_up_is_asked_without() {
+fn a_server_that_refuses_our_certificate_and_hangs_up_is_dialled_again() {
     let refused = "<stream:features><mechanisms xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>\
         <mechanism>EXTERNAL</mechanism></mechanisms></stream:features>\
         <failure xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><not-authorized/></failure></stream:stream>";
@@ -240,7 +240,7 @@ fn who_refuses_our_certificate_and_hangs_up_is_asked_without() {
 }
 
 #[test]
-fn who_does_not_read_gets_nothing_more() {
+fn a_server_that_does_not_read_is_sent_no_more_until_it_has_read() {
     let features = "<stream:features><dialback xmlns='urn:xmpp:features:dialback'/></stream:features>";
     let mut world = call(None, features);
     let shard = owner("peer.test");
@@ -272,7 +272,7 @@ fn who_does_not_read_gets_nothing_more() {
 }
 
 #[test]
-fn a_reload_ends_what_is_not_allowed_any_more() {
+fn a_reload_ends_streams_that_are_not_allowed_any_more() {
     let mut world = FederationWorld::new(11, &[&["a.test"], &["b.test"]]);
     world.message(0, "alice@a.test/x", "bob@b.test", "1");
     world.run();
@@ -286,7 +286,7 @@ fn a_reload_ends_what_is_not_allowed_any_more() {
 }
 
 #[test]
-fn what_waits_has_a_bound() {
+fn the_queue_for_a_silent_server_has_a_bound() {
     let mut world = FederationWorld::new(12, &[&["a.test"]]);
     world.places.insert("silent.test".into(), LinkEnd::Silent);
     for id in 0..=crate::limits::S2S_QUEUE {

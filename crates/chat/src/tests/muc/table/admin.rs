@@ -27,21 +27,21 @@ fn banning() {
             "wicca: hag unavailable none/outcast 301 by firstwitch (Treason)",
             "hag: hag unavailable none/outcast 110 301 =hag by firstwitch (Treason)",
         ]),
-        row("9.1", "who is not in is banned too, told so by 101 and 301 with the reason, and those who see addresses are")
+        row("9.1", "a user outside is banned too, told so by 101 and 301 with the reason; occupants who see addresses are told")
             .when("crone", ban())
             .told(&[
                 "crone: room status 301 hag66@shakespeare.lit is none/outcast (Treason)",
                 "crone: result",
                 "hag66@shakespeare.lit: room status 301 status 101 hag66@shakespeare.lit is none/outcast (Treason)",
             ]),
-        row("9.1", "nobody bans himself: conflict")
+        row("9.1", "an administrator cannot ban itself: conflict")
             .when("crone", affiliate("crone1@example.org", "outcast"))
             .told(&["crone: iq error conflict"]),
         row("9.1", "nor who has a higher affiliation: not-allowed")
             .after("crone", affiliate("wiccarocks@example.org", "admin"))
             .when("wicca", affiliate("crone1@example.org", "outcast"))
             .told(&["wicca: iq error not-allowed"]),
-        row("9.1", "who is no administrator: forbidden")
+        row("9.1", "other occupants: forbidden")
             .when("wicca", ban())
             .told(&["wicca: iq error forbidden"]),
         row("9.2", "the list of the banned has address and reason")
@@ -51,7 +51,7 @@ fn banning() {
         row("9.2", "it is for administrators: forbidden")
             .when("wicca", get("<item affiliation='outcast'/>"))
             .told(&["wicca: iq error forbidden"]),
-        row("9.2", "who is taken off the list enters again")
+        row("9.2", "a user taken off the list enters again")
             .after("wicca", leave("wicca", ""))
             .after("crone", ban())
             .after("crone", affiliate(HAG_BARE, "none"))
@@ -82,7 +82,7 @@ fn members() {
             .after("crone", set(&format!("<item jid='{HAG_BARE}' nick='thirdwitch' affiliation='member'/>")))
             .when("wicca", presence("thirdwitch", ""))
             .told(&["wicca: presence error conflict"]),
-        row("9.3", "if nobody else has it: conflict")
+        row("9.3", "if no other user has it: conflict")
             .when("crone", set(&format!("<item jid='{HAG_BARE}' nick='wicca' affiliation='member'/>")))
             .told(&["crone: iq error conflict"]),
         row("9.3", "nor is given it in the same request: conflict")
@@ -90,10 +90,10 @@ fn members() {
                 "<item jid='{HAG_BARE}' nick='x' affiliation='member'/><item jid='a@b' nick='x' affiliation='member'/>"
             )))
             .told(&["crone: iq error conflict"]),
-        row("9.3", "who is no administrator: forbidden")
+        row("9.3", "other occupants: forbidden")
             .when("wicca", affiliate("wiccarocks@example.org", "member"))
             .told(&["wicca: iq error forbidden"]),
-        row("9.4", "who is no member any more is out of a members-only room: 321 to all")
+        row("9.4", "a removed member is out of a members-only room: 321 to all")
             .room(MEMBERS_ONLY)
             .after("crone", affiliate(HAG_BARE, "member"))
             .after("hag", enter("hag"))
@@ -126,7 +126,7 @@ fn lists_of_members() {
             .after("crone", set(&format!("<item jid='{HAG_BARE}' nick='thirdwitch' affiliation='member'/>")))
             .when("crone", get("<item affiliation='member'/>"))
             .told(&["crone: result query [hag66@shakespeare.lit thirdwitch member]"]),
-        row("9.5", "who belongs to nobody does not get it: forbidden")
+        row("9.5", "a user without affiliation does not get it: forbidden")
             .when("wicca", get("<item affiliation='member'/>"))
             .told(&["wicca: iq error forbidden"]),
         row("7.11", "a member of a members-only room SHOULD get it")
@@ -186,7 +186,7 @@ fn moderators() {
             .after("crone", role("wicca", "moderator"))
             .when("crone", get("<item role='moderator'/>"))
             .told(&["crone: result query [crone firstwitch moderator owner] [wicca wicca moderator none]"]),
-        row("9.8", "nobody else: forbidden")
+        row("9.8", "other users: forbidden")
             .after("crone", role("wicca", "moderator"))
             .when("wicca", get("<item role='moderator'/>"))
             .told(&["wicca: iq error forbidden"]),

@@ -46,11 +46,11 @@ fn entities() {
             .when("hag", iq("get", ROOM, ITEMS))
             .when("wicca", iq("get", ROOM, ITEMS))
             .told(&["wicca: result query [/firstwitch] [/wicca]", "hag: result query"]),
-        row("6.6", "who is outside and asks an occupant MUST get bad-request")
+        row("6.6", "a user outside that asks an occupant MUST get bad-request")
             .when("hag", iq("get", &format!("{ROOM}/wicca"), INFO))
             .when("hag", iq("get", &format!("{ROOM}/wicca"), ITEMS))
             .told(&["hag: iq error bad-request", "hag: iq error bad-request"]),
-        row("6.6", "who is inside asks the occupant's client through the room")
+        row("6.6", "an occupant asks another's client through the room")
             .when("crone", iq("get", &format!("{ROOM}/wicca"), INFO))
             .told(&["wicca: get query"]),
         row("7.12", "a reserved nickname is the name of an identity, to its owner only")

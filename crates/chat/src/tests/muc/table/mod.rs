@@ -36,13 +36,13 @@ impl Row {
         Row { is_void: true, ..self }
     }
 
-    fn after(mut self, who: &'static str, xml: impl Into<String>) -> Row {
-        self.before.push((who, xml.into()));
+    fn after(mut self, sender: &'static str, xml: impl Into<String>) -> Row {
+        self.before.push((sender, xml.into()));
         self
     }
 
-    fn when(mut self, who: &'static str, xml: impl Into<String>) -> Row {
-        self.sent.push((who, xml.into()));
+    fn when(mut self, sender: &'static str, xml: impl Into<String>) -> Row {
+        self.sent.push((sender, xml.into()));
         self
     }
 
@@ -60,8 +60,8 @@ impl Row {
             hall.enter(WICCA, "wicca");
             hall.configure(self.config);
         }
-        for (who, xml) in &self.before {
-            hall.say(address(who), xml);
+        for (sender, xml) in &self.before {
+            hall.say(address(sender), xml);
         }
         hall.forget();
         hall
@@ -70,14 +70,14 @@ impl Row {
     /// The difference from the expectation, if any.
     fn play(&self) -> Option<String> {
         let mut hall = self.stage();
-        for (who, xml) in &self.sent {
-            hall.say(address(who), xml);
+        for (sender, xml) in &self.sent {
+            hall.say(address(sender), xml);
         }
         let mut mail: Vec<(String, Vec<Element>)> = hall.mail.drain().collect();
-        let place = |who: &str| CAST.iter().position(|(_, address)| *address == who).unwrap_or(CAST.len());
-        mail.sort_by_key(|(who, _)| (place(who), who.clone()));
-        let lines = mail.iter().flat_map(|(who, heard)| {
-            heard.iter().map(|stanza| format!("{}: {}", name(who), describe(stanza)))
+        let place = |jid: &str| CAST.iter().position(|(_, address)| *address == jid).unwrap_or(CAST.len());
+        mail.sort_by_key(|(jid, _)| (place(jid), jid.clone()));
+        let lines = mail.iter().flat_map(|(receiver, heard)| {
+            heard.iter().map(|stanza| format!("{}: {}", name(receiver), describe(stanza)))
         });
         let told: Vec<String> = lines.collect();
         (told != self.told).then(|| {

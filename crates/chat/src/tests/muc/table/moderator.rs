@@ -16,7 +16,7 @@ fn subjects() {
         row("8.1", "a moderator's subject MUST be reflected to all")
             .when("crone", subject())
             .told(&["crone: firstwitch subject (Fire Burn)", "wicca: firstwitch subject (Fire Burn)"]),
-        row("8.1", "who may not set it MUST get forbidden")
+        row("8.1", "an occupant without that right MUST get forbidden")
             .when("wicca", subject())
             .told(&["wicca: message error forbidden"]),
         row("8.1", "where the configuration lets, a participant sets it")
@@ -61,10 +61,10 @@ fn kicking() {
             .after("crone", kick("wicca"))
             .when("wicca", groupchat(HAIL))
             .told(&["wicca: message error not-acceptable"]),
-        row("8.2", "who is no moderator: forbidden")
+        row("8.2", "other occupants: forbidden")
             .when("wicca", kick("firstwitch"))
             .told(&["wicca: iq error forbidden"]),
-        row("8.2", "who has a higher affiliation cannot be kicked: not-allowed")
+        row("8.2", "an occupant of higher affiliation cannot be kicked: not-allowed")
             .after("crone", set("<item nick='wicca' role='moderator'/>"))
             .when("wicca", kick("firstwitch"))
             .told(&["wicca: iq error not-allowed"]),
@@ -74,7 +74,7 @@ fn kicking() {
             .after("crone", set("<item jid='hag66@shakespeare.lit' affiliation='member'/>"))
             .when("wicca", kick("hag"))
             .told(&["wicca: iq error not-allowed"]),
-        row("8.2", "who is not in cannot be: item-not-found")
+        row("8.2", "a user outside cannot be: item-not-found")
             .when("crone", kick("ghost"))
             .told(&["crone: iq error item-not-found"]),
         row("8.2", "several at once, or none of them")
@@ -87,7 +87,7 @@ fn kicking() {
 #[test]
 fn voice() {
     play(&[
-        row("8.3", "who is granted voice is a participant, to everybody, and the moderator told of success")
+        row("8.3", "an occupant granted voice is a participant to all, and the moderator told of success")
             .room(MODERATED)
             .when("crone", role("wicca", "participant"))
             .told(&[
@@ -95,14 +95,14 @@ fn voice() {
                 "crone: result",
                 "wicca: wicca here participant/none 110 =wicca by firstwitch",
             ]),
-        row("8.4", "whose voice is revoked is a visitor, to everybody")
+        row("8.4", "an occupant with revoked voice is a visitor to all")
             .when("crone", role("wicca", "visitor"))
             .told(&[
                 "crone: wicca here visitor/none =wicca by firstwitch",
                 "crone: result",
                 "wicca: wicca here visitor/none 110 =wicca by firstwitch",
             ]),
-        row("8.4", "nobody revokes the voice of an administrator or owner: not-allowed")
+        row("8.4", "the voice of an administrator or owner cannot be revoked: not-allowed")
             .after("crone", role("wicca", "moderator"))
             .when("wicca", role("firstwitch", "visitor"))
             .told(&["wicca: iq error not-allowed"]),
@@ -110,7 +110,7 @@ fn voice() {
             .after("crone", set("<item jid='wiccarocks@example.org' affiliation='owner'/>"))
             .when("crone", role("wicca", "visitor"))
             .told(&["crone: iq error not-allowed"]),
-        row("8.3", "who is no moderator: forbidden")
+        row("8.3", "other occupants: forbidden")
             .room(MODERATED)
             .when("wicca", role("wicca", "participant"))
             .told(&["wicca: iq error forbidden"]),
@@ -127,7 +127,7 @@ fn voice_lasts() {
             .after("wicca", enter("wicca"))
             .when("wicca", groupchat(HAIL))
             .told(&["crone: wicca says Hail", "wicca: wicca says Hail"]),
-        row("5.1", "and a member whose voice was revoked has none when he comes again")
+        row("5.1", "and a member whose voice was revoked has none on coming again")
             .room(MODERATED)
             .after("crone", set("<item jid='wiccarocks@example.org' affiliation='member'/>"))
             .after("crone", role("wicca", "visitor"))
@@ -135,7 +135,7 @@ fn voice_lasts() {
             .after("wicca", enter("other"))
             .when("wicca", groupchat(HAIL))
             .told(&["wicca: message error forbidden"]),
-        row("5.1", "nor when he was kicked")
+        row("5.1", "nor after a kick")
             .room(MODERATED)
             .after("crone", set("<item jid='wiccarocks@example.org' affiliation='member'/>"))
             .after("crone", role("wicca", "visitor"))
@@ -147,7 +147,7 @@ fn voice_lasts() {
                 "wicca: wicca here visitor/member 110 =wicca",
                 "wicca: room subject ()",
             ]),
-        row("5.1", "until he is made a member anew")
+        row("5.1", "until the user is made a member anew")
             .room(MODERATED)
             .after("crone", role("wicca", "visitor"))
             .after("crone", set("<item jid='wiccarocks@example.org' affiliation='member'/>"))
@@ -164,7 +164,7 @@ fn lists_of_voices() {
         row("8.5", "a moderator gets the voice list with nicknames and roles")
             .when("crone", get("<item role='participant'/>"))
             .told(&["crone: result query [wicca wicca participant none]"]),
-        row("8.5", "nobody else: forbidden")
+        row("8.5", "other occupants: forbidden")
             .when("wicca", get("<item role='participant'/>"))
             .told(&["wicca: iq error forbidden"]),
         row("8.5", "changes of the list come back as presence")
@@ -190,12 +190,12 @@ fn lists_of_voices() {
 fn answers_to_requests_for_voice() {
     let answer = |allow: &str| {
         let kind = ("FORM_TYPE", "http://jabber.org/protocol/muc#request");
-        let who = [("muc#jid", "wiccarocks@example.org/laptop"), ("muc#roomnick", "wicca")];
+        let fields = [("muc#jid", "wiccarocks@example.org/laptop"), ("muc#roomnick", "wicca")];
         message(
             ROOM,
             &form(
                 "submit",
-                &[kind, who[0], who[1], ("muc#role", "participant"), ("muc#request_allow", allow)],
+                &[kind, fields[0], fields[1], ("muc#role", "participant"), ("muc#request_allow", allow)],
             ),
         )
     };
@@ -205,7 +205,7 @@ fn answers_to_requests_for_voice() {
             "wicca: wicca here participant/none 110 =wicca",
         ]),
         row("8.6", "a refusal is nothing").room(MODERATED).when("crone", answer("false")).told(&[]),
-        row("8.6", "nobody else approves: forbidden")
+        row("8.6", "other occupants cannot approve: forbidden")
             .room(MODERATED)
             .when("wicca", answer("1"))
             .told(&["wicca: message error forbidden"]),

@@ -21,7 +21,7 @@ fn entering() {
             "hag: hag here participant/none 110 =hag",
             "hag: room subject ()",
         ]),
-        row("7.2.3", "in a non-anonymous room everybody sees addresses, and who enters is warned by 100")
+        row("7.2.3", "in a non-anonymous room all see addresses, and a new occupant is warned by 100")
             .room(&[("whois", "anyone")])
             .when("hag", enter("hag"))
             .told(&[
@@ -70,11 +70,11 @@ fn being_kept_out() {
                 "hag: hag here participant/none 110 =hag",
                 "hag: room subject ()",
             ]),
-        row("7.2.6", "who is no member of a members-only room MUST be refused: registration-required")
+        row("7.2.6", "other users MUST be refused by a members-only room: registration-required")
             .room(&[("membersonly", "1")])
             .when("hag", enter("hag"))
             .told(&["hag: presence error registration-required"]),
-        row("7.2.7", "who is banned MUST be refused: forbidden, whatever else there is")
+        row("7.2.7", "a banned user MUST be refused: forbidden, before any other reason")
             .room(&[("membersonly", "1"), ("roomsecret", "x"), ("maxusers", "1")])
             .after("crone", set("<item affiliation='outcast' jid='hag66@shakespeare.lit'/>"))
             .when("hag", enter("firstwitch"))
@@ -128,7 +128,7 @@ fn entering_a_full_or_a_new_room() {
             .after("crone", enter("firstwitch"))
             .when("wicca", enter("wicca"))
             .told(&["wicca: presence error item-not-found"]),
-        row("7.2.11", "who may not create the room that is none: not-allowed")
+        row("7.2.11", "a user without the right to create the room: not-allowed")
             .void()
             .when("hag", enter("hag"))
             .told(&["hag: presence error not-allowed"]),
@@ -248,13 +248,13 @@ fn history_counts_characters() {
 #[test]
 fn being_there() {
     play(&[
-        row("7.4", "what is said goes to everybody, its speaker too, from his occupant address")
+        row("7.4", "a message goes to all, its sender too, from the sender's occupant address")
             .when("wicca", groupchat(&body_of("Hail")))
             .told(&["crone: wicca says Hail", "wicca: wicca says Hail"]),
-        row("7.4", "who is not in SHOULD get not-acceptable")
+        row("7.4", "a user outside SHOULD get not-acceptable")
             .when("hag", groupchat(&body_of("Hail")))
             .told(&["hag: message error not-acceptable"]),
-        row("7.4", "who has no voice SHOULD get forbidden")
+        row("7.4", "a visitor SHOULD get forbidden")
             .room(&[("moderatedroom", "1")])
             .when("wicca", groupchat(&body_of("Hail")))
             .told(&["wicca: message error forbidden"]),
@@ -294,7 +294,7 @@ fn changing_and_leaving() {
         row("7.6", "one that is too long: not-acceptable")
             .when("wicca", presence(&"x".repeat(129), ""))
             .told(&["wicca: presence error not-acceptable"]),
-        row("7.7", "new availability is everybody's to see")
+        row("7.7", "new availability is shown to all")
             .when("wicca", presence("wicca", "<show>xa</show><status>gone</status>"))
             .told(&[
                 "crone: wicca here participant/none =wicca (xa) (gone)",
@@ -308,7 +308,7 @@ fn changing_and_leaving() {
                 "wicca: wicca here participant/none 110 =wicca",
                 "wicca: room subject ()",
             ]),
-        row("7.14", "who leaves is told by 110, the others by unavailable, with his last words")
+        row("7.14", "the leaving occupant is told by 110, the others by unavailable, with its status")
             .when("wicca", leave("wicca", "<status>gone</status>"))
             .told(&[
                 "crone: wicca unavailable none/none =wicca (gone)",
@@ -351,7 +351,7 @@ fn inviting() {
                 "crone: result query [hecate@shakespeare.lit member]",
                 "hecate@shakespeare.lit: room invite from /firstwitch (Hey)",
             ]),
-        row("7.8.2", "nobody else may invite into one: forbidden")
+        row("7.8.2", "other occupants may not invite into one: forbidden")
             .room(&[("membersonly", "1")])
             .after("crone", set("<item affiliation='member' jid='wiccarocks@example.org'/>"))
             .after("wicca", enter("wicca"))
@@ -361,13 +361,13 @@ fn inviting() {
             .room(&[("allowinvites", "1")])
             .when("wicca", invite())
             .told(&["hecate@shakespeare.lit: room invite from /wicca (Hey)"]),
-        row("7.8.2", "who is not in invites nobody: not-acceptable")
+        row("7.8.2", "a user outside the room cannot invite: not-acceptable")
             .when("hag", invite())
             .told(&["hag: message error not-acceptable"]),
         row("7.8.2", "an address that is none: jid-malformed")
             .when("crone", message(ROOM, &in_user("<invite to='@'/>")))
             .told(&["crone: message error jid-malformed"]),
-        row("7.8.2", "who declines is heard by who invited")
+        row("7.8.2", "the inviter gets the invitee's refusal")
             .when(
                 "hag",
                 message(
@@ -383,27 +383,27 @@ fn inviting() {
 fn registering() {
     let request = || register("set", &form("submit", &[("muc#register_roomnick", "hag")]));
     play(&[
-        row("7.10", "who asks how MUST get the form")
+        row("7.10", "a request for the form MUST get it")
             .when("hag", register("get", ""))
             .told(&["hag: result query form muc#register_roomnick="]),
         row("7.10", "a room that is none: item-not-found")
             .when("hag", register("get", "").replace("coven", "ghost"))
             .told(&["hag: iq error item-not-found"]),
-        row("7.10", "who may not: not-allowed")
+        row("7.10", "a user without the right: not-allowed")
             .room(&[("membersonly", "1")])
             .when("hag", register("get", ""))
             .told(&["hag: iq error not-allowed"]),
-        row("7.10", "who is registered already is told so")
+        row("7.10", "a user registered already is told so")
             .after("hag", request())
             .when("hag", register("get", ""))
             .told(&["hag: result query registered () username (hag)"]),
-        row("7.10", "who registers becomes a member, and moderators are told")
+        row("7.10", "a registered user becomes a member, and moderators are told")
             .when("hag", request())
             .told(&["crone: room hag66@shakespeare.lit is none/member", "hag: result"]),
         row("7.10", "a nickname that is taken: conflict")
             .when("hag", request().replace(">hag<", ">wicca<"))
             .told(&["hag: iq error conflict"]),
-        row("7.10", "what is no such form: bad-request")
+        row("7.10", "another form: bad-request")
             .when("hag", register("set", &form("submit", &[])))
             .told(&["hag: iq error bad-request"]),
     ]);
@@ -420,7 +420,7 @@ fn requesting_voice() {
             .told(&[
                 "crone: room form muc#role=participant muc#jid=wicca muc#roomnick=wicca muc#request_allow=0",
             ]),
-        row("7.13", "who is not in asks in vain: not-acceptable")
+        row("7.13", "a user outside asks in vain: not-acceptable")
             .room(&[("moderatedroom", "1")])
             .when("hag", ask())
             .told(&["hag: message error not-acceptable"]),

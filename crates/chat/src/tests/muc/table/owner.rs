@@ -11,7 +11,7 @@ fn affiliate(user: &str, affiliation: &str) -> String {
 #[test]
 fn making_a_room() {
     play(&[
-        row("10.1", "who enters a room that is none MUST be its owner, told by 201 that it waits for its configuration")
+        row("10.1", "the first to enter a new room MUST be its owner, told by 201 that it waits for its configuration")
             .void()
             .when("crone", enter("firstwitch"))
             .told(&["crone: firstwitch here moderator/owner 110 201 =crone", "crone: room subject ()"]),
@@ -30,13 +30,13 @@ fn making_a_room() {
             .when("wicca", owner("get", ""))
             .when("wicca", configure(&[]))
             .told(&["wicca: iq error forbidden", "wicca: iq error forbidden"]),
-        row("10.1.3", "what cannot be configured: not-acceptable, and the room stays locked")
+        row("10.1.3", "a refused configuration: not-acceptable, and the room stays locked")
             .void()
             .after("crone", enter("firstwitch"))
             .when("crone", configure(&[("muc#roomconfig_whois", "nobody")]))
             .when("wicca", enter("wicca"))
             .told(&["crone: iq error not-acceptable", "wicca: presence error item-not-found"]),
-        row("10.1.3", "who cancels MUST be without the room")
+        row("10.1.3", "an owner that cancels MUST be without the room")
             .void()
             .after("crone", enter("firstwitch"))
             .when("crone", owner("set", &form("cancel", &[])))
@@ -46,7 +46,7 @@ fn making_a_room() {
                 "crone: result",
                 "hag: iq error item-not-found",
             ]),
-        row("10.1.1", "a room of which nobody thought when its owner left is no more")
+        row("10.1.1", "a room that was not configured when its owner left is no more")
             .void()
             .after("crone", enter("firstwitch"))
             .after("crone", leave("firstwitch", ""))
@@ -58,7 +58,7 @@ fn making_a_room() {
 #[test]
 fn configuring() {
     play(&[
-        row("10.2", "who cancels later leaves everything as it is")
+        row("10.2", "a later cancel leaves everything as it is")
             .when("crone", owner("set", &form("cancel", &[])))
             .told(&["crone: result"]),
         row("10.2", "a room that becomes members-only MUST remove who is none: 322 to all")
@@ -134,7 +134,7 @@ fn owners() {
         row("10.4", "but the last one MUST remain: conflict")
             .when("crone", affiliate("crone1@example.org", "none"))
             .told(&["crone: iq error conflict"]),
-        row("10.4", "who is one beside others SHOULD be let go")
+        row("10.4", "one owner beside others SHOULD be let go")
             .after("crone", affiliate(WICCA_BARE, "owner"))
             .when("crone", affiliate("crone1@example.org", "none"))
             .told(&[
@@ -168,7 +168,7 @@ fn administrators() {
             .after("crone", affiliate(WICCA_BARE, "admin"))
             .when("wicca", affiliate("hag66@shakespeare.lit", "admin"))
             .told(&["wicca: iq error forbidden"]),
-        row("10.7", "who is none any more moderates no more, to all")
+        row("10.7", "a removed administrator moderates no more, to all")
             .after("crone", affiliate(WICCA_BARE, "admin"))
             .when("crone", affiliate(WICCA_BARE, "member"))
             .told(&[
@@ -190,7 +190,7 @@ fn destroying() {
         owner("set", "<destroy jid='cave@chat.shakespeare.lit'><reason>Macbeth doth come</reason></destroy>")
     };
     play(&[
-        row("10.9", "everybody MUST be told that it is destroyed, why and where to go; then the owner")
+        row("10.9", "all occupants MUST be told that it is destroyed, why and where to go; then the owner")
             .room(&[("persistentroom", "1")])
             .when("crone", destroy())
             .told(&[
@@ -204,7 +204,7 @@ fn destroying() {
                     " destroyed, go to cave@chat.shakespeare.lit (Macbeth doth come)"
                 ),
             ]),
-        row("10.9", "nobody else destroys it: forbidden")
+        row("10.9", "other users cannot destroy it: forbidden")
             .after("crone", affiliate(WICCA_BARE, "admin"))
             .when("wicca", destroy())
             .told(&["wicca: iq error forbidden"]),

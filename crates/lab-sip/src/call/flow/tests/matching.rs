@@ -306,7 +306,7 @@ fn rule_6_an_invite_doubles_five_times_and_gives_up() {
     assert_eq!(end.stats.steps[0].retransmissions, 5);
     end.wait(16_000);
     assert_eq!((end.count(Count::FailedMaxUdpRetrans), end.stats.steps[0].timeouts), (1, 1));
-    assert!(end.said().is_empty(), "nothing was heard, so there is nobody to tell");
+    assert!(end.said().is_empty(), "nothing was heard, so there is no peer to tell");
     end.assert_books();
 }
 
