@@ -171,6 +171,8 @@ fn two_traces_of_one_account_show_each_message_once() {
     let process = place.spawn();
     let mut alice = place.udp("alice");
     let traces = [Trace::start(&place, &["--count", "4"]), Trace::start(&place, &["--count", "4"])];
+    // Answered by the shards, after the messages with which the traces begin.
+    assert!(belfry(&place, &["registrations"]).output().unwrap().status.success());
     alice.register();
     for trace in traces {
         let labels = trace.labels();
