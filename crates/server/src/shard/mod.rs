@@ -331,10 +331,13 @@ impl Shard {
         let view = self.farm.as_ref().and_then(farm::FarmAdapter::view);
         match self.workers.of(&packet.bytes, view) {
             Some(address) if address == self.parts.edge => sip_relay(self).work(now, packet),
+            Some(_) if sip_relay(self).keeps(now, &packet) => {
+                sip_relay(self).work_off_slot(now, packet);
+            }
             Some(address) if self.parts.map.has(address) => {
                 self.handover[usize::from(address.shard)].push(packet);
             }
-            Some(address) => sip_relay(self).relay(now, address, packet),
+            Some(address) => sip_relay(self).relay(now, address, &packet),
             None => sip_relay(self).work(now, packet),
         }
     }

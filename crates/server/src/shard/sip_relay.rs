@@ -48,7 +48,7 @@ impl SipRelay<'_> {
     }
 
     /// The packet is for a worker that cannot be reached, or that has it as well.
-    fn work_off_slot(&mut self, now: Instant, packet: Packet) {
+    pub(super) fn work_off_slot(&mut self, now: Instant, packet: Packet) {
         if let Some(farm) = self.links.farm.as_deref_mut() {
             farm.moved.note_work_for_other(now);
         }
@@ -68,14 +68,16 @@ impl SipRelay<'_> {
     }
 
     /// Gives a packet to the worker of its call at another node. Without a link to it a third node passes the packet on. A packet that no
-    /// node can take is worked on here: a request that is repeated there is forwarded with the same branch. So is the repetition of a request that
-    /// was worked on here, as its worker before could not be reached.
-    pub(super) fn relay(&mut self, now: Instant, to: ShardAddress, packet: Packet) {
+    /// node can take is worked on here: a request that is repeated there is forwarded with the same branch.
+    pub(super) fn relay(&mut self, now: Instant, to: ShardAddress, packet: &Packet) {
+        self.send(now, to, wire::packet(to, packet));
+    }
+
+    /// True for the repetition of a request that was worked on here, as its worker before could not be reached: the next worker, a shard of this node
+    /// or another, does not know it.
+    pub(super) fn keeps(&self, now: Instant, packet: &Packet) -> bool {
         let farm = self.links.farm.as_deref();
-        if farm.is_some_and(|farm| farm.moved.has_request(now, self.endpoint, &packet)) {
-            return self.work_off_slot(now, packet);
-        }
-        self.send(now, to, wire::packet(to, &packet));
+        farm.is_some_and(|farm| farm.moved.has_request(now, self.endpoint, packet))
     }
 
     /// Sends a message on a connection that another node holds. Without a link to it a third node passes the message on.
