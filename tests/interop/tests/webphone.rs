@@ -49,7 +49,7 @@ fn sound(folder: &Path) -> PathBuf {
         .collect();
     let mut file = Vec::new();
     let number = |file: &mut Vec<u8>, number: usize| {
-        file.extend(u32::try_from(number).expect("a short file").to_le_bytes())
+        file.extend(u32::try_from(number).expect("a short file").to_le_bytes());
     };
     file.extend(b"RIFF");
     number(&mut file, 36 + samples.len());

@@ -58,7 +58,7 @@ impl Web {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let web = Web { port: listener.local_addr().unwrap().port(), state: Arc::default() };
         let state = Arc::clone(&web.state);
-        std::thread::spawn(move || {
+        let run = move || {
             for socket in listener.incoming().flatten() {
                 lock(&state).connections += 1;
                 let connection =
@@ -66,7 +66,8 @@ impl Web {
                 // A client that refuses the certificate ends the connection.
                 let _ = serve(socket, connection, &state);
             }
-        });
+        };
+        std::thread::Builder::new().spawn(run).unwrap();
         web
     }
 

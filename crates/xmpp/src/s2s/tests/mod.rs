@@ -206,7 +206,7 @@ impl FederationWorld {
                 }
             }
             Effect::Deliver(element) => self.nodes[node].delivered.push(*element),
-            Effect::FetchPosh(fetch) => self.fetch((node, shard), fetch),
+            Effect::FetchPosh(fetch) => self.fetch((node, shard), &fetch),
             Effect::PoshFailed { .. } => {}
             Effect::Note(note) => self.nodes[node].notes.push(note),
             Effect::Outcome(receipt, outcome) => {
@@ -222,14 +222,14 @@ impl FederationWorld {
         }
     }
 
-    fn fetch(&mut self, (node, shard): (usize, u16), fetch: PoshFetch) {
+    fn fetch(&mut self, (node, shard): (usize, u16), fetch: &PoshFetch) {
         self.fetches.push((node, shard, fetch.clone()));
         let result = match self.web.get(&*fetch.url) {
             Some(WebAnswer::Body(body)) => Ok(body.clone().into_bytes()),
             Some(WebAnswer::Silent) => return,
             Some(WebAnswer::Down) | None => Err(PoshFailure::Failed("connection refused".into())),
         };
-        self.tell(node, shard, |servers, now, out| servers.handle_posh(now, &fetch, result, out));
+        self.tell(node, shard, |servers, now, out| servers.handle_posh(now, fetch, result, out));
     }
 
     fn find(&self, end: End) -> Option<(usize, usize)> {
