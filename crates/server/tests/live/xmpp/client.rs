@@ -137,7 +137,7 @@ impl Client {
     }
 
     /// Connects and begins a stream; what is offered. `None`: the server is behind and has no time for a client that begins (`docs/decisions/0112`).
-    pub(super) fn try_open(domain: &str, place: &Place, transport: Transport) -> Option<(Client, Element)> {
+    fn try_open(domain: &str, place: &Place, transport: Transport) -> Option<(Client, Element)> {
         let mut client = Client::connect(place, transport);
         domain.clone_into(&mut client.domain);
         let features = client.begin();

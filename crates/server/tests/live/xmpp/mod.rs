@@ -17,7 +17,6 @@ mod invitations;
 mod limits;
 mod moved;
 mod operate;
-mod overload;
 mod phones;
 mod posh;
 mod proxies;
