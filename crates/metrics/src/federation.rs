@@ -2,7 +2,7 @@
 
 use super::{ShardMetric, counter};
 
-/// In the order of the page, behind the other metrics of shards.
+/// Metrics of streams with other servers, in the order of the page, behind the other metrics of shards.
 pub(super) const SERVERS: &[ShardMetric] = &[
     counter("belfry_xmpp_servers_connections_out_total", "Connections to other chat servers begun", |s| {
         s.xmpp_servers_connections_out

@@ -172,7 +172,7 @@ impl Tls {
         self.current().peers
     }
 
-    /// For requests over HTTPS to servers that one of the authorities certifies.
+    /// The settings for requests over HTTPS to servers that one of the authorities certifies.
     pub fn https_client(&self) -> ClientConfig {
         (*self.client()).clone()
     }

@@ -96,6 +96,7 @@ fn of_applications() -> Vec<Row> {
         Row("conversions to MP3 at once; the others wait", number(voice_io::limits::ENCODERS), "wait"),
         Row("conversions to MP3 that run or wait", number(voice_io::limits::ENCODINGS), "429"),
         Row("a conversion to MP3", time(voice_io::limits::ENCODE_TIME), "the encoder is killed, 500"),
+        Row("messages of one voicemail", number(crate::limits::VOICEMAIL), "the recording is in none"),
     ]
 }
 
@@ -143,6 +144,11 @@ fn of_chat() -> Vec<Row> {
         ),
         Row("bytes a second of another server", Key("xmpp.federation.bytes_per_second"), "read more slowly"),
         Row("time of another server to prove its domain", Key("xmpp.federation.authorize"), "closed"),
+        Row(
+            "time of a web server to vouch for the certificate of another server",
+            time(::xmpp::limits::POSH_TIME),
+            "no proof",
+        ),
         Row("a file", Key("xmpp.uploads.max_size"), "`not-acceptable`"),
         Row("files of one user a day", Key("xmpp.uploads.per_day"), "`resource-constraint`"),
         Row("all files", Key("xmpp.uploads.total"), "`resource-constraint`"),

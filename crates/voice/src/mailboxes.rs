@@ -21,7 +21,7 @@ use super::{Address, Purpose, Resolved, Voice, VoiceEffect, World, limits};
 /// The mailbox of a recording under way.
 #[derive(Debug)]
 pub(super) struct Mailbox {
-    /// As the document has it.
+    /// The address, as the document has it.
     address: Box<str>,
     /// The caller, as applications know it.
     from: Box<str>,

@@ -151,11 +151,11 @@ pub const XMPP_LATE_FOR: Duration = Duration::from_millis(500);
 /// shard keeps up again.
 pub const XMPP_LEAST_SIGN_INS: Duration = Duration::from_millis(100);
 
-/// For one POSH document with its redirects (RFC 7711). Longer: the domain vouches for no certificate. Half of `xmpp::limits::POSH_TIME`, which a
+/// The time for one POSH document with its redirects (RFC 7711). Longer: the domain vouches for no certificate. Half of `xmpp::limits::POSH_TIME`, which a
 /// reference needs twice.
 pub const POSH_FETCH: Duration = Duration::from_secs(5);
 
-/// For a connection to the web server of a domain. Longer: its next address is tried.
+/// The time for a connection to the web server of a domain. Longer: its next address is tried.
 pub const POSH_CONNECT: Duration = Duration::from_secs(2);
 
 /// Addresses of a web server that are tried. Beyond: not.

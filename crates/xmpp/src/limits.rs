@@ -158,10 +158,10 @@ pub const POSH_FAILED: std::time::Duration = std::time::Duration::from_secs(300)
 /// Bytes of a POSH document: many times what `POSH_CERTIFICATES` take. Beyond: it proves nothing.
 pub const POSH_DOCUMENT: usize = 16 << 10;
 
-/// For all fetches of one lookup. Longer: the domain vouches for no certificate.
+/// The time for all fetches of one lookup. Longer: the domain vouches for no certificate.
 pub const POSH_TIME: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// For a lookup where the certificate is not demanded: the stream then goes on, as dialback does without.
+/// The time that a stream waits for a lookup where the certificate is not demanded. It goes on then, as dialback does without.
 pub const POSH_HOLD: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// Domains of which one shard remembers a POSH document or its absence, of 2 KiB each at most. Beyond: the one that ends first
@@ -170,7 +170,7 @@ pub const POSH_DOMAINS: usize = 2_000;
 
 /// POSH documents that one shard fetches at once. Beyond: the domain vouches for no certificate now.
 pub const POSH_FETCHES: usize = 32;
-/// Of these, for streams that others opened: strangers do not take the place of streams that users wait for.
+/// The part of these for streams that others opened: strangers do not take the place of streams that users wait for.
 pub const POSH_FETCHES_OF_CALLERS: usize = 24;
 
 /// Domains of one stream that are looked up by POSH. Beyond: they have no other proof than their key.

@@ -278,7 +278,7 @@ impl ReceiveQueue {
         }
     }
 
-    /// From now on no acknowledgement waits.
+    /// Lets no acknowledgement wait from now on.
     pub(crate) fn leave(&mut self) {
         self.is_leaving = true;
     }

@@ -378,9 +378,9 @@ pub struct Recording {
     pub node: String,
     /// The account whose voicemail it is, `alice@example.org`; empty: no account's.
     pub to: String,
-    /// Of voicemail: the caller, as applications know it.
+    /// The caller of voicemail, as applications know it.
     pub from: String,
-    /// Of voicemail: its user had heard it then.
+    /// The time at which the user had heard the voicemail.
     #[serde(with = "micros_or_none")]
     pub heard_at: Option<Instant>,
 }

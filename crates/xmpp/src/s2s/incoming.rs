@@ -232,7 +232,7 @@ impl Incoming {
         }
     }
 
-    /// Where the certificate is not demanded, the features wait until then at the latest.
+    /// Lets the features wait for the certificate until then at the latest, where it is not demanded.
     pub(super) fn hold(&mut self, latest: Instant) {
         let is_demanded = self.demands().is_some_and(|demands| demands.certificate);
         if let IncomingState::Verifying { until } = &mut self.state {

@@ -223,7 +223,7 @@ pub enum Effect {
     Outcome(Receipt, Outcome),
     /// Fetch a POSH document over HTTPS: `handle_posh`.
     FetchPosh(PoshFetch),
-    /// For the log: POSH says nothing about the certificates of a domain.
+    /// POSH says nothing about the certificates of a domain; for the log.
     PoshFailed {
         /// The domain.
         domain: Box<str>,

@@ -281,7 +281,7 @@ impl Outgoing {
         self.ready(out);
     }
 
-    /// Where the certificate is not demanded, the features wait until then at the latest.
+    /// Lets the features wait for the certificate until then at the latest, where it is not demanded.
     pub(super) fn hold(&mut self, latest: Instant) {
         let is_demanded = self.demands.certificate;
         if let OutgoingState::Verifying { until, .. } = &mut self.state {

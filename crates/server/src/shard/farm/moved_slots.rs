@@ -20,7 +20,7 @@ pub(in crate::shard) struct MovedSlots {
     /// The other worker of each.
     others: BTreeMap<u16, ShardAddress>,
     until: Instant,
-    /// Until then this shard may have transactions of requests of other nodes' slots.
+    /// The time until which this shard may have transactions of requests of other nodes' slots.
     works_for_others_until: Instant,
 }
 

@@ -28,7 +28,7 @@ const HOSTING: &str = "hosting.test";
 
 #[derive(Default)]
 struct State {
-    /// By host and path: a status, header fields and a body.
+    /// A status, header fields and a body for each host and path.
     answers: HashMap<String, (&'static str, String, String)>,
     /// Hosts and paths that were asked for.
     asked: Vec<String>,

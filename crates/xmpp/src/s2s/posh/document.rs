@@ -94,7 +94,7 @@ pub enum PoshDocument {
     },
 }
 
-/// Why a document proves nothing.
+/// The reason why a document proves nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoshFault {
     /// The body is not a JSON object with `fingerprints` or `url`.
@@ -112,7 +112,7 @@ pub enum PoshFault {
 }
 
 impl PoshFault {
-    /// For the log.
+    /// The name of the fault in the log.
     pub fn as_str(self) -> &'static str {
         match self {
             PoshFault::Malformed => "the document is not of POSH",

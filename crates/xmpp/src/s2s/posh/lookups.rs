@@ -23,7 +23,7 @@ pub struct PoshFetch {
     pub number: u64,
 }
 
-/// Why there is no document.
+/// The reason why there is no document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoshFailure {
     /// The web server has none, or could not be asked: the reason, for the log. The failure is remembered.

@@ -15,7 +15,7 @@ struct PoshVerdict {
 #[derive(Debug)]
 pub(crate) struct PeerProofs {
     pub(crate) security: Security,
-    /// At most `limits::POSH_OF_STREAM`.
+    /// The verdicts of POSH by domain, at most `limits::POSH_OF_STREAM`.
     verdicts: Vec<PoshVerdict>,
 }
 
