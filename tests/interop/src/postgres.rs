@@ -52,16 +52,13 @@ const USER: &str = "belfry";
 /// The URL of a new, empty database of a server that all tests share.
 pub fn new_postgres_database() -> String {
     static SERVER: OnceLock<PostgresServer> = OnceLock::new();
-    // A commit that is not on disk is none the less there for other connections, which is what these tests look at.
-    SERVER.get_or_init(|| PostgresServer::start(&["fsync=off"])).new_database(&[])
+    SERVER.get_or_init(|| PostgresServer::start(&[])).new_database(&[])
 }
 
 /// The URL of a new database as by [`new_postgres_database`], of a server of PostgreSQL 18.
 pub fn new_postgres_18_database() -> String {
     static SERVER: OnceLock<PostgresServer> = OnceLock::new();
-    SERVER
-        .get_or_init(|| PostgresServer::start_release(PostgresRelease::Eighteen, &["fsync=off"]))
-        .new_database(&[])
+    SERVER.get_or_init(|| PostgresServer::start_release(PostgresRelease::Eighteen, &[])).new_database(&[])
 }
 
 /// A program of the server.
@@ -186,6 +183,10 @@ impl PostgresServer {
                 "listen_addresses=",
                 "-c",
                 "max_connections=200",
+                // What the server has written is with the kernel, and outlives the server. After a kill it would bring its whole folder to the disk
+                // before it takes connections, for which a busy disk may need longer than a node lets requests wait.
+                "-c",
+                "fsync=off",
             ])
             .args(self.settings.iter().flat_map(|setting| ["-c", setting]))
             .env("FOLDER", &self.folder)

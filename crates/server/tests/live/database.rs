@@ -210,7 +210,7 @@ const FAULTS: [Fault; 3] = [
 
 #[test]
 fn a_server_that_refuses_writes_or_connections_hinders_no_calls_and_the_reason_is_told() {
-    let server = PostgresServer::start(&["fsync=off"]);
+    let server = PostgresServer::start(&[]);
     run_sql(&server.url("postgres"), "CREATE ROLE node LOGIN");
     let url = server.new_database(&["--owner", "node"]);
     let (place, mut alice, mut bob) = place_and_phones(&url.replace("user=belfry", "user=node"));
@@ -250,7 +250,7 @@ fn a_server_that_refuses_writes_or_connections_hinders_no_calls_and_the_reason_i
 
 #[test]
 fn a_slow_server_delays_no_calls_and_is_told() {
-    let server = PostgresServer::start(&["fsync=off"]);
+    let server = PostgresServer::start(&[]);
     let url = server.new_database(&[]);
     let proxy = SlowPostgres::start(&url);
     let (place, mut alice, mut bob) = place_and_phones(&proxy.url);

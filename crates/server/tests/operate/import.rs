@@ -351,7 +351,7 @@ fn an_import_into_postgresql_that_is_killed_goes_on_where_it_stopped() {
 
 #[test]
 fn an_import_that_loses_its_database_reports_its_progress_and_how_to_go_on() {
-    let mut server = PostgresServer::start(&["fsync=off"]);
+    let mut server = PostgresServer::start(&[]);
     let (place, url) = (Place::new(), server.new_database(&[]));
     let config = std::fs::read_to_string(place.path("belfry.toml")).unwrap();
     place.write("belfry.toml", &format!("{config}[store]\nurl = \"{url}\"\n"));

@@ -187,7 +187,7 @@ fn a_node_that_waits_for_its_council_says_so_and_is_ended_by_a_signal() {
 /// A machine starts its services in any order.
 #[test]
 fn a_node_that_waits_for_its_database_says_so_and_starts_once_it_is_there() {
-    let mut server = PostgresServer::start(&["fsync=off"]);
+    let mut server = PostgresServer::start(&[]);
     let http = closed();
     let place = place_with(http, &format!("[store]\nurl = \"{}\"\n", server.new_database(&[])));
     server.kill();
@@ -205,7 +205,7 @@ fn a_node_that_waits_for_its_database_says_so_and_starts_once_it_is_there() {
 
 #[test]
 fn a_node_that_waits_for_its_database_is_ended_by_a_signal_and_one_that_has_none_ends_by_itself() {
-    let server = PostgresServer::start(&["fsync=off"]);
+    let server = PostgresServer::start(&[]);
     let http = closed();
     let place = place_with(http, &format!("[store]\nurl = \"postgres://u:hush@{}/x\"\n", closed()));
     let mut node = Served::begin(&place);

@@ -164,7 +164,7 @@ fn two_writers_of_the_same_rows_both_succeed() {
 
 #[test]
 fn a_database_of_another_kind_is_refused_with_the_next_step() {
-    let server = PostgresServer::start(&["fsync=off"]);
+    let server = PostgresServer::start(&[]);
     let latin = server.new_database(&["--encoding", "LATIN1", "--locale", "C", "--template", "template0"]);
     let error = Postgres::open(&latin).unwrap_err().to_string();
     assert!(error.contains("LATIN1") && error.contains("createdb"), "{error}");
@@ -183,7 +183,7 @@ const SHORT: Duration = Duration::from_secs(2);
 
 #[test]
 fn a_server_that_answers_nothing_fails_the_write_in_time_and_is_used_again() {
-    let server = PostgresServer::start(&["fsync=off"]);
+    let server = PostgresServer::start(&[]);
     let store = Postgres::open(&server.new_database(&[])).unwrap().with_patience(Some(SHORT));
     let (mut writer, mut reader) = (store.writer().unwrap(), store.reader().unwrap());
     assert!(writer.write_group(&[Write::Binding(binding("a", 1, &[1]))])[0].is_ok());
@@ -256,7 +256,7 @@ fn a_promoted_standby_has_all_acknowledged_writes_and_takes_over() {
 
 #[test]
 fn a_server_without_a_free_connection_says_so_and_keeps_those_that_it_has() {
-    let server = PostgresServer::start(&["fsync=off", "max_connections=6", "max_wal_senders=0"]);
+    let server = PostgresServer::start(&["max_connections=6", "max_wal_senders=0"]);
     let store = Postgres::open(&server.new_database(&[])).unwrap();
     let mut writer = store.writer().unwrap();
     let mut taken = Vec::new();
@@ -325,7 +325,7 @@ fn a_transaction_that_another_one_stopped_is_tried_five_times() {
 
 #[test]
 fn a_full_disk_of_the_server_refuses_the_group_until_there_is_space() {
-    let server = PostgresServer::start_with_small_disk(&["fsync=off", "autovacuum=off"], 24);
+    let server = PostgresServer::start_with_small_disk(&["autovacuum=off"], 24);
     let url = server.new_database(&["--tablespace", "small"]);
     let store = Postgres::open(&url).unwrap();
     let mut writer = store.writer().unwrap();
@@ -358,7 +358,7 @@ fn a_full_disk_of_the_server_refuses_the_group_until_there_is_space() {
 /// The connections live on: no death tells that the server has become a standby.
 #[test]
 fn a_server_that_takes_no_writes_any_more_is_left_for_the_other_one() {
-    let first = PostgresServer::start(&["fsync=off"]);
+    let first = PostgresServer::start(&[]);
     let url = first.new_database(&[]);
     let second = first.new_standby();
     let store = Postgres::open(&first.url_with(&second, &url)).unwrap();

@@ -16,7 +16,7 @@ fn encrypted_server() -> (PostgresServer, PathBuf, String) {
     let [.., high, low] = std::process::id().to_be_bytes();
     let address = format!("127.77.{high}.{}", low.max(1));
     let listen: &'static str = Box::leak(format!("listen_addresses={address}").into_boxed_str());
-    let server = PostgresServer::start(Box::leak(Box::new(["fsync=off", listen])));
+    let server = PostgresServer::start(Box::leak(Box::new([listen])));
     let url = server.new_database(&[]);
     let folder: PathBuf = url.strip_prefix("host=").and_then(|rest| rest.split_once(' ')).unwrap().0.into();
     enable_tls(&folder, &url);

@@ -136,7 +136,7 @@ fn a_change_that_failed_or_is_of_ones_own_is_not_told() {
 
 #[test]
 fn after_an_absence_of_the_server_the_listener_reports_everything_as_changed() {
-    let mut server = PostgresServer::start(&["fsync=off"]);
+    let mut server = PostgresServer::start(&[]);
     let url = server.new_database(&[]);
     let mut admin = Admin::new(&database(&url)).unwrap();
     let mut listener = listener(&database(&url));

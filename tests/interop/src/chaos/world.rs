@@ -89,7 +89,7 @@ impl World {
     pub(super) fn start(nodes: usize, users: usize, clock: Clock, is_verbose: bool) -> World {
         let nats = Nats::start(NatsRelease::Current);
         // A commit outlives the server's processes, which is all that happens here.
-        let postgres = PostgresServer::start(&["fsync=off"]);
+        let postgres = PostgresServer::start(&[]);
         let url = postgres.new_database(&[]);
         let ways: Vec<NodeWays> = (0..nodes).map(|_| NodeWays::new(&nats)).collect();
         let folder = TempDir::new().expect("a temporary folder");
