@@ -28,11 +28,20 @@ pub(super) struct OwnBuckets {
     has_news: bool,
     /// The time of the first of them.
     news_since: Option<Instant>,
+    /// The node has no authority: no tenure serves or claims, whatever it is told.
+    are_lapsed: bool,
 }
 
 impl OwnBuckets {
     pub(super) fn new(life: Life) -> OwnBuckets {
-        OwnBuckets { life, buckets: BTreeMap::new(), claims: Vec::new(), has_news: false, news_since: None }
+        OwnBuckets {
+            life,
+            buckets: BTreeMap::new(),
+            claims: Vec::new(),
+            has_news: false,
+            news_since: None,
+            are_lapsed: true,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -77,7 +86,7 @@ impl OwnBuckets {
         } else {
             own.tenure.revoke(now, &mut orders);
         }
-        self.perform(bucket, orders, out);
+        self.end_input(bucket, orders, out);
     }
 
     /// Gives an input to one tenure; true if the tenure is over after it.
@@ -91,8 +100,19 @@ impl OwnBuckets {
         let mut orders = Vec::new();
         input(&mut own.tenure, &mut orders);
         let is_over = own.tenure.is_over();
-        self.perform(bucket, orders, out);
+        self.end_input(bucket, orders, out);
         is_over
+    }
+
+    /// Without authority the one tenure lapses again: a look at all of them after each of thousands of inputs would take seconds.
+    fn end_input(&mut self, bucket: Bucket, mut orders: Vec<TenureEffect>, out: &mut Vec<FarmEffect>) {
+        if let Some(own) = self.buckets.get_mut(&bucket).filter(|_| self.are_lapsed) {
+            own.tenure.lapse(&mut orders);
+        }
+        self.perform(bucket, orders, out);
+        if self.are_lapsed {
+            self.claims.clear();
+        }
     }
 
     pub(super) fn expire(&mut self, now: Instant, out: &mut Vec<FarmEffect>) {
@@ -106,15 +126,20 @@ impl OwnBuckets {
 
     /// The node may act as an owner again.
     pub(super) fn resume(&mut self, now: Instant, out: &mut Vec<FarmEffect>) {
+        self.are_lapsed = false;
         for bucket in self.buckets.keys().copied().collect::<Vec<_>>() {
             self.handle(bucket, out, |tenure, orders| tenure.resume(now, orders));
         }
     }
 
-    /// The node may not act as an owner any more: nothing is served or claimed.
+    /// The node may not act as an owner any more: nothing is served or claimed until [`OwnBuckets::resume`].
     pub(super) fn lapse(&mut self, out: &mut Vec<FarmEffect>) {
+        if std::mem::replace(&mut self.are_lapsed, true) {
+            return;
+        }
         for bucket in self.buckets.keys().copied().collect::<Vec<_>>() {
-            self.handle(bucket, out, |tenure, orders| tenure.lapse(orders));
+            // Each input without authority ends with a lapse.
+            self.handle(bucket, out, |_, _| {});
         }
         self.claims.clear();
     }
