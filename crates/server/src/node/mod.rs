@@ -31,6 +31,7 @@ mod operator;
 mod operator_status;
 mod record_sinks;
 mod registrations;
+mod removed_voicemail;
 mod room;
 mod roster_groups;
 mod shard_counters;
