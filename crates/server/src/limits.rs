@@ -196,3 +196,6 @@ pub(crate) const OUTAGE_LINES: Duration = Duration::from_secs(60);
 /// Messages in the mailbox of one account, heard ones too: what a busy line gets in months, and a list that is counted at each look. Beyond: the
 /// recording is the operator's alone, and the log says so.
 pub(crate) const VOICEMAIL: u64 = 500;
+
+/// Rows of removed accounts' voicemail that are read at once, some 1 KB each: the next ones are read when their sound is deleted.
+pub(crate) const REMOVED_VOICEMAIL: u32 = 100;

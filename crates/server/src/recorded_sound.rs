@@ -77,6 +77,11 @@ impl RecordedSound {
         Ok(SoundPiece { size: piece.size, bytes: piece.bytes.into_vec() })
     }
 
+    /// True if a recording of that node can be deleted from here: without applications this node looks into no folder of its own.
+    pub(crate) fn can_delete(&self, node: &str) -> bool {
+        self.files.is_some() || self.other_node(node).is_some()
+    }
+
     /// Deletes a recording everywhere. One that is not there is no error.
     ///
     /// # Errors

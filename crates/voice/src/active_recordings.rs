@@ -29,6 +29,8 @@ pub(super) struct Recording {
     pub(super) speech_capture: Option<Box<SpeechCapture>>,
     /// A background recording that ended with the leg's sound: its owner may ask for it later.
     pub(super) ended: Option<Recorded>,
+    /// The pause in which the last background recording ended.
+    pub(super) ended_in: Option<Pause>,
     /// The part of a piece for one consumer, made anew for each.
     scratch: Vec<i16>,
 }
@@ -135,6 +137,7 @@ impl Recording {
             takes: Vec::new(),
             speech_capture: None,
             ended: None,
+            ended_in: None,
             scratch: Vec::new(),
         }
     }

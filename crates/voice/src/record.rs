@@ -373,7 +373,11 @@ impl Recordings {
             recording.finish(media);
         }
         let row = row_of(now, &leg.sid, &owner, recording.takes.get(index)?);
-        let ActiveRecording { sid, recorder, mut file, observer, over, .. } = recording.takes.remove(index);
+        let ActiveRecording { sid, recorder, mut file, observer, over, pause, .. } =
+            recording.takes.remove(index);
+        if matches!(observer, RecordingObserver::Background { .. }) {
+            recording.ended_in = pause;
+        }
         if let Some(media) = &mut leg.media {
             recording.arrange(media);
             if matches!(observer, RecordingObserver::Verb { .. }) {

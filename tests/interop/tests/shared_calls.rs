@@ -1,6 +1,7 @@
 //! Calls of applications on a farm of real nodes with one database: found from every node, and ended in the record when their node dies.
 
-use std::net::UdpSocket;
+use std::io::{Read, Write};
+use std::net::{TcpStream, UdpSocket};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -292,4 +293,92 @@ fn requests_in_the_dialog_of_an_application_reach_it_from_every_node() {
     wait_until("the digits at the application", LIMIT, has_digits, || farm.nodes[0].tail());
     phone.ask(&farm.nodes[2], "BYE", 5, ("text/plain", ""));
     assert_eq!(wait_for_call(&farm.nodes[1], "completed"), call);
+}
+
+/// A call over a connection to a node, which goes on until its BYE.
+struct ConnectedPhone {
+    stream: TcpStream,
+    received: String,
+}
+
+impl ConnectedPhone {
+    /// A call to 1234, with its ACK.
+    fn call(node: &Node, number: usize) -> ConnectedPhone {
+        let stream = TcpStream::connect(("127.0.0.1", node.port)).expect("a node accepts the connection");
+        let mut phone = ConnectedPhone { stream, received: String::new() };
+        let request = |method: &str, to: &str, uri: &str, body: &str| {
+            format!(
+                "{method} {uri} SIP/2.0\r\nVia: SIP/2.0/TCP 127.0.0.1;branch=z9hG4bK{number}{method}\r\n\
+                 From: <sip:alice@127.0.0.1>;tag=a\r\nTo: {to}\r\nCall-ID: {number}@connected\r\n\
+                 CSeq: 1 {method}\r\nContact: <sip:alice@127.0.0.1;transport=tcp>\r\nMax-Forwards: 70\r\n\
+                 Content-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            )
+        };
+        let sdp = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 40000 RTP/AVP 0\r\n";
+        phone.send(&request("INVITE", "<sip:1234@example.test>", "sip:1234@example.test", sdp));
+        phone.wait_for("SIP/2.0 200");
+        let answer = phone.received.clone();
+        let line = |name: &str| {
+            let value = answer.lines().rev().find_map(|line| line.strip_prefix(name));
+            value.expect("a 200 has it").trim().to_owned()
+        };
+        let contact = line("Contact:");
+        let uri = contact.trim_start_matches('<').split('>').next().unwrap_or_default();
+        phone.send(&request("ACK", &line("To:"), uri, ""));
+        phone
+    }
+
+    fn send(&mut self, request: &str) {
+        self.stream.write_all(request.as_bytes()).expect("the node reads the request");
+    }
+
+    /// The BYE, once, if it has come.
+    fn take_bye(&mut self) -> Option<()> {
+        let mut bytes = [0; 4_096];
+        self.stream.set_read_timeout(Some(Duration::from_millis(20))).expect("a time that is not zero");
+        let count = self.stream.read(&mut bytes).unwrap_or_default();
+        self.received.push_str(&String::from_utf8_lossy(&bytes[..count]));
+        let at = self.received.find("BYE sip:")?;
+        self.received.truncate(at);
+        Some(())
+    }
+
+    #[track_caller]
+    fn wait_for(&mut self, text: &str) {
+        let deadline = wait::Deadline::after(LIMIT);
+        let mut bytes = [0; 4_096];
+        while !self.received.contains(text) {
+            let left = deadline.left().unwrap_or_else(|| panic!("no {text:?}: {}", self.received));
+            self.stream.set_read_timeout(Some(left)).expect("a time that is not zero");
+            let count = self.stream.read(&mut bytes).unwrap_or_default();
+            assert!(count > 0, "no {text:?}: {}", self.received);
+            self.received.push_str(&String::from_utf8_lossy(&bytes[..count]));
+        }
+    }
+}
+
+/// The BYE leaves by the connection, which another node has, while the node that ends has links.
+#[test]
+fn a_node_that_ends_hangs_up_its_calls_by_the_connections_of_other_nodes() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Debian);
+    let (address, _) = application("<Response><Pause length='300'/></Response>");
+    let mut farm = start(&nats, &format!("http://{address}/"));
+    let mut phones: Vec<_> = (0..12).map(|number| ConnectedPhone::call(&farm.nodes[0], number)).collect();
+    let calls = || farm.nodes.iter().map(|node| node.metric("belfry_voice_calls")).collect::<Vec<u64>>();
+    wait_until("the calls", LIMIT, || calls().iter().sum::<u64>() == 12, || format!("{:?}", calls()));
+    let calls = calls();
+    assert!(calls[1] + calls[2] > 0, "{calls:?}");
+    for node in &mut farm.nodes[1..] {
+        node.signal("TERM");
+        assert_eq!(node.ended(LIMIT), Some(0));
+    }
+    let ended = calls[1] + calls[2];
+    let mut hung_up = 0;
+    let mut is_over = || {
+        hung_up += phones.iter_mut().filter_map(ConnectedPhone::take_bye).count() as u64;
+        hung_up == ended
+    };
+    wait_until("the BYE of each call", LIMIT, &mut is_over, || farm.nodes[0].tail());
 }

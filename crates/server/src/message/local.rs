@@ -111,6 +111,11 @@ pub enum Command {
     EndSessions(Arc<Ended>),
     /// No new calls; when the last transaction is over, `Leave` may come.
     Drain,
+    /// The node ends next: hang up the calls of applications, while all shards and links are there by which their BYEs leave.
+    HangUp {
+        /// Told when it is done; what other shards have to send is in their inboxes at the end of the turn.
+        done: SyncSender<()>,
+    },
     /// Read the UDP sockets until they are empty and close them; what belongs to other nodes is still passed on.
     CloseSockets {
         /// Told when they are closed.

@@ -31,6 +31,7 @@ mod operator;
 mod operator_status;
 mod record_sinks;
 mod registrations;
+mod removed_voicemail;
 mod room;
 mod roster_groups;
 mod shard_counters;
@@ -38,7 +39,7 @@ mod trial_writes;
 mod xmpp;
 
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -298,19 +299,29 @@ impl Node {
         }
     }
 
+    /// Hangs up the calls of applications. A BYE may leave by the connection of another shard or node: the second answer of a shard follows what it
+    /// has put into the inboxes of others at the first command, so they have it before they are told to leave.
+    fn hang_up(&self) {
+        if self.voice.is_some() {
+            let until = self.clock.now() + CLOSE_PATIENCE;
+            (0..2).for_each(|_| self.command_until(until, |done| Command::HangUp { done }));
+        }
+    }
+
     /// Waits until each shard has read its UDP sockets until they were empty, and closed them; and until messages to other nodes, which shards
     /// without links have put into the inbox of the first one by then, have left by its links.
     fn close_sockets(&self) {
         let until = self.clock.now() + CLOSE_PATIENCE;
         // The answer of a shard to the second command follows what it had in its inbox at the end of the first round.
-        (0..2).for_each(|_| self.close_sockets_until(until));
+        (0..2).for_each(|_| self.command_until(until, |closed| Command::CloseSockets { closed }));
     }
 
-    fn close_sockets_until(&self, until: Instant) {
-        let (closed, done) = sync_channel(self.outlets.len());
-        self.tell(|| Command::CloseSockets { closed: closed.clone() });
+    /// Gives all shards a command, and waits until each has answered it.
+    fn command_until(&self, until: Instant, command: impl Fn(SyncSender<()>) -> Command) {
+        let (answer, done) = sync_channel(self.outlets.len());
+        self.tell(|| command(answer.clone()));
         // Only shards hold senders now: the channel closes if one ends without an answer.
-        drop(closed);
+        drop(answer);
         for _ in &self.outlets {
             let rest = until.since(self.clock.now());
             if done.recv_timeout(rest).is_err() {
@@ -320,8 +331,9 @@ impl Node {
         }
     }
 
-    /// Leaves the farm and ends the shards: open calls are written down, then files of call records are completed.
+    /// Hangs up, leaves the farm and ends the shards: open calls are written down, then files of call records are completed.
     pub fn stop(&mut self) {
+        self.hang_up();
         if let Some(farm) = &self.shared.farm {
             // While the links are there: a packet of another node's call that came here would be lost without them.
             self.close_sockets();

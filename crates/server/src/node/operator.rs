@@ -53,7 +53,7 @@ const LOOK_UNDRAINED: Duration = Duration::from_secs(1);
 /// Shards put up their numbers twice a second: idle is what was idle for longer than that.
 const QUIET: Duration = Duration::from_millis(1_200);
 /// The interval at which certificates are checked, and old rows deleted.
-const HOUSEKEEPING: Duration = Duration::from_secs(10);
+pub(super) const HOUSEKEEPING: Duration = Duration::from_secs(10);
 /// The interval of trial writes to the database.
 const PROBE: Duration = Duration::from_secs(5);
 /// The interval while they fail or are slow.
@@ -108,6 +108,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     }
     let pages = operator.console.router();
     super::farm_files::begin(&operator.node.borrow());
+    super::removed_voicemail::begin(&operator.node.borrow());
     farm_requests::begin(&operator, operator.node.borrow().shared.farm.as_ref(), &status);
     operator.begin_to_follow_plan();
     lost_calls::begin(&operator.node.borrow());

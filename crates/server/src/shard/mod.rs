@@ -201,6 +201,8 @@ impl Shard {
             let tick = self.voice.as_ref().and_then(|voice| voice.calls.deadline());
             self.pace.rest(ended, messages, tick);
         }
+        // Connections write what they were given last, such as BYEs, while this thread waits.
+        pace::run_connections().await;
         self.farm.iter_mut().for_each(farm::FarmAdapter::close_links);
         if let Some(adapter) = &mut self.xmpp {
             // Every connected client is told that the node ends.
@@ -445,6 +447,7 @@ impl Shard {
                 }
                 self.parts.endpoint.set_intake(Intake::Draining);
             }
+            Command::HangUp { done } => voice::hang_up(self, &done),
             Command::CloseSockets { closed } => self.closing = Some(closed),
             Command::Leave => self.leaving = true,
             Command::Settings(reload) => {
@@ -553,6 +556,7 @@ impl Shard {
     /// Writes down the calls that are open.
     fn end(mut self) {
         let now = self.parts.clock.now();
+        // Those that have begun since `Command::HangUp`.
         self.with_voice(now, |voice, world| voice.hang_up_all(now, world));
         self.settle(now);
         self.records.drain(now);

@@ -5,6 +5,7 @@
 //! status that a caller by SIP would get.
 
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use ::voice::{
     Address, Destination, Done, HelperResult, Purpose, Resolved, Ticket, Voice, VoiceEffect, World,
@@ -33,6 +34,14 @@ impl Deliver for HelperResults {
             outlet.answer_all(&mut vec![LocalMessage::Voice(done).into()]);
         }
     }
+}
+
+/// Hangs up all calls, as the node ends next.
+pub(super) fn hang_up(shard: &mut Shard, done: &SyncSender<()>) {
+    let now = shard.parts.clock.now();
+    shard.with_voice(now, |voice, world| voice.hang_up_all(now, world));
+    // The asker waits for a limited time.
+    let _ = done.try_send(());
 }
 
 impl Shard {

@@ -8,7 +8,7 @@ use super::WIRE;
 use super::chat::{CONDITIONS, ERROR_KINDS, OUTBOUND_OUTCOMES};
 use super::file::{FILE_FAULTS, FILE_KINDS};
 use super::room_sound::CODECS;
-use super::room_values::{BEEPS, METHODS, ROOM_CALLBACKS};
+use super::room_values::{BEEPS, METHODS, PAUSES, RECORDING_CALLBACKS, ROOM_CALLBACKS};
 use super::shared::HANDLINGS;
 use super::values::{
     ADMIT_REFUSED, KEEP_REFUSED, OFFERED, PHASES, PUBLISH_REFUSED, REGISTER_REFUSED, SHOWS, TOPICS,
@@ -42,6 +42,8 @@ fn the_numbers_of_enumerations_are_as_in_their_file() {
         line("method", &METHODS),
         line("room-callback", &ROOM_CALLBACKS),
         line("outbound-outcome", &OUTBOUND_OUTCOMES),
+        line("recording-callback", &RECORDING_CALLBACKS),
+        line("pause", &PAUSES),
     ];
     let kept = Golden::new(env!("CARGO_MANIFEST_DIR"), "src/wire/enumerations", WIRE.1);
     kept.check("lists.txt", &lists.concat());

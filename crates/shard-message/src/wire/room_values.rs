@@ -5,7 +5,10 @@
 use std::sync::Arc;
 
 use ::voice::Owner;
-use ::voice::room_message::{Join, LeaveReason, MemberAudio, MemberStatus, QueuePosition, RoomTarget};
+use ::voice::record::Pause;
+use ::voice::room_message::{
+    ConferenceRecording, Join, LeaveReason, MemberAudio, MemberStatus, QueuePosition, RoomTarget,
+};
 use cluster::fields::{Corrupt, put_bytes, put_number};
 use ivr::document::{Beep, Callback, Conference};
 use ivr::request::{Method, Target};
@@ -20,6 +23,10 @@ use super::values::{
 /// The events of a conference's status callback, by their number on the wire; a new one goes to the end. One that is not known is left out.
 pub(super) const ROOM_CALLBACKS: [&str; 9] =
     ["start", "end", "join", "leave", "mute", "hold", "modify", "speaker", "announcement"];
+/// The events of a recording's status callback, as those of a conference.
+pub(super) const RECORDING_CALLBACKS: [&str; 3] = ["in-progress", "completed", "absent"];
+/// By their number on the wire; a new one goes to the end, and is read as `Silence`.
+pub(super) const PAUSES: [Pause; 2] = [Pause::Silence, Pause::Skip];
 /// By their number on the wire; a new one goes to the end, and is read as `Never`.
 pub(super) const BEEPS: [Beep; 4] = [Beep::Never, Beep::Both, Beep::OnEnter, Beep::OnExit];
 /// By their number on the wire; another one is read as `Post`.
@@ -59,24 +66,54 @@ pub(super) fn read_target(bytes: &[u8]) -> Result<Target, Corrupt> {
     Ok(Target { url: url.into(), method })
 }
 
-fn put_callback(out: &mut Vec<u8>, callback: &Callback) {
+/// `known`: the events of such a callback, by their number on the wire.
+fn put_callback(out: &mut Vec<u8>, callback: &Callback, known: &[&'static str]) {
     put_value(out, 1, |out| put_target(out, &callback.target));
     for event in &callback.events {
-        put_number(out, 2, place_of(&ROOM_CALLBACKS, event));
+        put_number(out, 2, place_of(known, event));
     }
 }
 
-fn read_callback(bytes: &[u8]) -> Result<Callback, Corrupt> {
+fn read_callback(bytes: &[u8], known: &[&'static str]) -> Result<Callback, Corrupt> {
     let (mut target, mut events) = (None, Vec::new());
     let mut fields = fields(bytes)?;
     while let Some(field) = fields.next()? {
         match field.number {
             1 => target = Some(read_target(field.bytes)?),
-            2 => events.extend(at_place(&ROOM_CALLBACKS, field.value()?)),
+            2 => events.extend(at_place(known, field.value()?)),
             _ => {}
         }
     }
     Ok(Callback { target: target.ok_or(absent("a callback has no URL"))?, events })
+}
+
+pub(super) fn put_recording(out: &mut Vec<u8>, recording: &ConferenceRecording) {
+    put_flag(out, 1, recording.trim);
+    if let Some(status) = &recording.status {
+        put_value(out, 2, |out| put_callback(out, status, &RECORDING_CALLBACKS));
+    }
+    if let Some(pause) = &recording.pause {
+        put_number(out, 3, 1 + place_of(&PAUSES, pause));
+    }
+}
+
+/// A pause of a kind that a later version has added is silence.
+pub(super) fn read_recording(bytes: &[u8]) -> Result<ConferenceRecording, Corrupt> {
+    let mut recording = ConferenceRecording { trim: false, status: None, pause: None };
+    let mut fields = fields(bytes)?;
+    while let Some(field) = fields.next()? {
+        match field.number {
+            1 => recording.trim = flag(&field)?,
+            2 => recording.status = Some(read_callback(field.bytes, &RECORDING_CALLBACKS)?),
+            3 => {
+                let number: u64 = field.value()?;
+                let pause = number.checked_sub(1).map(|place| at_place(&PAUSES, place));
+                recording.pause = pause.map(|pause| pause.unwrap_or(Pause::Silence));
+            }
+            _ => {}
+        }
+    }
+    Ok(recording)
 }
 
 pub(super) fn put_join(out: &mut Vec<u8>, join: &Join) {
@@ -121,7 +158,7 @@ fn put_conference(out: &mut Vec<u8>, conference: &Conference) {
         put_bytes(out, 14, label.as_bytes());
     }
     if let Some(status) = &conference.status {
-        put_value(out, 15, |out| put_callback(out, status));
+        put_value(out, 15, |out| put_callback(out, status, &ROOM_CALLBACKS));
     }
 }
 
@@ -166,7 +203,7 @@ pub(super) fn read_join(bytes: &[u8]) -> Result<Option<Join>, Corrupt> {
             12 => conference.record = flag(&field)?,
             13 => conference.coach = Some(text(&field)?.into()),
             14 => conference.label = Some(text(&field)?.into()),
-            15 => conference.status = Some(read_callback(field.bytes)?),
+            15 => conference.status = Some(read_callback(field.bytes, &ROOM_CALLBACKS)?),
             17 => again = Some(Box::new(read_status(field.bytes)?.1)),
             _ => {}
         }
@@ -215,6 +252,9 @@ pub(super) fn put_status(out: &mut Vec<u8>, number: u64, status: &MemberStatus) 
         put_text(out, 6, with);
     }
     put_flag(out, 7, status.records);
+    if let Some(recording) = &status.recording {
+        put_value(out, 15, |out| put_recording(out, recording));
+    }
     put_flag(out, 8, status.is_muted);
     put_flag(out, 9, status.end_on_exit);
     put_instant(out, 10, status.joined_at);
@@ -234,7 +274,7 @@ pub(super) fn read_status(bytes: &[u8]) -> Result<(u64, MemberStatus), Corrupt> 
     let (mut line, mut with) = (None, None);
     let (mut records, mut is_muted, mut end_on_exit) = (false, false, false);
     let (mut joined_at, mut created_at, mut sequence) = (Instant::default(), Instant::default(), 0);
-    let (mut is_held, mut held) = (false, None);
+    let (mut is_held, mut held, mut recording) = (false, None, None);
     let mut fields = fields(bytes)?;
     while let Some(field) = fields.next()? {
         match field.number {
@@ -252,6 +292,7 @@ pub(super) fn read_status(bytes: &[u8]) -> Result<(u64, MemberStatus), Corrupt> 
             12 => sequence = field.value()?,
             13 => is_held = flag(&field)?,
             14 => held = Some(read_target(field.bytes)?),
+            15 => recording = Some(Box::new(read_recording(field.bytes)?)),
             _ => {}
         }
     }
@@ -266,6 +307,7 @@ pub(super) fn read_status(bytes: &[u8]) -> Result<(u64, MemberStatus), Corrupt> 
         line,
         with: with.map(Arc::from),
         records,
+        recording,
         is_muted,
         held: is_held.then_some(held),
         end_on_exit,

@@ -11,9 +11,10 @@ use cluster::{Life, ShardAddress};
 
 use super::room_sound::{read_sound, sound_bodies};
 use super::room_values::{
-    put_join, put_reason, put_status, put_target, read_join, read_reason, read_status, read_target,
+    put_join, put_reason, put_recording, put_status, put_target, read_join, read_reason, read_recording,
+    read_status, read_target,
 };
-use super::values::{absent, fields, put_value};
+use super::values::{absent, fields, put_text, put_value, text};
 use super::{FROM_LIFE, FROM_SHARD, message};
 
 /// The level of the map from which all nodes know these messages.
@@ -32,6 +33,8 @@ const JOIN: u64 = 3;
 const STATUS: u64 = 4;
 const REASON: u64 = 5;
 const TARGET: u64 = 6;
+const ROOM_SID: u64 = 7;
+const RECORDING: u64 = 8;
 
 // Kinds of events; 0 is none.
 const JOINS: u64 = 1;
@@ -46,6 +49,8 @@ const ANNOUNCE: u64 = 9;
 // Kinds of sound.
 pub(super) const SAID: u64 = 10;
 pub(super) const HEARD: u64 = 11;
+// Kinds of events again. A node that does not know it does not go on with the recording.
+const RECORDING_ENDED: u64 = 12;
 
 /// The messages of one between a room and its members: one, or several of sound that is longer than a message.
 pub(super) fn room_messages(to: ShardAddress, room: &RoomMessage) -> Vec<Message> {
@@ -89,6 +94,11 @@ fn event_body(from: ShardAddress, event: &RoomEvent) -> Vec<u8> {
             put_value(&mut body, JOIN, |out| put_join(out, join));
         }
         RoomEvent::Leave { number } => put(LEAVES, &[*number]),
+        RoomEvent::RecordingEnded { sid, recording } => {
+            put(RECORDING_ENDED, &[]);
+            put_text(&mut body, ROOM_SID, sid);
+            put_value(&mut body, RECORDING, |out| put_recording(out, recording));
+        }
         RoomEvent::Moved { number } => put(MOVED, &[*number]),
         RoomEvent::Alive { numbers } => put(ALIVE, numbers),
         RoomEvent::Announced { number } => put(ANNOUNCED, &[*number]),
@@ -124,6 +134,7 @@ pub(super) fn read_room(message: &Message) -> Result<Option<RoomMessage>, Corrup
     let (mut life, mut shard, mut kind) = (None, 0, 0);
     let (mut numbers, mut standings): (Vec<u64>, Vec<(u64, MemberStatus)>) = (Vec::new(), Vec::new());
     let (mut join, mut why, mut target) = (None, None, None);
+    let (mut sid, mut recording) = (None, None);
     let mut fields = fields(&message.body)?;
     while let Some(field) = fields.next()? {
         match field.number {
@@ -135,6 +146,8 @@ pub(super) fn read_room(message: &Message) -> Result<Option<RoomMessage>, Corrup
             STATUS => standings.push(read_status(field.bytes)?),
             REASON => why = read_reason(field.bytes)?,
             TARGET => target = Some(read_target(field.bytes)?),
+            ROOM_SID => sid = Some(text(&field)?),
+            RECORDING => recording = Some(read_recording(field.bytes)?),
             _ => {}
         }
     }
@@ -146,6 +159,11 @@ pub(super) fn read_room(message: &Message) -> Result<Option<RoomMessage>, Corrup
             None => return Ok(None),
         },
         LEAVES => RoomEvent::Leave { number: number()? },
+        RECORDING_ENDED => {
+            let sid = sid.ok_or(absent("a recording that has ended names no conference"))?;
+            let recording = recording.ok_or(absent("a recording that has ended has no options"))?;
+            RoomEvent::RecordingEnded { sid: Arc::from(sid), recording: Box::new(recording) }
+        }
         MOVED => RoomEvent::Moved { number: number()? },
         ALIVE => RoomEvent::Alive { numbers },
         ANNOUNCED => RoomEvent::Announced { number: number()? },
@@ -199,8 +217,10 @@ fn sender(life: Option<Life>, shard: u16) -> Result<ShardAddress, Corrupt> {
 #[cfg(test)]
 pub(super) mod tests {
     use ::voice::Owner;
+    use ::voice::record::Pause;
     use ::voice::room_message::{
-        Join, LINK_MEMBERS, LeaveReason, MemberAudio, QueuePosition, RoomTarget, Sound, SoundPart,
+        ConferenceRecording, Join, LINK_MEMBERS, LeaveReason, MemberAudio, QueuePosition, RoomTarget, Sound,
+        SoundPart,
     };
     use bytes::Bytes;
     use cluster::Epoch;
@@ -252,6 +272,7 @@ pub(super) mod tests {
             line: Some(QueuePosition { position: 2, size: 3, average_seconds: 40, since: AT }),
             with: Some("CA2".into()),
             records: true,
+            recording: None,
             is_muted: true,
             held: None,
             end_on_exit: true,
@@ -358,6 +379,28 @@ pub(super) mod tests {
             let event = RoomEvent::Standing { number: 300, standing: Box::new(standing) };
             let RoomEvent::Standing { standing, .. } = event_of(&messages_of(event)[0]) else { panic!() };
             assert_eq!(standing.held, held);
+        }
+    }
+
+    #[test]
+    fn a_recording_that_goes_on_crosses_with_its_options() {
+        let callback = Callback { target: target(Method::Get), events: vec!["in-progress", "absent"] };
+        let all = [
+            ConferenceRecording { trim: false, status: None, pause: None },
+            ConferenceRecording { trim: true, status: Some(callback), pause: Some(Pause::Silence) },
+            ConferenceRecording { trim: true, status: None, pause: Some(Pause::Skip) },
+        ];
+        for recording in all.map(Box::new) {
+            let event = RoomEvent::RecordingEnded { sid: "CF1".into(), recording: recording.clone() };
+            let RoomEvent::RecordingEnded { sid, recording: read } = event_of(&messages_of(event)[0]) else {
+                panic!()
+            };
+            assert_eq!((&*sid, &read), ("CF1", &recording));
+            let recording = Some(recording);
+            let standing = MemberStatus { recording: recording.clone(), ..status(MemberAudio::Room) };
+            let event = RoomEvent::Standing { number: 300, standing: Box::new(standing) };
+            let RoomEvent::Standing { standing, .. } = event_of(&messages_of(event)[0]) else { panic!() };
+            assert_eq!(standing.recording, recording);
         }
     }
 

@@ -1,5 +1,7 @@
 //! A farm whose database is away: for a minute, and while the owner of an address and the node that works on a call die.
 
+use std::time::Duration;
+
 use router::Life;
 use sim::NodeId;
 use sip::wire::Message;
@@ -120,6 +122,45 @@ fn a_repetition_of_a_call_that_was_forwarded_away_from_its_slot_is_not_forwarded
         moved += usize::from(nodes.worker_of(&invite) != arrival);
     }
     assert!(moved > 20, "{moved}");
+}
+
+/// A call waits for the next owner of its callee at two nodes: where its INVITE arrived, and where its repetition did, as the node of its slot has
+/// died and neither knows it yet. The callee refuses the copy of the node that hears of the owner first. The other one stands down: its copy would
+/// ring a phone whose call is over.
+#[test]
+fn a_call_that_waits_at_two_nodes_does_not_ring_a_callee_that_has_refused_it() {
+    let mut alone = 0;
+    for seed in 0..120 {
+        let mut farm = farm(seed);
+        farm.world.act(farm.phones[BOB], |bob: &mut Phone, _, _| bob.script = vec![(Duration::ZERO, 486)]);
+        let owner = farm.world.node::<Nodes>(farm.nodes).owner(&aor("bob"));
+        set_away(&mut farm, true);
+        farm.world.act(farm.nodes, move |nodes: &mut Nodes, now, _| nodes.kill(now, owner));
+        farm.run(1_500);
+        farm.begin_call(BOB);
+        let invite = last_invite(&farm);
+        let worker = farm.world.node::<Nodes>(farm.nodes).worker_of(&invite);
+        let mut others = (1..=5).map(Life).filter(|life| ![owner, worker].contains(life));
+        let (first, second) = (others.next(), others.next());
+        farm.world.act(farm.nodes, move |nodes: &mut Nodes, now, _| {
+            nodes.arrival = first;
+            nodes.kill(now, worker);
+        });
+        farm.run(300);
+        farm.world.act(farm.nodes, move |nodes: &mut Nodes, _, _| nodes.arrival = second);
+        let packet = invite.bytes().clone();
+        farm.world
+            .act(farm.alice, move |alice: &mut Phone, _, out| out.push((alice.addr, alice.proxy, packet)));
+        farm.run(1_500 + seed * 4);
+        set_away(&mut farm, false);
+        farm.run(60_000);
+        let ladder = farm.world.ladder();
+        assert_eq!(farm.world.node::<Phone>(farm.alice).calls[0].status, 486, "seed {seed}\n{ladder}");
+        let nodes = farm.world.node::<Nodes>(farm.nodes);
+        assert_eq!(nodes.late_invites, 0, "seed {seed}: {:?}\n{ladder}", nodes.callers);
+        alone += usize::from(nodes.callers.len() == 1);
+    }
+    assert!(alone > 20, "{alone}");
 }
 
 /// Sends a REGISTER with these lines, and returns the answer once it has come, with the milliseconds until then.

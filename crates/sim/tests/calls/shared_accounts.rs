@@ -20,8 +20,8 @@ use sim::{Datagram, Node, NodeId, World};
 use sip::digest::Ha1s;
 use sip::dns::DnsFault;
 use sip::endpoint::{
-    Account, AccountCalls, Endpoint, EndpointEffect, EndpointOutbox, EndpointSettings, StoreUnavailable,
-    handle_packet_off_slot, has_transaction, take_waiting,
+    Account, AccountCalls, Endpoint, EndpointEffect, EndpointOutbox, EndpointSettings, SharedResponse,
+    StoreUnavailable, handle_packet_off_slot, handle_shared_response, has_transaction, take_waiting,
 };
 use sip::transport::{Packet, Source, Transport};
 use sip::wire::Message;
@@ -110,6 +110,10 @@ pub(crate) struct Nodes {
     pub(crate) arrival: Option<Life>,
     /// The nodes that have sent an INVITE.
     pub(crate) callers: BTreeSet<Life>,
+    /// A final response to an INVITE was shared: all nodes know that its caller has one.
+    has_shared_final: bool,
+    /// INVITEs that were sent after that.
+    pub(crate) late_invites: u32,
 }
 
 fn edge(life: Life) -> ShardAddress {
@@ -197,6 +201,8 @@ impl Nodes {
             dialogs: Vec::new(),
             arrival: None,
             callers: BTreeSet::new(),
+            has_shared_final: false,
+            late_invites: 0,
         };
         buckets().for_each(|bucket| nodes.assign(bucket));
         nodes
@@ -346,6 +352,7 @@ impl Nodes {
                 EndpointEffect::Transmit(transmit) => {
                     if transmit.bytes.starts_with(b"INVITE ") {
                         self.callers.insert(member.life);
+                        self.late_invites += u32::from(self.has_shared_final);
                     }
                     out.push((transmit.target.local.unwrap(), transmit.target.remote, transmit.bytes));
                 }
@@ -383,9 +390,22 @@ impl Nodes {
                 EndpointEffect::Dns { id, .. } => {
                     member.endpoint.handle_dns(self.now, id, Err(DnsFault::NoName), &mut more);
                 }
+                EndpointEffect::ShareResponse(shared) => self.share(place, &shared, out),
                 _ => {}
             }
             self.perform_endpoint(place, more, out);
+        }
+    }
+
+    /// Gives a response that a node shares to the others, in no time.
+    fn share(&mut self, place: usize, shared: &SharedResponse, out: &mut Vec<Datagram>) {
+        self.has_shared_final |= !shared.bytes.starts_with(b"SIP/2.0 1");
+        for other in (0..self.members.len()).filter(|other| *other != place) {
+            if self.members[other].is_alive {
+                let (mut effects, endpoint) = (Vec::new(), &mut self.members[other].endpoint);
+                handle_shared_response(endpoint, self.now, shared.clone(), &mut effects);
+                self.perform_endpoint(other, effects, out);
+            }
         }
     }
 

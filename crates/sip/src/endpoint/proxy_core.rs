@@ -202,14 +202,29 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
     }
 
     fn send_branch(&mut self, key: Key, index: usize, hop: &Hop) {
+        // Before the copy leaves: a callee whose call is over would ring again.
+        if self.is_settled_elsewhere(key) {
+            return self.stand_down(key);
+        }
         let sent = self.try_send_branch(key, index, hop);
         self.drive_proxy(key, None, |proxied, now, effects| match sent {
             Some((client, token)) => proxied.handle_sent(index, client, token),
             None => proxied.handle_not_sent(now, index, effects),
         });
-        if sent.is_some_and(|(client, _)| is_settled(self.lower, client)) {
-            self.stand_down(key);
+    }
+
+    /// True if the caller of this INVITE has its final response from another node, by whichever of its targets.
+    fn is_settled_elsewhere(&self, key: Key) -> bool {
+        let Some(context) = self.lower.contexts.get(key) else { return false };
+        let RequestStage::Proxying(proxied) = &context.stage else { return false };
+        if context.request.method() != Method::Invite || self.lower.settled.is_empty() {
+            return false;
         }
+        // The branches that are there, and those of targets that are not tried yet.
+        (0..proxied.target_count()).any(|index| {
+            let attempt = proxied.branch(index).map_or(0, |branch| branch.attempt);
+            is_settled(self.lower, &self.lower.env.branch_of(&context.request, index, attempt))
+        })
     }
 
     /// Another node answers the caller: the context ends without a response, and its server transaction absorbs the request's

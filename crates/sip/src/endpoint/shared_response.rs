@@ -11,7 +11,7 @@
 //! new map yet pass requests to the worker before ([`share_moved_calls`]).
 //!
 //! A node that learns of a final response to an INVITE may get the repeated INVITE afterwards. It remembers the branch for 64*T1, the time that
-//! the caller repeats its INVITE, and answers nothing (`docs/decisions/0088`).
+//! the caller repeats its INVITE, and forwards and answers nothing (`docs/decisions/0088`): nor an INVITE that has waited here meanwhile.
 
 use bytes::Bytes;
 use stdx::Instant;
@@ -93,10 +93,10 @@ pub(super) fn share_of_context(lower: &mut LowerView<'_>, response: &Message, is
     }
 }
 
-/// True if the caller of the request in this client transaction has its final response from another node.
-pub(super) fn is_settled(lower: &LowerView<'_>, client: Key) -> bool {
-    let hash = lower.transactions.table.hash_of(client);
-    hash.is_some_and(|hash| lower.settled.get_at(lower.now, &hash).is_some())
+/// True if the caller of the INVITE with this branch has its final response from another node.
+pub(super) fn is_settled(lower: &LowerView<'_>, branch: &[u8]) -> bool {
+    let hash = lower.transactions.table.client_hash(branch, Method::Invite.as_str().as_bytes());
+    lower.settled.get_at(lower.now, &hash).is_some()
 }
 
 /// The caller of the INVITE with this branch gets its final response from another node, or got it without state.

@@ -107,6 +107,10 @@ impl ResponseContext {
         self.branches.get(branch)
     }
 
+    pub(crate) fn target_count(&self) -> usize {
+        self.branches.len() + self.waiting.iter().map(Vec::len).sum::<usize>()
+    }
+
     /// Tries the first group of targets.
     pub(crate) fn start(&mut self, now: Instant, out: &mut ProxyEffects) {
         self.deadline = now + self.request.timer_c;

@@ -144,11 +144,6 @@ impl<U> TransactionTable<U> {
         self.index.find(hash, |&key| slab.get(key).is_some_and(|tx| tx.hash == hash)).copied()
     }
 
-    /// The hash of a transaction's key.
-    pub(crate) fn hash_of(&self, key: Key) -> Option<u64> {
-        self.slab.get(key).map(|transaction| transaction.hash)
-    }
-
     /// Inserts a transaction under the hash of its key.
     pub fn insert(&mut self, hash: u64, machine: TransactionMachine, target: Target, user: U) -> Key {
         let armed = Instant::FAR_FUTURE;

@@ -16,7 +16,7 @@ use crate::verifiers::{ScramHash, ScramKeys, Verifiers};
 
 use super::connection::{Connection, from_seconds, narrow, seconds, text, values};
 use super::failure::Failure;
-use super::{xmpp, xmpp_read};
+use super::{rest, xmpp, xmpp_read};
 
 /// The columns `account` reads, before the rest of a query.
 macro_rules! select_account {
@@ -246,6 +246,7 @@ pub(super) fn remove(connection: &mut Connection, account: &Address) -> Result<W
     };
     // Else the next account of that name would have its contacts and its messages.
     xmpp::forget_user(connection, &user)?;
+    rest::remove_voicemail(connection, &user)?;
     Ok(WriteDone::Removed { roster })
 }
 

@@ -105,6 +105,14 @@ fn replace(connection: &mut Connection, row: &Row) -> Result<WriteDone, Failure>
     changed_one(rows.map_err(|failure| failure.or_exists(|| name_of(row)))?, &row.sid)
 }
 
+/// Takes the voicemail of a removed account out of its mailbox. The rows stay, of a kind of their own, until a node has deleted the sound.
+pub(super) fn remove_voicemail(connection: &mut Connection, user: &str) -> Result<(), Failure> {
+    // The kind is written out, as the index of mailboxes serves only a statement that names it.
+    let sql = "UPDATE rest SET kind = $2 WHERE kind = 6 AND to_uri = $1";
+    connection.execute(sql, values![user, number(Kind::RemovedVoicemail)])?;
+    Ok(())
+}
+
 /// The name of the existing row, for the error.
 fn name_of(row: &Row) -> String {
     row.name.as_deref().unwrap_or(&row.sid).to_owned()

@@ -44,12 +44,14 @@ pub enum Kind {
     Upload = 12,
     /// [`key::ApiKey`]: `SK`.
     ApiKey = 13,
+    /// [`types::Recording`]: voicemail of a removed account, whose sound is still to be deleted. Applications see none of it.
+    RemovedVoicemail = 14,
 }
 
 impl Kind {
     /// `None`: a kind of a later version.
     pub(crate) fn from_number(number: u8) -> Option<Kind> {
-        const KINDS: [Kind; 14] = [
+        const KINDS: [Kind; 15] = [
             Kind::Account,
             Kind::Application,
             Kind::IncomingNumber,
@@ -64,6 +66,7 @@ impl Kind {
             Kind::Transcription,
             Kind::Upload,
             Kind::ApiKey,
+            Kind::RemovedVoicemail,
         ];
         KINDS.get(usize::from(number)).copied()
     }

@@ -13,7 +13,7 @@ use crate::types::{
 };
 use crate::verifiers::{ScramHash, ScramKeys, Verifiers};
 
-use super::{Failure, from_seconds, seconds, xmpp, xmpp_read};
+use super::{Failure, from_seconds, rest, seconds, xmpp, xmpp_read};
 
 /// The columns `account` reads, before the rest of a query.
 macro_rules! select_account {
@@ -255,6 +255,7 @@ pub(super) fn remove(conn: &Connection, account: &Address) -> Result<WriteDone, 
     let roster = xmpp_read::roster_of(conn, &user).unwrap_or_default();
     // Else the next account of that name would have its contacts and its messages.
     xmpp::forget_user(conn, &user)?;
+    rest::remove_voicemail(conn, &user)?;
     Ok(WriteDone::Removed { roster })
 }
 

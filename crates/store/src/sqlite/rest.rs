@@ -79,6 +79,14 @@ fn replace(conn: &Connection, row: &Row) -> Result<WriteDone, Failure> {
     changed_one(rows, &row.sid)
 }
 
+/// Takes the voicemail of a removed account out of its mailbox. The rows stay, of a kind of their own, until a node has deleted the sound.
+pub(super) fn remove_voicemail(conn: &Connection, user: &str) -> Result<(), Failure> {
+    // The kind is written out, as the index of mailboxes serves only a statement that names it.
+    let sql = "UPDATE rest SET kind = ?2 WHERE kind = 6 AND to_uri = ?1";
+    conn.prepare_cached(sql)?.execute(params![user, Kind::RemovedVoicemail as u8])?;
+    Ok(())
+}
+
 /// The name of the existing row, for the error.
 fn name_of(row: &Row) -> String {
     row.name.as_deref().unwrap_or(&row.sid).to_owned()

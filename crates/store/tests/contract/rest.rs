@@ -6,7 +6,7 @@ use store::rest::types::{Common, IncomingNumber, Queue, Recording, RestCall, Tex
 use store::rest::{
     Kind, Period, Resource, RestFilter, RestLoaded, RestRead, RestWrite, Row, SortBy, Sum, UsageFilter,
 };
-use store::{Admin, Loaded, Read, StoreError, Write, WriteDone, limits};
+use store::{Address, Admin, Loaded, NewAccount, Read, StoreError, Write, WriteDone, limits};
 
 fn admin() -> (Database, Admin) {
     let database = database();
@@ -211,4 +211,45 @@ fn recordings_of_a_mailbox_are_found_and_the_unheard_are_counted() {
     assert_eq!(Recording::from_row(&rows[0]).unwrap(), recording("RE2", "alice@a", Some(9)));
     let heard = RestFilter { ended_from: Some(Instant::from_micros(0)), ..all };
     assert_eq!(list(&mut admin, heard).1, 1);
+}
+
+#[test]
+fn a_removed_account_takes_its_voicemail_with_it_and_no_other_recording() {
+    let (_database, mut admin) = admin();
+    let address = |name: &str| Address::new(name, "example.org").unwrap();
+    admin.ensure_domain("example.org", Instant::from_unix_seconds(1)).unwrap();
+    let add = |admin: &mut Admin, name: &str| {
+        let new = NewAccount::with_password(address(name), "secret", Instant::from_unix_seconds(1)).unwrap();
+        admin.add_account(new).unwrap();
+    };
+    add(&mut admin, "alice");
+    let recording = |sid: &str, to: &str| Recording {
+        common: common(sid, "AC1", 5),
+        to: to.into(),
+        node: "n1".into(),
+        ..Recording::default()
+    };
+    let alice = "alice@example.org";
+    for (sid, to) in [("RE1", alice), ("RE2", ""), ("RE3", "alice@example.net"), ("RE4", "carol@example.org")]
+    {
+        insert(&mut admin, &recording(sid, to)).unwrap();
+    }
+    insert(&mut admin, &RestCall { to: alice.into(), ..call("CA1", 5, 7) }).unwrap();
+    admin.remove_account(address("alice")).unwrap();
+    add(&mut admin, "alice");
+    let of_alice = RestFilter { to: Some(alice.into()), ..RestFilter::all(Kind::Recording) };
+    assert_eq!(list(&mut admin, of_alice).1, 0);
+    let (rows, _) = list(&mut admin, RestFilter::all(Kind::Recording));
+    let sids: Vec<&str> = rows.iter().map(|row| &*row.sid).collect();
+    assert_eq!(sids, ["RE4", "RE3", "RE2"]);
+    assert_eq!(list(&mut admin, RestFilter::all(Kind::Call)).1, 1);
+    // The node that deletes the sound finds it by the row, which nothing else shows.
+    let sid = RestRead::Sid { kind: Kind::Recording, sid: "RE1".into() };
+    assert_eq!(read(&mut admin, sid), RestLoaded::Row(None));
+    let (rows, total) = list(&mut admin, RestFilter::all(Kind::RemovedVoicemail));
+    assert_eq!((Recording::from_row(&rows[0]).unwrap(), total), (recording("RE1", alice), 1));
+    let late = RestWrite::Replace(Box::new(recording("RE1", alice).row().unwrap()));
+    assert_eq!(admin.write(&Write::Rest(late)), Err(StoreError::NotFound { what: "RE1".into() }));
+    let remove = RestWrite::Remove { kind: Kind::RemovedVoicemail, sid: "RE1".into() };
+    admin.write(&Write::Rest(remove)).unwrap();
 }

@@ -132,6 +132,11 @@ impl RoomHome {
         match event {
             RoomEvent::Join(join) => self.join(now, from, *join, out),
             RoomEvent::Leave { number } => self.leave(now, name(number), false, out),
+            RoomEvent::RecordingEnded { sid, recording } => {
+                if let Some(room) = self.rooms.values_mut().find(|room| *room.sid() == sid) {
+                    room.go_on_recording(recording, out);
+                }
+            }
             // It goes on at another home: neither the application nor the other members are told.
             RoomEvent::Moved { number } => self.remove(name(number), |room, name| room.let_go(now, name)),
             RoomEvent::Alive { numbers } => {

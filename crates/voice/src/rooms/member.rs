@@ -17,9 +17,11 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::super::leg::Partner;
-use super::super::record::Background;
+use super::super::record::{Background, Modify};
 use super::frames::Frames;
-use super::message::{Join, LeaveReason, MemberAudio, MemberStatus, QueuePosition, RoomEvent, RoomTarget};
+use super::message::{
+    ConferenceRecording, Join, LeaveReason, MemberAudio, MemberStatus, QueuePosition, RoomEvent, RoomTarget,
+};
 use super::{RoomMembership, RoomParts, Rooms, Source, hash};
 
 /// A leg that is, or wants to be, in a room or queue. It ends with `stand_up`, whichever side ends it.
@@ -40,6 +42,8 @@ pub(crate) struct RoomMemberLeg {
     pub(super) recording: Option<RecordingRequest>,
     /// Its recording has begun, and ends with the membership.
     pub(super) is_recorded: bool,
+    /// The conference's recording, once it was to be made from this leg: it goes on from another one afterwards.
+    pub(super) conference_recording: Option<Box<ConferenceRecording>>,
     /// As its home said last; `None` before the first word: it is not in the room yet.
     pub(super) standing: Option<MemberStatus>,
     /// When its home last spoke of it.
@@ -63,6 +67,16 @@ pub(super) struct RecordingRequest {
     is_own: bool,
     /// Its options.
     how: Background,
+}
+
+impl RecordingRequest {
+    /// The conference's, which another member has begun.
+    fn of_conference(recording: &ConferenceRecording) -> RecordingRequest {
+        let ConferenceRecording { trim, status, pause: _ } = recording.clone();
+        let source = RecordSource::Both;
+        let how = Background { source, trim, status, of: "Conference", conference: None };
+        RecordingRequest { is_own: false, how }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,6 +200,7 @@ impl Rooms {
             wait,
             recording,
             is_recorded: false,
+            conference_recording: None,
             standing: None,
             known_at: now,
             is_moving: false,
@@ -257,15 +272,7 @@ impl Rooms {
         let (sid, hears) = (standing.sid.to_string(), standing.hears.clone());
         let with = standing.with.as_deref().unwrap_or_default().to_owned();
         let (leg, actor, id, kind) = (seated.leg, seated.actor, seated.id, seated.kind);
-        let is_due = |effect: &mut RecordingRequest| effect.is_own || standing.records;
-        // The conference's recording is made by one member; the home names another when that one leaves.
-        if let Some(RecordingRequest { how, .. }) = seated.recording.take_if(is_due) {
-            let how = Background { conference: Some(sid.clone()), ..how };
-            let begun = parts.recordings.begin_recording(now, leg, how, parts.calls, parts.world);
-            if let Some(seated) = self.seats.get_mut(&number) {
-                seated.is_recorded = begun.is_some();
-            }
-        }
+        self.record_when_due(now, number, parts);
         self.show_line(now, number, parts.calls);
         if is_other {
             self.hear_source(now, number, parts);
@@ -300,6 +307,32 @@ impl Rooms {
         }
     }
 
+    /// Begins the recording that is due with the member's status: its own, or that of the conference, which is made from one leg. When that one
+    /// leaves, the home names another member, which may not have asked for it.
+    fn record_when_due(&mut self, now: Instant, number: u64, parts: &mut RoomParts<'_, '_>) {
+        let Some(seated) = self.seats.get_mut(&number) else { return };
+        let Some(standing) = &seated.standing else { return };
+        let is_first = seated.recording.is_none() && seated.conference_recording.is_none();
+        if let Some(recording) = standing.recording.as_deref().filter(|_| standing.records && is_first) {
+            seated.recording = Some(RecordingRequest::of_conference(recording));
+        }
+        let pause = standing.recording.as_ref().and_then(|recording| recording.pause);
+        let is_due = |effect: &mut RecordingRequest| effect.is_own || standing.records;
+        let Some(RecordingRequest { how, is_own }) = seated.recording.take_if(is_due) else { return };
+        if !is_own {
+            let (trim, status) = (how.trim, how.status.clone());
+            seated.conference_recording = Some(Box::new(ConferenceRecording { trim, status, pause }));
+        }
+        let how = Background { conference: Some(standing.sid.to_string()), ..how };
+        let begun = parts.recordings.begin_recording(now, seated.leg, how, parts.calls, parts.world);
+        // Its own recording goes on beside.
+        seated.is_recorded |= begun.is_some();
+        if let (Some(sid), Some(pause)) = (begun, pause.filter(|_| !is_own)) {
+            let change = Modify::Pause(pause);
+            parts.recordings.modify_recording(now, &sid, change, parts.calls, parts.world);
+        }
+    }
+
     /// The home's word of every second. A member of which we know nothing has left, and its Leave was lost:
     /// it is sent again. So is the word that it has moved.
     pub(super) fn is_known(
@@ -325,7 +358,8 @@ impl Rooms {
         why: LeaveReason,
         parts: &mut RoomParts<'_, '_>,
     ) {
-        let Some((seated, recording)) = self.stand_up(now, number, parts) else { return };
+        let Some((mut seated, recording)) = self.stand_up(now, number, parts) else { return };
+        self.hand_recording_on(&mut seated, recording.is_some(), parts);
         let (actor, id) = (seated.actor, seated.id);
         if let LeaveReason::Redirected(to) = why {
             return parts.calls.tell(now, actor, parts.world, |script, out| script.redirect(now, to, out));
@@ -417,10 +451,28 @@ impl Rooms {
         number: u64,
         parts: &mut RoomParts<'_, '_>,
     ) -> Option<(RoomMemberLeg, Option<Recorded>)> {
-        let left = self.stand_up(now, number, parts)?;
+        let mut left = self.stand_up(now, number, parts)?;
         self.post_event(left.0.home, RoomEvent::Leave { number }, parts);
+        self.hand_recording_on(&mut left.0, left.1.is_some(), parts);
         self.settle_rooms(now, parts);
         Some(left)
+    }
+
+    /// A conference's recording belongs to the conference: another member goes on with it. One that was stopped before (`!was_under_way`) has ended.
+    fn hand_recording_on(
+        &mut self,
+        seated: &mut RoomMemberLeg,
+        was_under_way: bool,
+        parts: &mut RoomParts<'_, '_>,
+    ) {
+        let Some(mut recording) = seated.conference_recording.take().filter(|_| was_under_way) else {
+            return;
+        };
+        let Some(standing) = &seated.standing else { return };
+        let leg = parts.calls.legs.get(seated.leg).and_then(|leg| leg.recording.as_ref());
+        recording.pause = leg.and_then(|leg| leg.ended_in);
+        let ended = RoomEvent::RecordingEnded { sid: Arc::clone(&standing.sid), recording };
+        self.post_event(seated.home, ended, parts);
     }
 
     /// The script of a conference's member wants to go on.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use ivr::document::Conference;
+use ivr::document::{Callback, Conference};
 use ivr::request::Target;
 use ivr::script::Start;
 use router::ShardAddress;
@@ -14,6 +14,7 @@ use stdx::Instant;
 
 use super::super::Owner;
 pub use super::super::limits::LINK_MEMBERS;
+use super::super::record::Pause;
 pub use super::frames::{Sound, SoundPart};
 
 /// A message between a room and its members' shards.
@@ -42,6 +43,13 @@ pub enum RoomEvent {
     Leave {
         /// The member.
         number: u64,
+    },
+    /// The recording of a conference has ended with the leg that it was made from, after that leg's Leave: it goes on from another one.
+    RecordingEnded {
+        /// The conference.
+        sid: Arc<str>,
+        /// Its options.
+        recording: Box<ConferenceRecording>,
     },
     /// The member goes on with its room at another home.
     Moved {
@@ -151,6 +159,8 @@ pub struct MemberStatus {
     pub with: Option<Arc<str>>,
     /// The conference is recorded from its leg.
     pub records: bool,
+    /// The recording that it goes on with, as another member has left that began it.
+    pub recording: Option<Box<ConferenceRecording>>,
     // For the room's next home.
     /// The others do not hear it.
     pub is_muted: bool,
@@ -165,6 +175,17 @@ pub struct MemberStatus {
     pub created_at: Instant,
     /// The number of the room's last status callback.
     pub sequence: u32,
+}
+
+/// The options of a conference's recording, as the member asked for it that began it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConferenceRecording {
+    /// Silence at both ends is left out.
+    pub trim: bool,
+    /// The callback for each finished file.
+    pub status: Option<Callback>,
+    /// While it is paused.
+    pub pause: Option<Pause>,
 }
 
 /// The source of a member's sound.

@@ -17,6 +17,7 @@ mod moved;
 #[cfg(test)]
 mod moved_tests;
 mod queue;
+mod recorder;
 mod room;
 #[cfg(test)]
 mod shard_tests;

@@ -36,6 +36,9 @@ impl Member {
     pub(super) fn restore(&mut self, again: &MemberStatus) {
         self.is_muted = again.is_muted;
         self.end_on_exit = again.end_on_exit;
+        if again.records && again.recording.is_some() {
+            (self.records, self.recording) = (true, again.recording.clone());
+        }
         self.hold = match &again.hears {
             MemberAudio::Hold(hold) => Some(hold.clone()),
             MemberAudio::Wait | MemberAudio::Room => again.held.clone(),

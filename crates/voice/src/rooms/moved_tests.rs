@@ -10,6 +10,7 @@ use stdx::slab::Key;
 use store::rest::RestWrite;
 
 use super::super::limits;
+use super::super::record::{Modify, Pause};
 use super::super::testing::media;
 use super::message::SoundPart;
 use super::shard_tests::{CONFERENCE, ENQUEUE, LOST, Shards, TAKE};
@@ -78,6 +79,20 @@ impl Farm {
     fn is_recorded(&self, (node, leg): (usize, Key)) -> bool {
         let leg = self.shards.voices[node].0.calls.legs.get(leg).expect("it is there");
         leg.recording.as_ref().is_some_and(|recording| !recording.takes.is_empty())
+    }
+
+    /// A change of the recording that is made from this leg.
+    fn modify_recording(&mut self, (node, leg): (usize, Key), change: Modify) {
+        self.shards.act(node, |voice, now, world| {
+            let recording = voice.calls.legs.get(leg).and_then(|leg| leg.recording.as_ref());
+            let sid = recording.expect("it is recorded").takes[0].sid.clone();
+            voice.recordings.modify_recording(now, &sid, change, &mut voice.calls, world);
+        });
+    }
+
+    fn pause_of(&self, (node, leg): (usize, Key)) -> Option<Pause> {
+        let leg = self.shards.voices[node].0.calls.legs.get(leg).expect("it is there");
+        leg.recording.as_ref().and_then(|recording| recording.takes[0].pause)
     }
 
     /// The one member of a node says two frames; the samples of each that go to the home.
@@ -454,6 +469,42 @@ fn a_conference_that_moves_is_recorded_once() {
     farm.shards.hang_up(node, leg);
     farm.shards.deliver(false);
     assert_eq!(farm.recordings(), 2);
+}
+
+/// The recording belongs to the conference: when its member leaves, it goes on from another, whether that one asked for it or not, at any node.
+#[test]
+fn a_recording_goes_on_when_its_member_leaves() {
+    let mut farm = Farm::new(3);
+    let first = farm.call_with_sound(1, RECORDED);
+    let [second, third] = [2, 0].map(|node| (node, farm.call_with_sound(node, CONFERENCE)));
+    assert_eq!((farm.recordings(), farm.is_recorded((1, first))), (1, true));
+    farm.shards.hang_up(1, first);
+    farm.shards.deliver(false);
+    assert_eq!((farm.recordings(), farm.is_recorded(second), farm.is_recorded(third)), (2, true, false));
+    farm.set_home(1);
+    farm.pass(LOST);
+    assert_eq!((farm.recordings(), farm.is_recorded(second), farm.is_recorded(third)), (2, true, false));
+    // The pause goes on, too.
+    farm.modify_recording(second, Modify::Pause(Pause::Silence));
+    farm.shards.hang_up(second.0, second.1);
+    farm.shards.deliver(false);
+    assert_eq!((farm.recordings(), farm.is_recorded(third)), (3, true));
+    assert_eq!(farm.pause_of(third), Some(Pause::Silence));
+    farm.shards.hang_up(third.0, third.1);
+    farm.shards.deliver(false);
+    assert_eq!((farm.recordings(), farm.shards.in_rooms()), (3, [0; 4]));
+}
+
+#[test]
+fn a_recording_that_was_stopped_does_not_go_on() {
+    let mut farm = Farm::new(3);
+    let first = (1, farm.call_with_sound(1, RECORDED));
+    let others = [2, 0].map(|node| (node, farm.call_with_sound(node, CONFERENCE)));
+    farm.modify_recording(first, Modify::Stop);
+    farm.shards.hang_up(first.0, first.1);
+    farm.shards.deliver(false);
+    farm.pass(LOST);
+    assert_eq!((farm.recordings(), others.map(|leg| farm.is_recorded(leg))), (1, [false, false]));
 }
 
 /// The sound of a muted member stays at its node; the room learns how to mix for it.

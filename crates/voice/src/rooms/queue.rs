@@ -99,6 +99,7 @@ impl Queue {
             line,
             with: None,
             records: false,
+            recording: None,
             is_muted: false,
             held: None,
             end_on_exit: false,

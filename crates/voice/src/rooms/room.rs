@@ -22,7 +22,7 @@ use stdx::Instant;
 use super::callbacks::{self, ConferenceNotifier, Event, pair};
 use super::frames::{Frames, Piece, Sound};
 use super::home::{Out, Outbox};
-use super::message::{Join, LeaveReason, MemberAudio, MemberStatus, Name, RoomEvent};
+use super::message::{ConferenceRecording, Join, LeaveReason, MemberAudio, MemberStatus, Name, RoomEvent};
 use super::moved::Moving;
 
 /// A conference or a connection of a queue.
@@ -69,6 +69,8 @@ pub(super) struct Member {
     beep: Beep,
     /// It wants the conference to be recorded; the first such member is the recorder.
     pub(super) records: bool,
+    /// The recording that it goes on with, whether it wanted one or not.
+    pub(super) recording: Option<Box<ConferenceRecording>>,
     pub(super) joined_at: Instant,
     announcing: Option<Announcing>,
     /// In the mix, once some member's sound has come.
@@ -108,6 +110,7 @@ impl Member {
             end_on_exit: conference.is_some_and(|one| one.end_on_exit),
             beep: conference.map_or(Beep::Never, |one| one.beep),
             records: conference.is_some_and(|one| one.record),
+            recording: None,
             joined_at: join.came_at(now),
             announcing: None,
             place: None,
@@ -305,11 +308,6 @@ impl Room {
         out.extend(self.teller.tell(now, event, member, more).map(Out::Callback));
     }
 
-    /// The member from whose leg the conference is recorded: there is one recording, of the whole mix.
-    pub(super) fn recorder(&self) -> Option<Name> {
-        self.members.iter().find(|member| member.records).map(|member| member.name)
-    }
-
     /// The status of a member. Not started counts before on hold.
     fn standing(&self, member: &Member) -> MemberStatus {
         let hears = match &member.hold {
@@ -325,6 +323,7 @@ impl Room {
             line: None,
             with: other.filter(|_| self.kind == Kind::Pair).cloned(),
             records: self.recorder() == Some(member.name),
+            recording: member.recording.clone().filter(|_| member.records),
             is_muted: member.is_muted,
             held: member.hold.clone().filter(|_| !self.is_started),
             end_on_exit: member.end_on_exit,

@@ -1,6 +1,10 @@
 //! The voicemail of one account for its user (`chat::voicemail`): recordings whose row has the account in `to`, and their sound.
 //!
-//! Each request reads the row that it names, and a row of another account counts as none.
+//! Each request reads the row that it names, and a row of another account counts as none. The write that removes an account takes its messages out
+//! of the mailbox (`Kind::RemovedVoicemail`); [`Mailboxes::delete_removed`] deletes their sound, wherever it is, and then their rows.
+
+use std::collections::HashSet;
+use std::time::Duration;
 
 use admin::{ControlError, EncodeError};
 use chat::effect::{Voicemail, VoicemailPage, VoicemailReply, VoicemailRequest, VoicemailSound};
@@ -139,7 +143,14 @@ impl Mailboxes {
             if !matches!(written.await, Ok(Ok(_))) {
                 return Err(ControlError::Busy);
             }
+            // After the write: a removal that is later finds the row itself.
+            if mailboxes.has_lost_account(&kept).await.unwrap_or(false) {
+                tracing::warn!(sid = &*kept.sid, "a mailbox has lost its account: the recording is in none");
+                return mailboxes.take_out(&kept).await;
+            }
             if mailboxes.is_full(&kept).await.unwrap_or(false) {
+                let mailbox = kept.to.as_deref();
+                tracing::warn!(sid = &*kept.sid, mailbox, "a mailbox is full: the recording is in none");
                 return mailboxes.take_out(&kept).await;
             }
             // Without chat no client asks. A notice that is lost is no harm, as clients ask from time to time.
@@ -159,16 +170,61 @@ impl Mailboxes {
         Ok(self.list_rows(all).await?.1 > limits::VOICEMAIL)
     }
 
+    /// The account of this row's mailbox is not there: it was removed while the caller spoke.
+    async fn has_lost_account(&self, row: &Row) -> Result<bool, ControlError> {
+        let Some((user, domain)) = row.to.as_deref().and_then(|to| to.rsplit_once('@')) else {
+            return Ok(false);
+        };
+        let read = Read::Account { user: user.into(), domain: domain.into() };
+        Ok(matches!(self.operator.read(read).await?, Loaded::Account(None)))
+    }
+
     /// Takes a recording out of its mailbox: it is kept as any other.
     async fn take_out(&self, row: &Row) -> Result<(), ControlError> {
-        tracing::warn!(
-            sid = &*row.sid,
-            mailbox = row.to.as_deref(),
-            "a mailbox is full: the recording is in none"
-        );
         let recording = Recording::from_row(row).map_err(|_| ControlError::Busy)?;
         let row = Recording { to: String::new(), ..recording }.row().map_err(|_| ControlError::Busy)?;
         self.write_row(RestWrite::Replace(Box::new(row))).await
+    }
+}
+
+impl Mailboxes {
+    /// Deletes the voicemail of removed accounts: the sound first, then the row, as with REST. What a node or store does not delete now stays
+    /// for the next time.
+    ///
+    /// # Errors
+    /// The database cannot be read now.
+    pub(crate) async fn delete_removed(&self) -> Result<(), ControlError> {
+        // Each failure may have been waited for: one for each node.
+        let mut away = HashSet::new();
+        let mut from = None;
+        loop {
+            let limit = limits::REMOVED_VOICEMAIL;
+            let all = RestFilter::all(Kind::RemovedVoicemail);
+            let filter = RestFilter { created_from: from, ascending: true, limit, ..all };
+            let (rows, _) = self.list_rows(filter).await?;
+            for row in &rows {
+                self.delete_removed_row(row, &mut away).await;
+            }
+            let Some(last) = rows.last().filter(|_| rows.len() >= limit as usize) else { return Ok(()) };
+            // Rows of the same microsecond that did not fit are found by the next pass, as are those that were not deleted.
+            from = Some(last.created_at + Duration::from_micros(1));
+        }
+    }
+
+    async fn delete_removed_row(&self, row: &Row, away: &mut HashSet<String>) {
+        // A row that cannot be read names no node: its file is looked for here.
+        let node = Recording::from_row(row).map(|recording| recording.node).unwrap_or_default();
+        let sound = &self.operator.recorded_sound;
+        if away.contains(&node) || !sound.can_delete(&node) {
+            return;
+        }
+        if let Err(error) = sound.delete(&row.sid, &node).await {
+            tracing::debug!(sid = &*row.sid, ?error, "voicemail of a removed account is not deleted yet");
+            away.insert(node);
+            return;
+        }
+        // A row that is written again or gone is no harm: the next pass finds what is left.
+        let _ = self.write_row(RestWrite::Remove { kind: row.kind, sid: row.sid.clone() }).await;
     }
 }
 

@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::sync::Arc;
 
+use sip::transport::Transport;
 use sip::wire::Header;
 
 use super::app::App;
@@ -168,4 +169,22 @@ fn a_call_is_hung_up_when_the_node_stops() {
     until("the call is up", || (sum(&node, |shard| shard.voice.packets_out) > 0).then_some(()));
     node.stop();
     caller.phone.expect_request("BYE");
+}
+
+/// A call's dialog is at the shard of its Call-ID, and the connection of its phone at the shard that has accepted it: the BYE goes from one to the other.
+#[test]
+fn calls_are_hung_up_by_the_connections_of_other_shards_when_the_node_stops() {
+    let app = App::new(&[("/", "<Response><Say>a</Say><Pause length='600'/></Response>")]);
+    let place = Place::new(&app.voice("/", ""));
+    let mut node = place.start();
+    let mut callers: Vec<Caller> = (0..8).map(|_| Caller::over(&place, Transport::Tcp)).collect();
+    for caller in &mut callers {
+        caller.call();
+        // So the node has the ACK.
+        caller.hear(1);
+    }
+    node.stop();
+    for caller in &mut callers {
+        caller.phone.expect_request("BYE");
+    }
 }

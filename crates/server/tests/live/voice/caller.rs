@@ -6,6 +6,7 @@ use std::time::Duration;
 use media::events::{Digit, EventOptions, EventSender};
 use media::rtp::Packet;
 use media::sdp::Description;
+use sip::transport::Transport;
 use sip::wire::{Header, Message};
 
 use crate::call::{Dialog, Invite};
@@ -25,7 +26,15 @@ impl Caller {
     }
 
     pub(crate) fn named(place: &Place, user: &str) -> Caller {
-        let mut phone = place.udp(user);
+        Caller::of(place.udp(user))
+    }
+
+    /// With a connection of that transport.
+    pub(crate) fn over(place: &Place, transport: Transport) -> Caller {
+        Caller::of(place.phone("sipp", transport))
+    }
+
+    fn of(mut phone: Phone) -> Caller {
         phone.proves = false;
         let rtp = UdpSocket::bind("127.0.0.1:0").unwrap();
         rtp.set_read_timeout(Some(Duration::from_millis(100))).unwrap();

@@ -4,12 +4,15 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use interop::new_postgres_database;
 use sip::transport::Transport::Tcp;
-use store::rest::types::{Notification, Recording};
-use store::rest::{Resource, RestFilter, RestLoaded, RestRead};
-use store::{Loaded, Read};
+use stdx::Instant;
+use store::rest::types::{Common, Notification, Recording};
+use store::rest::{Kind, Resource, RestFilter, RestLoaded, RestRead, RestWrite, Row};
+use store::{Address, Loaded, Read, Write};
 use xmpp::{Element, ns};
 
 use super::client::Client;
+use super::registration::operate;
+use crate::phone::PASSWORD;
 use crate::place::Place;
 use crate::until;
 use crate::voice::app::App;
@@ -94,14 +97,15 @@ fn notice(client: &mut Client) -> String {
     }
 }
 
-fn rows<R: Resource>(place: &Place) -> Vec<R> {
-    let read = Read::Rest(RestRead::List(RestFilter::all(R::KIND)));
-    match place.admin().read(&read).unwrap() {
-        Loaded::Rest(RestLoaded::Page { rows, .. }) => {
-            rows.iter().map(|row| R::from_row(row).unwrap()).collect()
-        }
+fn rows_of(place: &Place, kind: Kind) -> Vec<Row> {
+    match place.admin().read(&Read::Rest(RestRead::List(RestFilter::all(kind)))).unwrap() {
+        Loaded::Rest(RestLoaded::Page { rows, .. }) => rows,
         other => panic!("{other:?}"),
     }
+}
+
+fn rows<R: Resource>(place: &Place) -> Vec<R> {
+    rows_of(place, R::KIND).iter().map(|row| R::from_row(row).unwrap()).collect()
 }
 
 fn a_message_is_its_users_alone(app: &App, place: &Place) {
@@ -170,4 +174,71 @@ fn a_message_in_postgresql_is_its_users_alone() {
     let app = app();
     let place = Place::new(&app.voice("/", "")).with_xmpp("").with_postgres(&new_postgres_database());
     a_message_is_its_users_alone(&app, &place.with_accounts(&["alice", "bob"]));
+}
+
+/// Writes the row and the sound of a message; the path of the sound.
+fn put(place: &Place, digit: char, to: &str) -> std::path::PathBuf {
+    let at = Instant::from_unix_seconds(1_700_000_000);
+    let sid = format!("RE{}", digit.to_string().repeat(32));
+    let file = place.path("data/recordings").join(format!("{sid}.wav"));
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, b"sound").unwrap();
+    let common = Common { sid, account: "AC1".into(), created_at: at, updated_at: at };
+    let row = Recording { common, to: to.into(), ..Recording::default() }.row().unwrap();
+    place.admin().write(&Write::Rest(RestWrite::Insert(Box::new(row)))).unwrap();
+    file
+}
+
+fn an_account_takes_its_messages_with_it(place: &Place) {
+    let of_alice = [put(place, '1', "alice@example.test"), put(place, '2', "alice@example.test")];
+    let others = [put(place, '3', "bob@example.test"), put(place, '4', "")];
+    let node = place.spawn();
+    assert_eq!(list(&mut Client::sign_in(place, Tcp, "alice", "one")).0.len(), 2);
+    operate(place, &["account", "remove", "alice"]);
+    operate(place, &["account", "add", "alice", "--password", PASSWORD]);
+    // At once, wherever the sound is.
+    assert_eq!(list(&mut Client::sign_in(place, Tcp, "alice", "two")), (vec![], "0".to_owned()));
+    assert_eq!(list(&mut Client::sign_in(place, Tcp, "bob", "one")).0.len(), 1);
+    node.kill();
+    // The rest is made up for by the next start at the latest.
+    let node = place.spawn();
+    until("the sound is deleted", || of_alice.iter().all(|file| !file.exists()).then_some(()));
+    until("and the rows", || rows_of(place, Kind::RemovedVoicemail).is_empty().then_some(()));
+    assert!(others.iter().all(|file| file.exists()));
+    assert_eq!(rows::<Recording>(place).len(), 2);
+    node.kill();
+}
+
+#[test]
+fn an_account_takes_its_messages_in_a_file_with_it() {
+    let app = app();
+    an_account_takes_its_messages_with_it(&place(&app));
+}
+
+#[test]
+fn an_account_takes_its_messages_in_postgresql_with_it() {
+    let app = app();
+    let place = Place::new(&app.voice("/", "")).with_xmpp("").with_postgres(&new_postgres_database());
+    an_account_takes_its_messages_with_it(&place.with_accounts(&["alice", "bob"]));
+}
+
+#[test]
+fn a_message_for_an_account_that_is_removed_meanwhile_is_in_no_mailbox() {
+    let app = app();
+    let place = place(&app);
+    let mut node = place.start();
+    let mut caller = Talker::call(&place, "1234", 0, 440);
+    until("it is recorded", || (sum(&node, |shard| shard.voice.recordings) == 1).then_some(()));
+    let packets = || sum(&node, |shard| shard.voice.packets_in);
+    let before = packets();
+    until("more than a second is said", || (packets() >= before + 60).then_some(()));
+    place.admin().remove_account(Address::new("alice", "example.test").unwrap()).unwrap();
+    caller.press('#');
+    let form = until("the message is kept", || app.asked_for("/second"));
+    until("it is in no mailbox", || {
+        let recordings = rows::<Recording>(&place);
+        let of_alice = |recording: &&Recording| recording.common.sid == form["RecordingSid"];
+        recordings.iter().find(of_alice).filter(|recording| recording.to.is_empty()).map(drop)
+    });
+    node.stop();
 }
