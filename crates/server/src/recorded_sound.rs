@@ -127,10 +127,37 @@ pub(crate) fn sound_error(fault: FileFault) -> EncodeError {
 pub(crate) fn part_of(sound: Sound, range: Range<u64>) -> io::Result<SoundPiece> {
     let Sound { mut file, len } = sound;
     let read = |file: &mut File| {
+        // A file has no place behind the largest signed number.
+        if range.start >= len {
+            return io::Result::Ok(Vec::new());
+        }
         file.seek(SeekFrom::Start(range.start))?;
         let mut bytes = Vec::new();
         file.take(range.end.min(len).saturating_sub(range.start)).read_to_end(&mut bytes)?;
         io::Result::Ok(bytes)
     };
     Ok(SoundPiece { size: len, bytes: read(&mut file)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn a_part_behind_the_end_is_empty_wherever_it_begins() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"sound").unwrap();
+        let part = |range: Range<u64>| {
+            let sound = Sound { file: file.try_clone().unwrap(), len: 5 };
+            let piece = part_of(sound, range).unwrap();
+            (piece.size, String::from_utf8(piece.bytes).unwrap())
+        };
+        assert_eq!(part(1..3), (5, "ou".into()));
+        assert_eq!(part(4..9), (5, "d".into()));
+        for start in [5, 6, 1 << 62, 1 << 63, u64::MAX] {
+            assert_eq!(part(start..start.saturating_add(9)), (5, String::new()), "{start}");
+        }
+    }
 }

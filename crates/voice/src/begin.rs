@@ -133,16 +133,16 @@ impl Voice {
 /// The call as its script knows it: the parameters of its requests.
 fn call_of(sid: &str, account: &str, to: String, invited: &Invited) -> Call {
     let request = &invited.request;
-    let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
     let from = request.from();
-    let name = from.map(|from| text(Some(from.display))).unwrap_or_default();
+    let name = from.map(|from| told_text(from.display)).unwrap_or_default();
     let name = name.trim_matches('"').to_owned();
-    let mut extra = vec![(rows::CALL_ID.to_owned(), text(request.call_id()))];
+    let call_id = told_text(request.call_id().unwrap_or_default());
+    let mut extra = vec![(rows::CALL_ID.to_owned(), call_id)];
     extra.extend(told_headers(request));
     Call {
         sid: sid.to_owned(),
         account_sid: account.to_owned(),
-        from: from.map(|from| user_of(from.uri)).unwrap_or_default(),
+        from: from.map(|from| cut(&user_of(from.uri)).to_owned()).unwrap_or_default(),
         to,
         direction: Direction::Inbound,
         caller_name: (!name.is_empty()).then_some(name),
@@ -152,6 +152,15 @@ fn call_of(sid: &str, account: &str, to: String, invited: &Invited) -> Call {
         extra,
         answered: false,
     }
+}
+
+/// A text of the INVITE, as its application and the record get it.
+fn told_text(bytes: &[u8]) -> String {
+    cut(&String::from_utf8_lossy(bytes)).to_owned()
+}
+
+fn cut(text: &str) -> &str {
+    rows::cut(text, limits::CALLER_TEXT)
 }
 
 /// `SipHeader_X-…` for each header of the INVITE that begins with `X-`, as RestComm has it. Bounded, as the
@@ -169,4 +178,39 @@ fn told_headers(request: &Message) -> impl Iterator<Item = (String, String)> {
 /// The user part of a URI without escapes, empty where there is none.
 fn user_of(uri: &[u8]) -> String {
     Uri::parse(uri).ok().and_then(|uri| uri.user_decoded()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use sip::endpoint::Caller;
+    use sip::transport::{Source, Transport};
+    use store::rest::Resource as _;
+    use store::rest::types::Recording;
+
+    use super::*;
+
+    /// A caller that writes long texts, whose characters are two bytes each in a row.
+    #[test]
+    fn no_caller_keeps_its_call_or_recording_out_of_the_record_by_long_texts() {
+        let long = "\\".repeat(14_000);
+        let user = "%5C".repeat(5_000);
+        let invite = format!(
+            "INVITE sip:100@example.org SIP/2.0\r\nVia: SIP/2.0/TCP 192.0.2.1;branch=z9hG4bK1\r\nFrom: \"{long}\" \
+             <sip:{user}@192.0.2.1>;tag=1\r\nTo: <sip:100@example.org>\r\nCall-ID: {long}\r\nCSeq: 1 INVITE\r\nContent-Length: 0\r\n\r\n"
+        );
+        let address: SocketAddr = "192.0.2.1:5060".parse().unwrap();
+        let invited = Invited {
+            request: Message::parse(invite.into_bytes().into()).unwrap(),
+            source: Source { transport: Transport::Tcp, local: address, remote: address, flow: None },
+            caller: Caller::Stranger,
+            proved: true,
+        };
+        let call = call_of("CA1", "AC1", "100".into(), &invited);
+        let row = Row::new(Instant::default(), &call, "PN1").write(Instant::default());
+        assert!(row.is_some());
+        let recording = Recording { from: call.from, to: "a@example.org".into(), ..Recording::default() };
+        assert!(recording.row().is_ok_and(|row| row.from.is_some_and(|from| from.starts_with('\\'))));
+    }
 }

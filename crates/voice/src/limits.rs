@@ -87,6 +87,10 @@ pub(super) const TRANSCRIPTION: usize = 8_192;
 /// Bytes of a called number or name that bindings are looked up for. Longer ones match no binding.
 pub(super) const NUMBER: usize = 256;
 
+/// Bytes of each text of an INVITE that its application and the record get: the user and display name of its From, and its Call-ID. The rest is cut
+/// off: rows have a limit, and a caller's texts must not keep its call or its recording out of the record.
+pub(super) const CALLER_TEXT: usize = 1_024;
+
 /// `X-` headers of an INVITE told to its application, and bytes of each value. The rest is left out.
 pub(super) const TOLD_HEADERS: usize = 32;
 pub(super) const TOLD_HEADER: usize = 1_024;

@@ -23,7 +23,7 @@ use super::{Address, Purpose, Resolved, Voice, VoiceEffect, World, limits};
 pub(super) struct Mailbox {
     /// The address, as the document has it.
     address: Box<str>,
-    /// The caller, as applications know it.
+    /// The caller, as [`caller_of`] names it.
     from: Box<str>,
     /// `None`: the account is being looked up, or there is none.
     account: Option<Aor>,
@@ -33,7 +33,8 @@ impl Mailbox {
     /// The mailbox that a Record names, for the caller of its leg.
     pub(super) fn of(wanted: &Wanted, leg: &Leg) -> Option<Box<Mailbox>> {
         let address = wanted.mailbox.as_deref()?.into();
-        let from = leg.row.as_ref().map_or(&*leg.from, |row| row.party()).into();
+        let party = leg.row.as_ref().map_or(&*leg.from, |row| row.party());
+        let from = caller_of(party, leg.caller.as_ref());
         Some(Box::new(Mailbox { address, from, account: None }))
     }
 
@@ -48,6 +49,18 @@ impl Mailbox {
         (**account).clone_into(&mut row.to);
         (*self.from).clone_into(&mut row.from);
         true
+    }
+}
+
+/// The caller as its user is told of it: the address of an account that has proved to be the caller and shows its name, else the party as
+/// applications know it, which any caller may claim. A claim never looks like an address: the user's page would show the contact of that address.
+fn caller_of(party: &str, account: Option<&Aor>) -> Box<str> {
+    let is_shown = |account: &&Aor| account.rsplit_once('@').is_some_and(|(user, _)| user == party);
+    match account.filter(is_shown) {
+        Some(account) => (**account).into(),
+        // A URI is no address of a contact: an application has given it, or a caller that has no contact's address by it.
+        None if party.starts_with("sip:") || party.starts_with("sips:") => party.into(),
+        None => party.replace('@', "%40").into(),
     }
 }
 
@@ -135,6 +148,20 @@ mod tests {
         for none in ["", "@example.org", "alice@", long.as_str()] {
             assert_eq!(of(none), None, "{none}");
         }
+    }
+
+    #[test]
+    fn only_a_caller_that_has_proved_its_account_is_named_by_an_address() {
+        let boss = Aor::from("boss@example.org");
+        let of = |party: &str, account: Option<&Aor>| caller_of(party, account).to_string();
+        assert_eq!(of("boss", Some(&boss)), "boss@example.org");
+        // By a stranger, or by a user part with an escape.
+        assert_eq!(of("boss", None), "boss");
+        assert_eq!(of("boss@example.org", None), "boss%40example.org");
+        // An account that hides itself, or shows a number of its own.
+        assert_eq!(of("anonymous", Some(&boss)), "anonymous");
+        assert_eq!(of("4930123", Some(&boss)), "4930123");
+        assert_eq!(of("sip:bob@example.net", None), "sip:bob@example.net");
     }
 
     #[test]

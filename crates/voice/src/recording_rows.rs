@@ -44,7 +44,7 @@ pub(super) fn write<R: Resource>(
     how: impl FnOnce(Box<store::rest::Row>) -> RestWrite,
     world: &mut World<'_>,
 ) {
-    // No text of a caller is in it that could be too long; a transcription's is cut before.
+    // Texts of callers are cut before, and so is a transcription's.
     match resource.row() {
         Ok(row) => world.outbox.push(VoiceEffect::Write(store::Write::Rest(how(Box::new(row))))),
         Err(error) => tracing::error!(%error, "cannot encode a row for the database"),

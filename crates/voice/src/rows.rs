@@ -141,7 +141,7 @@ impl Row {
     pub(super) fn write(&mut self, now: Instant) -> Option<VoiceEffect> {
         self.call.common.updated_at = now;
         let Ok(row) = self.call.row() else {
-            // Texts are as long as SIP allows, the body's limit is beyond them all.
+            // Texts of callers are cut before, so this is a URL or an address of an application.
             tracing::warn!(sid = self.call.common.sid, "a call is too large for the database");
             return None;
         };
@@ -173,7 +173,7 @@ pub(super) fn of_failure(failure: &LegFailure) -> Form {
 }
 
 /// The beginning of a peer's text, of at most that many bytes.
-fn cut(text: &str, most: usize) -> &str {
+pub(super) fn cut(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
 

@@ -273,8 +273,8 @@ function makeCall(call) {
     return make("li", {}, button);
 }
 
-/** The caller of a message, as a contact is named. */
-const callerOf = ({ from }) => chat.nameOf(from.includes("@") ? from : `${from}@${account.split("@")[1]}`);
+/** The caller of a message, as a contact is named. A name that is no address is a claim of the caller. */
+const callerOf = ({ from }) => (from.includes("@") ? chat.nameOf(from) : from);
 
 function showVoicemail() {
     if (!chat || !account) return;

@@ -174,3 +174,8 @@ pub const POSH_OF_SOURCE: Policy = Policy {
     longest_penalty: Duration::ZERO,
     forgive_after: Duration::ZERO,
 };
+
+/// Fetches of POSH documents for the streams that this server opens, over all shards: a hundred at once, then ten a second. Beyond: such a stream has
+/// no proof by POSH. A stranger has streams opened by requests that users' clients and this server answer; each fetch is up to eight requests.
+pub const POSH_OF_OWN: Policy =
+    Policy { capacity: 1, rate: Rate { interval: Duration::from_millis(100), burst: 100 }, ..POSH_OF_SOURCE };

@@ -180,3 +180,13 @@ fn an_answer_without_some_nodes_says_so_and_one_of_no_store_is_an_error() {
     let answer = ask(&mut world, alice, "get", ALICE, &calls(""));
     assert!(answer.contains("resource-constraint") && answer.contains("type='wait'"), "{answer}");
 }
+
+/// A stranger chooses both with any bytes.
+#[test]
+fn no_caller_breaks_the_stream_of_the_callee_by_its_call_id() {
+    let strange = PastCall { with: "sip:\u{ffff}@example.org".into(), ..call("1\u{0}\u{1b}2", 1) };
+    let (mut world, alice) = world(vec![strange]);
+    let answer = ask(&mut world, alice, "get", ALICE, &calls(""));
+    assert!(answer.contains("id='1\u{fffd}\u{fffd}2'"), "{answer}");
+    assert!(answer.contains("with='sip:\u{fffd}@example.org'"), "{answer}");
+}

@@ -183,3 +183,12 @@ fn a_notice_reaches_the_clients_of_its_account_and_is_not_kept() {
         "{heard}"
     );
 }
+
+/// The caller chooses the user part of its From and the Call-ID, with any bytes.
+#[test]
+fn no_caller_breaks_the_stream_of_the_account_by_its_name() {
+    let strange = Voicemail { from: "bob\u{ffff}\u{1}".into(), ..message("RE1", 1) };
+    let (mut world, alice) = world(vec![strange]);
+    let answer = ask(&mut world, alice, "get", ALICE, &payload("voicemail", ""));
+    assert!(answer.contains("from='bob\u{fffd}\u{fffd}'"), "{answer}");
+}

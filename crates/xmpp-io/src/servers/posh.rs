@@ -7,17 +7,19 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use net::source_limiter::SourceLimiter;
 use reqwest::header::LOCATION;
 use reqwest::{Client, Response, StatusCode, Url, redirect};
+use stdx::Instant;
 use stdx::address::is_private;
 use stdx::error::innermost_cause;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
+use xmpp::domain::to_unicode;
 use xmpp::s2s::{PoshFailure, PoshFetch};
 
 use super::connect::ips;
@@ -42,11 +44,17 @@ pub struct PoshFetches {
     running: Mutex<HashMap<Box<str>, Arc<OnceCell<Fetched>>>>,
     /// The fetches that each source has caused.
     sources: SourceLimiter,
+    /// The fetches for streams that this server has opened, as of one source: answers of users to strangers open some, too.
+    own: SourceLimiter,
 }
 
 impl Default for PoshFetches {
     fn default() -> Self {
-        PoshFetches { running: Mutex::default(), sources: SourceLimiter::new(limits::POSH_OF_SOURCE) }
+        PoshFetches {
+            running: Mutex::default(),
+            sources: SourceLimiter::new(limits::POSH_OF_SOURCE),
+            own: SourceLimiter::new(limits::POSH_OF_OWN),
+        }
     }
 }
 
@@ -64,6 +72,15 @@ impl PoshFetches {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// True if a fetch of that origin may begin, which is then counted.
+    fn may(&self, now: Instant, cause: FetchCause) -> bool {
+        match cause {
+            FetchCause::Own => self.own.allow(now, Ipv4Addr::UNSPECIFIED.into()).is_pass(),
+            FetchCause::Source(source) => self.sources.allow(now, source).is_pass(),
+            FetchCause::Ended => false,
+        }
+    }
+
     /// The document at an address, fetched once for all that want it meanwhile.
     async fn document(&self, url: &str, fetch: impl Future<Output = Fetched>) -> Fetched {
         let cell = Arc::clone(self.lock().entry(url.into()).or_default());
@@ -77,12 +94,21 @@ impl PoshFetches {
     }
 }
 
-/// Fetches a document and gives it to the machine. `source`: the address of the server that caused it; none: this server did.
-pub(super) async fn run(shared: Rc<S2sConnections>, fetch: PoshFetch, source: Option<IpAddr>) {
+/// The origin of a fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FetchCause {
+    /// A stream that this server has opened.
+    Own,
+    /// The address of the server whose stream it is for.
+    Source(IpAddr),
+    /// Its stream has ended: a stranger that hangs up would cause the fetch of a reference that is not counted.
+    Ended,
+}
+
+/// Fetches a document and gives it to the machine.
+pub(super) async fn run(shared: Rc<S2sConnections>, fetch: PoshFetch, cause: FetchCause) {
     let fetches = &shared.settings.posh;
-    let now = shared.settings.clock.now();
-    let may = source.is_none_or(|source| fetches.sources.allow(now, source).is_pass());
-    let result = if may {
+    let result = if fetches.may(shared.settings.clock.now(), cause) {
         let fetched = fetches.document(&fetch.url, bounded(&shared, &fetch.url)).await;
         fetched.map_err(PoshFailure::Failed)
     } else {
@@ -110,12 +136,19 @@ async fn follow(shared: &S2sConnections, url: &str) -> Fetched {
             | StatusCode::TEMPORARY_REDIRECT
             | StatusCode::PERMANENT_REDIRECT => {
                 let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
-                url = url.join(location.unwrap_or_default()).map_err(|_| "a redirect without an address")?;
+                url = redirected(&url, location)?;
             }
             status => return Err(format!("the status is {status}").into()),
         }
     }
     Err("too many redirects".into())
+}
+
+/// The address that a redirect leads to, of bounded length: it goes into the next request, and into the log.
+fn redirected(url: &Url, location: Option<&str>) -> Result<Url, &'static str> {
+    let location = location.filter(|text| !text.is_empty() && text.len() <= ::xmpp::limits::POSH_URL);
+    url.join(location.ok_or("a redirect without an address, or with a long one")?)
+        .map_err(|_| "a redirect to no address")
 }
 
 /// One request. The client is made for it, as its connections go to the addresses that were checked for this URL.
@@ -145,7 +178,9 @@ async fn get(shared: &S2sConnections, url: &Url) -> Result<Response, Box<str>> {
 /// The addresses that a request to that host may be sent to. Port 0 stands for the port of the URL.
 async fn addresses(shared: &S2sConnections, host: &str) -> Result<Vec<SocketAddr>, Box<str>> {
     let settings = shared.reload.borrow().posh.clone();
-    let route = settings.routes.iter().find(|route| route.domains.has(host));
+    // The host of a URL has A-labels, those of the configuration letters.
+    let name = to_unicode(host).unwrap_or(host.into());
+    let route = settings.routes.iter().find(|route| route.domains.has(&name));
     let (target, port) = route.map_or((host, 0), |route| (&*route.host, route.port));
     let target = target.trim_start_matches('[').trim_end_matches(']');
     let found = match target.parse::<IpAddr>() {
@@ -185,6 +220,31 @@ mod tests {
 
     fn runtime() -> tokio::runtime::Runtime {
         tokio::runtime::Builder::new_current_thread().build().expect("a runtime")
+    }
+
+    #[test]
+    fn a_source_causes_a_bounded_number_of_fetches_also_by_streams_that_have_ended() {
+        let (fetches, now) = (PoshFetches::default(), Instant::from_unix_seconds(1_800_000_000));
+        let stranger = |ip: &str| FetchCause::Source(ip.parse().unwrap());
+        let count = |cause: FetchCause| (0..200).filter(|_| fetches.may(now, cause)).count();
+        let most = limits::POSH_OF_SOURCE.rate.burst as usize;
+        assert_eq!(count(stranger("192.0.2.1")), most);
+        assert_eq!((count(stranger("192.0.2.2")), count(stranger("192.0.2.1"))), (most, 0));
+        assert_eq!(count(FetchCause::Ended), 0);
+        assert_eq!(count(FetchCause::Own), limits::POSH_OF_OWN.rate.burst as usize);
+    }
+
+    #[test]
+    fn a_redirect_has_an_address_of_bounded_length() {
+        let url = Url::parse("https://a.test/.well-known/posh/xmpp-server.json").unwrap();
+        let of = |location: Option<&str>| redirected(&url, location).map(String::from).ok();
+        assert_eq!(of(Some("https://b.test/x")).as_deref(), Some("https://b.test/x"));
+        assert_eq!(of(Some("/x")).as_deref(), Some("https://a.test/x"));
+        let long = format!("https://b.test/{}", "x".repeat(::xmpp::limits::POSH_URL));
+        // The same address once more would be asked to the last redirect.
+        for wrong in [None, Some(""), Some("https://"), Some(&*long)] {
+            assert_eq!(of(wrong), None, "{wrong:.40?}");
+        }
     }
 
     /// Shards that want one document at once have it fetched once.

@@ -21,6 +21,7 @@ use tokio::task::spawn_local;
 use xmpp::s2s::{self, Counts, Effect, Failure, LogEvent, Pair, Refusal, Security};
 
 use super::connection::S2sConnection;
+use super::posh::FetchCause;
 use super::{Counters, Reload, S2sConnectionSettings, S2sEvent, connect, posh};
 use crate::limits;
 use logging::sign_in_failures::{Failure as Failed, Service};
@@ -227,8 +228,11 @@ impl S2sConnections {
             }
             Effect::FetchPosh(fetch) => {
                 let Some(shared) = self.this.upgrade() else { return };
-                let source = self.connections.borrow().get(&fetch.number).and_then(|own| own.source);
-                spawn_local(posh::run(shared, fetch, source.map(|(address, _)| address)));
+                let of_source = |(address, _)| FetchCause::Source(address);
+                let of_connection = |own: &Rc<S2sConnection>| own.source.map_or(FetchCause::Own, of_source);
+                let connections = self.connections.borrow();
+                let cause = connections.get(&fetch.number).map_or(FetchCause::Ended, of_connection);
+                spawn_local(posh::run(shared, fetch, cause));
             }
             Effect::PoshFailed { domain, why } => {
                 tracing::debug!(remote = &*domain, why = &*why, "no POSH document proves another server");

@@ -226,6 +226,11 @@ impl OutgoingRouter {
         self.dials.get(&number)?.stream.presented()
     }
 
+    /// True for a stream that stanzas wait for: others only ask about keys.
+    pub(super) fn is_for_stanzas(&self, number: u64) -> bool {
+        self.dials.get(&number).is_some_and(|dial| !dial.wish.wanted.is_empty())
+    }
+
     /// The lookup for a stream goes on: the stream waits until then at the latest, unless it needs the outcome.
     pub(super) fn hold(&mut self, number: u64, latest: Instant) {
         let Some(dial) = self.dials.get_mut(&number) else { return };

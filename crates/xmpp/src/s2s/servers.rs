@@ -185,6 +185,10 @@ impl Servers {
             false => self.callers.get(&number).and_then(|caller| caller.stream.presented()),
         };
         let Some(presented) = presented else { return };
+        // A key of a stranger makes this server open a stream to any domain. The answer about the key needs no proof of its sender's certificate.
+        if is_ours && !self.keeper.is_for_stanzas(number) {
+            return self.give_posh(now, (number, domain), None, out);
+        }
         match self.posh.look_up(now, &LookupRequest { domain, number, is_ours, presented }, out) {
             LookupReply::Known(fingerprints) => {
                 self.give_posh(now, (number, domain), fingerprints.as_deref(), out);

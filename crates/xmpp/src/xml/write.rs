@@ -88,7 +88,10 @@ pub fn escape_into(text: &str, out: &mut Vec<u8>) {
             b'"' => b"&quot;",
             // A reader makes line feeds of carriage returns.
             b'\r' => b"&#13;",
-            _ => continue,
+            _ => match excluded(bytes, at) {
+                Some(replacement) => replacement,
+                None => continue,
+            },
         };
         out.extend_from_slice(&bytes[done..at]);
         out.extend_from_slice(entity);
@@ -143,6 +146,18 @@ pub(super) fn attributes_len(attributes: &[Attribute]) -> usize {
     names + attributes.iter().enumerate().map(prefix_len).sum::<usize>()
 }
 
+/// The replacement of one byte of a character that XML 1.0 §2.2 excludes: U+FFFD in place of control characters, U+FFFE and U+FFFF. Our own texts
+/// have none, but those of calls come from other protocols, and a client cannot read its stream behind such a character.
+fn excluded(text: &[u8], at: usize) -> Option<&'static [u8]> {
+    match text[at] {
+        b'\t' | b'\n' | b'\r' => None,
+        ..b' ' => Some("\u{fffd}".as_bytes()),
+        // The last byte of three makes the difference.
+        0xbe | 0xbf if text[..at].ends_with(&[0xef, 0xbf]) => Some(b"\xbd"),
+        _ => None,
+    }
+}
+
 /// The escape of one byte of a text. A text is mostly what people say: quotation marks stay as they are.
 fn in_text(text: &[u8], at: usize) -> Option<&'static [u8]> {
     match text[at] {
@@ -152,7 +167,7 @@ fn in_text(text: &[u8], at: usize) -> Option<&'static [u8]> {
         b'\r' => Some(b"&#13;"),
         // XML 1.0 §2.4: not after `]]`, which may be the end of another text.
         b'>' if text[at.saturating_sub(2)..at].iter().all(|byte| *byte == b']') => Some(b"&gt;"),
-        _ => None,
+        _ => excluded(text, at),
     }
 }
 
@@ -167,7 +182,7 @@ fn in_value(value: &[u8], at: usize, quote: u8) -> Option<&'static [u8]> {
         b'\r' => Some(b"&#13;"),
         b'\'' if quote == b'\'' => Some(b"&#39;"),
         b'"' if quote == b'"' => Some(b"&#34;"),
-        _ => None,
+        _ => excluded(value, at),
     }
 }
 
@@ -219,7 +234,7 @@ pub(super) fn value_len(value: &str) -> usize {
     len_with(value, |at| in_value(value, at, quote))
 }
 
-/// The text with `<`, `>`, `&` and quotes escaped.
+/// The text with `<`, `>`, `&` and quotes escaped, and characters that XML excludes replaced.
 pub fn escape(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     escape_into(text, &mut out);

@@ -28,7 +28,8 @@ pub struct PoshFetch {
 pub enum PoshFailure {
     /// The web server has none, or could not be asked: the reason, for the log. The failure is remembered.
     Failed(Box<str>),
-    /// The fetch was not begun, as the stream's source has caused too many. The domain is asked at the next occasion.
+    /// The fetch was not begun: the source of its stream has caused too many, or the stream has ended. Other streams that wait for it go on with a
+    /// fetch of theirs.
     Busy,
 }
 
@@ -62,8 +63,20 @@ pub(in super::super) struct FinishedLookup {
     pub(in super::super) fingerprints: Option<Arc<PoshFingerprints>>,
 }
 
-/// Fingerprints that were known before the fetch that goes on, and the time of their end.
-type Earlier = Option<(Arc<PoshFingerprints>, Instant)>;
+/// Fingerprints that were known before the fetch that goes on.
+#[derive(Clone, Debug)]
+struct EarlierDocument {
+    fingerprints: Arc<PoshFingerprints>,
+    since: Instant,
+    until: Instant,
+}
+
+impl EarlierDocument {
+    /// As it was, fetched or looked for at that time.
+    fn known(&self, since: Instant) -> Entry {
+        Entry::Known { since, fingerprints: Some(Arc::clone(&self.fingerprints)) }
+    }
+}
 
 #[derive(Debug)]
 enum Entry {
@@ -73,7 +86,7 @@ enum Entry {
         since: Instant,
         /// The lifetime of the reference that led to the address that is being fetched.
         reference: Option<std::time::Duration>,
-        earlier: Earlier,
+        earlier: Option<EarlierDocument>,
         waiting: Vec<u64>,
     },
     Known {
@@ -129,8 +142,10 @@ impl PoshLookups {
     ) -> LookupReply {
         let mut earlier = None;
         match self.entries.get_mut(request.domain) {
-            Some((_, Entry::Fetching { earlier: Some((known, _)), .. })) if known.has(request.presented) => {
-                return LookupReply::Known(Some(Arc::clone(known)));
+            Some((_, Entry::Fetching { earlier: Some(EarlierDocument { fingerprints, .. }), .. }))
+                if fingerprints.has(request.presented) =>
+            {
+                return LookupReply::Known(Some(Arc::clone(fingerprints)));
             }
             Some((_, Entry::Fetching { since, waiting, .. })) => {
                 waiting.push(request.number);
@@ -142,7 +157,9 @@ impl PoshLookups {
                 if !(is_other && now.since(*since) >= limits::POSH_FAILED) {
                     return LookupReply::Known(fingerprints.clone());
                 }
-                earlier = fingerprints.clone().map(|known| (known, *until));
+                let (since, until) = (*since, *until);
+                earlier =
+                    fingerprints.clone().map(|fingerprints| EarlierDocument { fingerprints, since, until });
             }
             Some((_, Entry::Known { .. })) | None => {}
         }
@@ -190,14 +207,17 @@ impl PoshLookups {
     ) -> Option<FinishedLookup> {
         // The answer to a fetch that took too long comes after its end.
         let is_current = matches!(self.entries.get(&fetch.domain), Some((_, Entry::Fetching { id, .. })) if *id == fetch.id);
-        let (until, entry) = self.remove(&fetch.domain).filter(|_| is_current)?;
-        let Entry::Fetching { number, since, reference, earlier, waiting, .. } = entry else { return None };
-        let (domain, busy) = (fetch.domain.clone(), result == Err(PoshFailure::Busy));
+        if !is_current {
+            return None;
+        }
+        let (until, entry) = self.remove(&fetch.domain)?;
         let document = match result {
             Ok(body) => PoshDocument::read(&body).map_err(|fault| fault.as_str().into()),
             Err(PoshFailure::Failed(why)) => Err(why),
-            Err(PoshFailure::Busy) => Err("too many lookups for one source".into()),
+            Err(PoshFailure::Busy) => return self.refuse(now, fetch, until, entry, out),
         };
+        let Entry::Fetching { number, since, reference, earlier, waiting, .. } = entry else { return None };
+        let domain = fetch.domain.clone();
         let why = match (document, reference) {
             (Ok(PoshDocument::Fingerprints(known)), reference) => {
                 // RFC 7711 §6: the shorter of both times counts.
@@ -220,7 +240,39 @@ impl PoshLookups {
             (Ok(PoshDocument::Reference { .. }), Some(_)) => PoshFault::Nested.as_str().into(),
             (Err(why), _) => why,
         };
-        Some(self.fail(now, domain, (earlier, waiting), (why, busy), out))
+        Some(self.fail(now, domain, (earlier, waiting), why, out))
+    }
+
+    /// Ends the lookup for the stream whose source has caused too many, and fetches for the next one that waits: a stranger takes no proof from
+    /// others, nor the look at a new certificate.
+    fn refuse(
+        &mut self,
+        now: Instant,
+        fetch: &PoshFetch,
+        until: Instant,
+        entry: Entry,
+        out: &mut Vec<Effect>,
+    ) -> Option<FinishedLookup> {
+        let Entry::Fetching { number, since, reference, earlier, waiting, .. } = entry else { return None };
+        let (refused, waiting): (Vec<u64>, Vec<u64>) =
+            waiting.into_iter().partition(|other| *other == number);
+        let domain = fetch.domain.clone();
+        let earlier = earlier.filter(|earlier| earlier.until > now);
+        let fingerprints = earlier.as_ref().map(|earlier| Arc::clone(&earlier.fingerprints));
+        if let Some(&number) = waiting.first() {
+            let entry = Entry::Fetching { id: 0, number, since, reference, earlier, waiting };
+            self.fetch(&domain, &fetch.url, until, entry, out);
+        } else {
+            self.failed += 1;
+            if let Some(earlier) = earlier {
+                self.insert(&domain, earlier.until, earlier.known(earlier.since));
+            }
+        }
+        out.push(Effect::PoshFailed {
+            domain: domain.clone(),
+            why: "too many lookups for one source".into(),
+        });
+        Some(FinishedLookup { domain, waiting: refused, fingerprints })
     }
 
     /// Remembers that there is no document, or what was known before.
@@ -228,18 +280,16 @@ impl PoshLookups {
         &mut self,
         now: Instant,
         domain: Box<str>,
-        (earlier, waiting): (Earlier, Vec<u64>),
-        (why, busy): (Box<str>, bool),
+        (earlier, waiting): (Option<EarlierDocument>, Vec<u64>),
+        why: Box<str>,
         out: &mut Vec<Effect>,
     ) -> FinishedLookup {
         self.failed += 1;
-        let fingerprints = match earlier.filter(|(_, until)| *until > now) {
-            Some((known, until)) => {
-                let fingerprints = Some(Arc::clone(&known));
-                self.insert(&domain, until, Entry::Known { since: now, fingerprints });
-                Some(known)
+        let fingerprints = match earlier.filter(|earlier| earlier.until > now) {
+            Some(earlier) => {
+                self.insert(&domain, earlier.until, earlier.known(now));
+                Some(earlier.fingerprints)
             }
-            None if busy => None,
             None => {
                 let known = Entry::Known { since: now, fingerprints: None };
                 self.insert(&domain, now + limits::POSH_FAILED, known);
@@ -255,7 +305,7 @@ impl PoshLookups {
         let mut finished = Vec::new();
         while let Some((_, domain)) = self.ends.first().filter(|(at, _)| *at <= now).cloned() {
             if let Some((_, Entry::Fetching { earlier, waiting, .. })) = self.remove(&domain) {
-                let why = ("the web server did not answer in time".into(), false);
+                let why = "the web server did not answer in time".into();
                 finished.push(self.fail(now, domain, (earlier, waiting), why, out));
             }
         }

@@ -389,3 +389,96 @@ fn a_further_domain_of_a_stream_is_proved_by_its_own_document() {
         assert!(written.contains(expected), "{written}");
     }
 }
+
+/// Another stream whose peer shows that certificate and names that domain.
+fn open(caller: &mut TestCaller, now: Instant, from: &str, der: &[u8]) -> u64 {
+    let presented = Some(Box::new(CertificateHashes::of(der)));
+    let security = Security { encrypted: true, certificate: None, presented };
+    let stream = caller.servers.accept(now, security);
+    caller.tell(|servers, out| servers.handle_bytes(now, stream, header(from).as_bytes(), out));
+    stream
+}
+
+/// A web server that answers too slowly is not asked again at once.
+#[test]
+fn an_answer_that_comes_too_late_does_not_take_the_remembered_failure_away() {
+    let mut caller = caller();
+    caller.say(&header("evil.test"));
+    let fetch = fetches(&caller).remove(0);
+    let end = START + limits::POSH_TIME;
+    caller.tell(|servers, out| servers.expire(end, out));
+    assert_eq!(caller.servers.remembered_posh(), 1);
+    let answer = Ok(body(document(b"evil", 60)));
+    caller.tell(|servers, out| servers.handle_posh(end, &fetch, answer, out));
+    assert_eq!(caller.servers.remembered_posh(), 1);
+    open(&mut caller, end, "evil.test", b"evil");
+    assert_eq!(fetches(&caller), []);
+}
+
+/// A stranger that names a domain from a source that has caused too many fetches.
+#[test]
+fn a_refused_fetch_goes_on_for_the_other_streams_that_wait_for_it() {
+    let mut caller = caller();
+    let stranger = open(&mut caller, START, "evil.test", b"wrong");
+    let fetch = fetches(&caller).remove(0);
+    let waits = open(&mut caller, START, "evil.test", b"evil");
+    assert_eq!((fetch.number, fetches(&caller)), (stranger, vec![]));
+    let written = caller.tell(|servers, out| servers.handle_posh(START, &fetch, Err(PoshFailure::Busy), out));
+    assert!(written.matches("<stream:features").count() == 1 && !written.contains("EXTERNAL"), "{written}");
+    let fetch = fetches(&caller).remove(0);
+    assert_eq!((fetch.number, &*fetch.url), (waits, "https://evil.test/.well-known/posh/xmpp-server.json"));
+    let answer = Ok(body(document(b"evil", 60)));
+    let written = caller.tell(|servers, out| servers.handle_posh(START, &fetch, answer, out));
+    assert_eq!(written.matches("EXTERNAL").count(), 1, "{written}");
+}
+
+#[test]
+fn a_refused_fetch_does_not_put_off_the_look_at_a_new_certificate() {
+    let mut caller = caller();
+    caller.say(&header("evil.test"));
+    let fetch = fetches(&caller).remove(0);
+    let answer = Ok(body(document(b"evil", 80_000)));
+    caller.tell(|servers, out| servers.handle_posh(START, &fetch, answer, out));
+    let later = START + limits::POSH_FAILED;
+    open(&mut caller, later, "evil.test", b"wrong");
+    let fetch = fetches(&caller).remove(0);
+    caller.tell(|servers, out| servers.handle_posh(later, &fetch, Err(PoshFailure::Busy), out));
+    open(&mut caller, later, "evil.test", b"new");
+    let fetch = fetches(&caller).remove(0);
+    let answer = Ok(body(document(b"new", 60)));
+    let written = caller.tell(|servers, out| servers.handle_posh(later, &fetch, answer, out));
+    assert!(written.contains("EXTERNAL"), "{written}");
+}
+
+/// A key makes this server connect to the domain that it names (XEP-0220 §2.3), where a stranger may show any certificate.
+#[test]
+fn a_key_of_a_stranger_causes_no_fetch_from_the_domain_that_it_names() {
+    const FEATURES: &str = "<stream:stream xmlns:stream='http://etherx.jabber.org/streams' xmlns='jabber:server' \
+                            version='1.0' id='1'><stream:features/>";
+    let change = |settings: &mut S2sSettings| settings.posh = true;
+    let mut caller = TestCaller::new(change, Security::default());
+    // The fetches that the connection causes which this server has just begun, and what it writes there.
+    let answer = |caller: &mut TestCaller| {
+        let connect = |effect: &Effect| match effect {
+            Effect::Connect(connect) => Some(connect.number),
+            _ => None,
+        };
+        let number = caller.effects.iter().find_map(connect).expect("a connection");
+        let presented = Some(Box::new(CertificateHashes::of(b"evil")));
+        let security = Security { encrypted: true, certificate: None, presented };
+        let written = caller.tell(|servers, out| {
+            servers.handle_connected(START, number, security, None, out);
+            servers.handle_bytes(START, number, FEATURES.as_bytes(), out);
+        });
+        (fetches(caller).len(), written.contains("<db:verify"))
+    };
+    let pair = Pair { local: "a.test".into(), remote: "evil.test".into() };
+    let question = KeyQuery { pair, id: "1".into(), key: "key".into() };
+    let edge = ConnectionId { shard: ShardAddress::default(), connection: 2 };
+    let verify = ShardMessage::Verify { edge, question };
+    caller.tell(|servers, out| servers.handle_shard_message(START, verify, out));
+    assert_eq!(answer(&mut caller), (0, true));
+    let message = Element::new("message", ns::CLIENT).with("from", "alice@a.test/x").with("to", "bob@b.test");
+    caller.tell(|servers, out| servers.handle_stanza(START, Box::new(message), out));
+    assert_eq!(answer(&mut caller), (1, false));
+}

@@ -162,6 +162,23 @@ fn text_is_written_as_it_was_said() {
     assert_eq!(bytes, format!("<body a=\"it's\" b='say \"so\"' c='&#39;\"\"&#9;'>{said}</body>"));
 }
 
+/// Texts of other protocols, as the Call-ID and From of a call, come into stanzas: a client could not read its stream further.
+#[test]
+fn characters_that_xml_excludes_are_written_as_replacement_characters() {
+    let excluded = "\0\u{1}\u{8}\u{b}\u{c}\u{e}\u{1f}\u{fffe}\u{ffff}";
+    let kept = "\t\n\r \u{7f}\u{80}\u{d7ff}\u{e000}\u{fffd}\u{ffbe}\u{1fffe}\u{10ffff}";
+    let element = Element::new("call", ns::CLIENT)
+        .with("id", format!("{excluded}{kept}"))
+        .text(format!("{kept}{excluded}"));
+    let bytes = element.to_bytes(ns::CLIENT);
+    assert_eq!(element.written_len(ns::CLIENT), bytes.len());
+    let read = read(&String::from_utf8(bytes).unwrap()).unwrap();
+    let replaced = "\u{fffd}".repeat(9);
+    assert_eq!(read.attr("id"), Some(&*format!("{replaced}{kept}")));
+    assert_eq!(read.content(), format!("{kept}{replaced}"));
+    assert_eq!(crate::xml::escape(&format!("<{excluded}")), format!("&lt;{replaced}"));
+}
+
 /// Stanzas of the characters that are escaped, in texts and values of both kinds, and CDATA.
 fn escapes() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
@@ -181,6 +198,15 @@ fn escapes() -> impl Strategy<Value = String> {
 }
 
 proptest! {
+    #[test]
+    fn any_text_is_written_as_xml(text in prop::collection::vec(any::<char>(), 0..20)) {
+        let text: String = text.into_iter().collect();
+        let element = Element::new("a", ns::CLIENT).with("b", text.clone()).text(text);
+        let bytes = element.to_bytes(ns::CLIENT);
+        prop_assert_eq!(element.written_len(ns::CLIENT), bytes.len());
+        prop_assert!(read(&String::from_utf8(bytes).unwrap()).is_ok());
+    }
+
     #[test]
     fn the_measured_size_is_the_written_size(text in escapes()) {
         let Ok(measured) = parse_within(text.as_bytes(), &Prefixes::of_default(ns::CLIENT), Budget::STANZA) else {
