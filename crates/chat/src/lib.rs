@@ -392,7 +392,7 @@ impl Host {
             }
         }
         for user in self.phones.due_texts(now) {
-            phones::texts_due(self, now, &user, out);
+            phones::perform_text(self, now, &user, phones::TextEffect::SendNext, out);
         }
     }
 
