@@ -15,6 +15,7 @@ use xmpp::{Bare, ConnectionId, Element, Jid, ns};
 use super::account_memory::AccountMemory;
 use super::effect::{Effect, StreamFault};
 use super::offline::{OfflineEffect, OfflineMessages};
+use super::presence::PresenceEffect;
 use super::resume::{self, ResumeRequest};
 use super::session::{BacklogProgress, DeliveryEffect, Session};
 use super::user::AccountState;
@@ -331,8 +332,9 @@ impl UndeliveredStanza {
 /// not acknowledged find another way once the account's data are in memory, and the account may leave memory.
 pub(super) fn end_session(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
     if let Some(session) = host.accounts.sessions.get(key) {
-        let unavailable = presence::gone(&session.jid);
-        presence::unavailable_from(host, now, key, unavailable, out);
+        let presence = presence::gone(&session.jid);
+        let effect = PresenceEffect::Unavailable { key, presence, is_returned: false };
+        presence::perform(host, now, effect, out);
     }
     let Some(mut session) = host.accounts.sessions.remove(key) else { return };
     if let Some(edge) = session.edge {
@@ -346,7 +348,8 @@ pub(super) fn end_session(host: &mut Host, now: Instant, key: Key, out: &mut Out
     let unacknowledged = host.remembered.handle_end(&mut session);
     if !unacknowledged.is_empty() {
         // Stanzas that were never acknowledged go to the other sessions, or are stored.
-        user::when_loaded(host, now, &bare, out, move |host, now, out| {
+        let parts = (&mut host.accounts, &mut host.store);
+        let duties = user::when_loaded(parts, &bare, out, move |host, now, out| {
             let user = session.jid.bare();
             for (at, stanza) in unacknowledged {
                 let parts = (&mut host.offline, &host.accounts);
@@ -355,6 +358,9 @@ pub(super) fn end_session(host: &mut Host, now: Instant, key: Key, out: &mut Out
                 }
             }
         });
+        if let Some(duties) = duties {
+            duties(host, now, out);
+        }
     }
     host.forget_user(now, &bare);
 }

@@ -10,7 +10,8 @@
 //! the questions to the store, `PendingAcks` the messages that are not handled yet; a `Session` decides what its client gets when;
 //! and each feature with state has a type of its own (`Archive`, `Caps`, `OfflineMessages`, `Phones`, `Push`, `Roster`, `Upload`,
 //! …). No machine knows another one. A machine reads accounts from a reference to the account memory and returns effects
-//! (`CommandEffect`, `DeliveryEffect`, `OfflineEffect`, `PushEffect`, `RosterEffect`, `RoomEffect`). A continuation that a machine needs is data in
+//! (`CommandEffect`, `DeliveryEffect`, `OfflineEffect`, `PresenceEffect`, `PushEffect`, `RosterEffect`,
+//! `RoomEffect`). A continuation that a machine needs is data in
 //! its effect. Stanzas for clients go through `AccountMemory::deliver`; the host performs the effects of their sessions afterwards
 //! (`connection::perform_deliveries`).
 //!

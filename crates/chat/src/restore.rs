@@ -14,6 +14,7 @@ use xmpp::{ConnectionId, Element};
 use super::announce::AnnouncedSession;
 use super::connection::{close_session, send_backlog};
 use super::effect::Effect;
+use super::presence::PresenceEffect;
 use super::session::Session;
 use super::user::AccountState;
 use super::{Host, Outbox, ownership, presence};
@@ -57,16 +58,20 @@ pub fn handle_restore(
     if !matches!(user.state, AccountState::Loading(_)) {
         vcard::load_avatar(&mut host.store, (&host.avatars, &host.accounts), &bare, out);
     }
-    user::when_loaded(host, now, &bare, out, move |host, now, out| {
+    let parts = (&mut host.accounts, &mut host.store);
+    let job = user::when_loaded(parts, &bare, out, move |host, now, out| {
         if is_ending {
             // All that have seen its presence are told.
             if let Some(presence) = presence {
-                presence::restore(host, now, key, presence, out);
+                presence::perform(host, now, PresenceEffect::Restored(key, presence), out);
             }
             return close_session(host, now, key, "reset", out);
         }
         begin(host, now, (edge, key), presence, manner, is_lost, out);
     });
+    if let Some(job) = job {
+        job(host, now, out);
+    }
 }
 
 /// The account is read: the session is there, before all else that waits for the account.
@@ -90,9 +95,11 @@ fn begin(
         host.deliver(now, &[key], stanza, out);
     }
     match presence {
-        Some(presence) if manner.is_late => presence::available_from(host, now, key, presence, out),
+        Some(presence) if manner.is_late => {
+            presence::perform(host, now, PresenceEffect::Available(key, presence), out);
+        }
         Some(presence) => {
-            presence::restore(host, now, key, presence, out);
+            presence::perform(host, now, PresenceEffect::Restored(key, presence), out);
             presence::probe_lost_contacts(&host.accounts, key, is_lost, out);
         }
         None => {}
