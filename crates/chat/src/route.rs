@@ -21,11 +21,12 @@ use xmpp::{Bare, Element, Jid, ns};
 use super::account_memory::AccountMemory;
 use super::ack::{self, AckGuard, Acks};
 use super::archive::ArchiveWriter;
-use super::caps::CapsEffect;
+use super::caps::{Caps, CapsEffect};
 use super::feature::{IqReply, IqRequest, IqTarget, IqView, find};
 use super::offline::OfflineEffect;
-use super::privileged::ComponentMessage;
+use super::privileged::{ComponentMessage, PrivilegedComponents};
 use super::pubsub::{Approval, PubSubEvent};
+use super::push::{Push, PushContext};
 use super::rtbl::RtblFilter;
 use super::user::{AccountState, QueuedWork, refuse_waiting, too_much_waits, wait_for_account_data};
 use super::{Host, HostSettings, Outbox, push};
@@ -39,7 +40,8 @@ impl Host {
     pub fn handle_routed(&mut self, now: Instant, element: Element, out: &mut Outbox) {
         let Ok(Some(to)) = stanza::to(&element) else { return };
         if self.acks().handle_report(&element, &to, out) {
-            return self.answer_resumes(now, out);
+            let due = self.resumes.take_due(now, &self.accounts);
+            return self.answer_resumes(now, due, out);
         }
         // Reads for the stanza count for its sender.
         let requester =
@@ -61,7 +63,7 @@ fn is_about_account(iq: &Element, to: &Jid, user: &Bare) -> bool {
 }
 
 /// A stanza of a session of this host, with its full address as `from`. Reads of the store that follow count for the
-/// session's account (`read_queues::handle_session_element`, the caller).
+/// session's account, which the caller sees to (`read_queues::with_requester`).
 pub(super) fn handle_element_of_session(
     host: &mut Host,
     now: Instant,
@@ -430,7 +432,9 @@ pub(super) fn return_to_account(
     out: &mut Outbox,
 ) {
     if !matches!(host.user(now, bare, out).state, AccountState::Loading(_)) {
-        returned_to_account(host, now, bare, message, guard, out);
+        host.pending_acks.resume(&guard);
+        message_to_account(host, now, bare, message, out);
+        host.acks().end(guard, out);
         return host.forget_user(now, bare);
     }
     let work = QueuedWork::Returned(Box::new(message), guard);
@@ -439,29 +443,9 @@ pub(super) fn return_to_account(
     }
 }
 
-/// The account's data were read.
-pub(super) fn returned_to_account(
-    host: &mut Host,
-    now: Instant,
-    bare: &Bare,
-    message: Element,
-    guard: AckGuard,
-    out: &mut Outbox,
-) {
-    host.pending_acks.resume(&guard);
-    message_to_account(host, now, bare, message, out);
-    host.acks().end(guard, out);
-}
-
 /// A message for the bare address, or a chat message for a resource that is not there (RFC 6121 §8.5.2): to each session whose priority is
 /// not negative, and to the account's phones; stored if there is no such session.
-pub(super) fn message_to_account(
-    host: &mut Host,
-    now: Instant,
-    bare: &Bare,
-    element: Element,
-    out: &mut Outbox,
-) {
+fn message_to_account(host: &mut Host, now: Instant, bare: &Bare, element: Element, out: &mut Outbox) {
     let kind = element.attr("type").unwrap_or("normal");
     let able = host.accounts.able(bare);
     if able.is_empty() {
@@ -520,7 +504,17 @@ pub(super) fn ask(
     let is_set = match iq.attr("type") {
         Some("get") => false,
         Some("set") => true,
-        Some("result" | "error") => return handle_answer(host, now, from, iq, out),
+        Some("result" | "error") => {
+            let Host { privileged, push, caps, accounts, store, rng, .. } = &mut *host;
+            return match handle_answer((privileged, push, caps), (accounts, store, rng), now, (from, iq), out)
+            {
+                Some(CapsEffect::Send(iq)) => outgoing::send(iq, out),
+                Some(CapsEffect::FeaturesKnown(ver)) => {
+                    host.tell_pubsub(now, PubSubEvent::FeaturesKnown { ver: &ver }, out);
+                }
+                None => {}
+            };
+        }
         _ => return host.refuse(iq, &Condition::BadRequest.into(), out),
     };
     // RFC 6120 §8.2.3: an iq has an id, and a question one child.
@@ -558,17 +552,17 @@ pub(super) fn ask(
 }
 
 /// The answer to a request of the host's own, or to one that it has passed on for a component.
-fn handle_answer(host: &mut Host, now: Instant, from: &Jid, iq: &Element, out: &mut Outbox) {
-    if host.privileged.handle_answer(from, iq, out) {
-        return;
+fn handle_answer(
+    (privileged, push, caps): (&mut PrivilegedComponents, &mut Push, &mut Caps),
+    (accounts, store, rng): PushContext<'_>,
+    now: Instant,
+    (from, iq): (&Jid, &Element),
+    out: &mut Outbox,
+) -> Option<CapsEffect> {
+    if privileged.handle_answer(from, iq, out) {
+        return None;
     }
-    let effects = host.push.handle_answer(now, from, iq);
-    host.push.perform((&mut host.accounts, &mut host.store, &mut host.rng), effects, out);
-    match host.caps.handle_response(now, from, iq, &mut host.rng) {
-        Some(CapsEffect::Send(iq)) => host.route(iq, out),
-        Some(CapsEffect::FeaturesKnown(ver)) => {
-            host.tell_pubsub(now, PubSubEvent::FeaturesKnown { ver: &ver }, out);
-        }
-        None => {}
-    }
+    let effects = push.handle_answer(now, from, iq);
+    push.perform((accounts, store, &mut *rng), effects, out);
+    caps.handle_response(now, from, iq, rng)
 }

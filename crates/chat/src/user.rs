@@ -142,32 +142,25 @@ impl Host {
 fn account_loaded(host: &mut Host, now: Instant, bare: &Bare, loaded: Option<StoreReply>, out: &mut Outbox) {
     let Some(user) = host.accounts.users.get_mut(bare) else { return };
     let mut items = Vec::new();
-    let state =
-        match loaded {
-            Some(StoreReply::User(Some(mut data))) => {
-                user.is_stored = true;
-                items = std::mem::take(&mut data.items);
-                AccountState::Ready(data)
+    let state = match loaded {
+        Some(StoreReply::User(Some(mut data))) => {
+            user.is_stored = true;
+            items = std::mem::take(&mut data.items);
+            AccountState::Ready(data)
+        }
+        Some(StoreReply::User(None)) if user.sessions.is_empty() => AccountState::Absent,
+        // An anonymous client, or an account that was removed while it is signed in.
+        Some(StoreReply::User(None)) => AccountState::Ready(Box::default()),
+        _ => {
+            let features = (&mut host.archive, &mut host.push, &mut host.phones);
+            for waiting in account_unavailable(&mut host.accounts, features, bare, out) {
+                let error = Condition::ResourceConstraint.into();
+                refuse_waiting(&mut host.acks(), now, waiting, &error, out);
+                connection::perform_deliveries(host, now, out);
             }
-            Some(StoreReply::User(None))
-                if user.sessions.iter().all(|key| {
-                    host.accounts.sessions.get(*key).is_some_and(|session| !session.is_anonymous)
-                }) && user.sessions.is_empty() =>
-            {
-                AccountState::Absent
-            }
-            // An anonymous client, or an account that was removed while it is signed in.
-            Some(StoreReply::User(None)) => AccountState::Ready(Box::default()),
-            _ => {
-                let features = (&mut host.archive, &mut host.push, &mut host.phones);
-                for waiting in account_unavailable(&mut host.accounts, features, bare, out) {
-                    let error = Condition::ResourceConstraint.into();
-                    refuse_waiting(&mut host.acks(), now, waiting, &error, out);
-                    connection::perform_deliveries(host, now, out);
-                }
-                return;
-            }
-        };
+            return;
+        }
+    };
     let AccountState::Loading(waiting) = std::mem::replace(&mut user.state, state) else { return };
     host.accounts.weigh(bare);
     // The first must not take the store away from the others.
@@ -178,7 +171,11 @@ fn account_loaded(host: &mut Host, now: Instant, bare: &Bare, loaded: Option<Sto
     for waiting in waiting {
         match waiting {
             QueuedWork::FromSession(key, stanza) => {
-                read_queues::handle_session_element(host, now, key, *stanza, out);
+                let session = host.accounts.sessions.get(key);
+                let requester = session.map(|session| host.store.reads.requester_of(&session.jid));
+                read_queues::with_requester(host, requester, |host| {
+                    route::handle_element_of_session(host, now, key, *stanza, out);
+                });
             }
             QueuedWork::Routed(stanza) => {
                 let from = stanza::from(&stanza).ok().flatten();
@@ -188,7 +185,7 @@ fn account_loaded(host: &mut Host, now: Instant, bare: &Bare, loaded: Option<Sto
                 });
             }
             QueuedWork::Returned(message, guard) => {
-                route::returned_to_account(host, now, bare, *message, guard, out);
+                route::return_to_account(host, now, bare, *message, guard, out);
             }
             QueuedWork::Job(job) => job(host, now, out),
         }
