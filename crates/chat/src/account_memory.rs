@@ -214,12 +214,6 @@ impl AccountMemory {
         Some(user)
     }
 
-    /// True if the account's data have been evicted or are being read: work that needs them has to wait.
-    pub(super) fn is_elsewhere(&self, bare: &Bare) -> bool {
-        let user = self.users.get(bare);
-        user.is_some_and(|user| matches!(user.state, AccountState::Evicted | AccountState::Loading(_)))
-    }
-
     /// The available sessions of a domain.
     pub(super) fn online(&self, domain: &str) -> Vec<Key> {
         let sessions = self.sessions.iter();

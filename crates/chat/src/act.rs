@@ -59,7 +59,7 @@ impl Host {
                 // All are chosen before the first ends: an end changes the sessions.
                 let keys: Vec<Key> = sessions.map(|(key, _)| key).collect();
                 for key in &keys {
-                    connection::close_session(self, now, *key, "policy-violation", out);
+                    connection::end_session(self, now, *key, Some("policy-violation".into()), out);
                 }
                 counted(keys.len())
             }

@@ -1,47 +1,47 @@
 //! Bind 2 (XEP-0386) on the host's side: the further results of binding. The stream's side is `c2s::sasl2`.
 //!
-//! `connection` calls `begin` when it has made the session. The answer names the ends of the archive
+//! `connection` calls `begin` when it has made the session, and `answer`. The answer names the ends of the archive
 //! (`archive::read_ends`), so the store is read first, and stanzas that come meanwhile wait in `Session::waits`.
 
 use stdx::Instant;
 use stdx::slab::Key;
-use xmpp::Element;
 use xmpp::c2s::Bound;
+use xmpp::{Bare, Element};
 
 use super::account_memory::AccountMemory;
 use super::offline::RemovalGoal;
+use super::store_requests::StoreRequests;
 use super::{Effect, Host, Outbox};
 use crate::{archive, offline};
 
 /// The session is there; it is told so once is known what its archive has. Until then nothing else is sent to it.
-pub(super) fn begin(
-    host: &mut Host,
-    now: Instant,
-    key: Key,
-    agent: Option<&str>,
-    inline: Vec<Element>,
-    out: &mut Outbox,
-) {
-    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
-    session.agent = agent.map(Box::from);
-    session.begin_wait();
-    let (user, is_anonymous) = (session.jid.bare(), session.is_anonymous);
-    if is_anonymous {
-        // No stanza has come since `waits` was set above.
-        finish(&mut host.accounts, key, inline, None, out);
-        return;
+pub(super) fn begin(accounts: &mut AccountMemory, key: Key, agent: Option<&str>) {
+    if let Some(session) = accounts.sessions.get_mut(key) {
+        session.agent = agent.map(Box::from);
+        session.begin_wait();
     }
-    // XEP-0386 §4.2: the offline messages are in the archive, which a client of Bind 2 reads. Where it keeps not all of them,
-    // they go on waiting.
-    let owner = user.clone();
-    host.with_account_data(now, &user, out, move |host, now, out| {
+}
+
+/// The job that forgets the offline messages of an account (XEP-0386 §4.2): they are in the archive, which a client of Bind 2 reads. Where it
+/// keeps not all of them, they go on waiting.
+pub(super) fn forget_archived(owner: Bare) -> impl FnOnce(&mut Host, Instant, &mut Outbox) + 'static {
+    move |host, now, out| {
         let waits = host.accounts.data(&owner).is_some_and(|data| data.offline > 0);
         if waits && host.archive.keeps_all(host.settings.archive, &owner) {
             let effect = host.offline.remove(&owner, Vec::new(), RemovalGoal::Archived);
             offline::perform(host, now, &owner, effect, out);
         }
-    });
-    archive::read_ends(&mut host.store, &user, out, move |host, now, metadata, out| {
+    }
+}
+
+/// Reads the ends of the account's archive, and tells the session that it is there.
+pub(super) fn answer(
+    store: &mut StoreRequests,
+    (key, user): (Key, &Bare),
+    inline: Vec<Element>,
+    out: &mut Outbox,
+) {
+    archive::read_ends(store, user, out, move |host, now, metadata, out| {
         for stanza in finish(&mut host.accounts, key, inline, metadata.ok(), out) {
             host.deliver(now, &[key], stanza, out);
         }
@@ -49,7 +49,7 @@ pub(super) fn begin(
 }
 
 /// Tells the session that it is there. Returns the stanzas that have waited for this, in their order.
-fn finish(
+pub(super) fn finish(
     accounts: &mut AccountMemory,
     key: Key,
     mut inline: Vec<Element>,

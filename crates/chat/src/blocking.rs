@@ -263,19 +263,18 @@ pub(super) fn blocks_incoming(accounts: &AccountMemory, user: &Bare, from: &Jid)
     !is_own && data.blocked.iter().any(|blocked| matches(blocked, from))
 }
 
-/// Changes the list when the changes before are on disk, and performs the effects of [`BlockingChange`].
+/// Queues a change of the list behind the changes that are on their way; it performs the effects of [`BlockingChange`]. Returns the job that
+/// changes the list, if it is to be done now.
 ///
 /// # Errors
 /// Too much waits already.
-pub(super) fn change_blocked(
-    host: &mut Host,
-    now: Instant,
+pub(super) fn queue_change(
+    accounts: &mut AccountMemory,
     iq: &IqRequest<'_>,
     command: BlockingCommand,
-    out: &mut Outbox,
-) -> Result<(), StanzaError> {
+) -> Result<Option<impl FnOnce(&mut Host, Instant, &mut Outbox) + 'static + use<>>, StanzaError> {
     let (user, iq) = (iq.from.bare(), iq.iq.clone());
-    let turn = host.accounts.changes.queue(&user.clone(), move |host: &mut Host, now, out: &mut Outbox| {
+    let turn = accounts.changes.queue(&user.clone(), move |host: &mut Host, now, out: &mut Outbox| {
         let Some(data) = host.accounts.data(&user) else { return };
         let change = match BlockingChange::new(command, &data.blocked) {
             Ok(change) => change,
@@ -306,10 +305,7 @@ pub(super) fn change_blocked(
             then(host, now, Ok(()), out);
         }
     });
-    if let Some(job) = turn.map_err(|_| too_many())? {
-        job(host, now, out);
-    }
-    Ok(())
+    turn.map_err(|_| too_many())
 }
 
 /// Performs an effect of a written change.

@@ -34,6 +34,11 @@ impl ChangeQueues {
         self.busy.contains_key(user)
     }
 
+    /// True if a change of the account is on its way to the store, and a job behind it has a place.
+    pub(super) fn has_place(&self, user: &Bare) -> bool {
+        self.busy.get(user).is_some_and(|waiting| waiting.len() < limits::CHANGES)
+    }
+
     /// Gives a job that may change an account its turn: it is returned if it is to be done now; else it is done after the changes that are
     /// on their way.
     ///

@@ -15,39 +15,33 @@ use xmpp::{Bare, ConnectionId, Element, Jid, ns};
 use super::account_memory::AccountMemory;
 use super::effect::{Effect, StreamFault};
 use super::offline::{OfflineEffect, OfflineMessages};
-use super::resume::{self, ResumeRequest};
+use super::presence::PresenceEffect;
+use super::resume::ResumeRequest;
 use super::session::{BacklogProgress, DeliveryEffect, Session};
+use super::store_requests::StoreRequests;
 use super::user::AccountState;
 use super::{Host, HostSettings, Outbox, SessionLimit, ack, phones, sm};
-use crate::{archive, bind2, offline, outgoing, presence, read_queues, token, user, vcard, webhooks};
+use crate::{archive, bind2, offline, outgoing, presence, read_queues, route, token, user, vcard, webhooks};
 use webhooks::WebhookKind;
 
 impl Host {
     /// A client has signed in and wants a resource (RFC 6120 §7, XEP-0386). The session begins at once; what
     /// needs the account's data waits for them. The answer is `Effect::Bound`, in either case.
     pub fn handle_bind(&mut self, now: Instant, edge: ConnectionId, request: &BindRequest, out: &mut Outbox) {
-        let name = match (&request.resource, &request.tag) {
-            (Some(resource), _) => resource.to_string(),
-            (None, Some(tag)) => format!("{tag}~{}", &token(&mut self.rng)[..8]),
-            (None, None) => token(&mut self.rng)[..16].to_owned(),
-        };
-        // Contacts see the account's phones by that name.
-        let name =
-            if name == phones::RESOURCE { format!("{name}~{}", &token(&mut self.rng)[..8]) } else { name };
-        let Ok(jid) = request.user.with_resource(&name) else {
+        let Ok(jid) = request.user.with_resource(&resource_of(&mut self.rng, request)) else {
             let refused = Bound::Refused(Condition::BadRequest.into());
             return out.push(Effect::Bound { edge, bound: refused });
         };
         // The newer one wins (RFC 6120 §7.7.2.2): the older one is most often a dead connection of the same device.
         if let Some(old) = self.accounts.session_of(&jid) {
-            close_session(self, now, old, "conflict", out);
+            end_session(self, now, old, Some("conflict".into()), out);
         }
         let agent = request.agent.as_ref().and_then(|agent| agent.id.as_deref()).filter(|_| request.is_bind2);
         if let Some(agent) = agent {
             // XEP-0386 §4.2: the client has no other session. Its old one goes first, so that it takes no place from the new one.
             let is_same = |other: &Session| other.agent.as_deref() == Some(agent);
             for other in self.accounts.keys_of(&jid.bare(), is_same) {
-                close_session(self, now, other, "conflict", out);
+                end_session(self, now, other, Some("conflict".into()), out);
             }
         }
         let Some(oldest) = sessions_to_end(&self.accounts, self.settings.sessions, &jid.bare()) else {
@@ -58,23 +52,31 @@ impl Host {
             return out.push(Effect::Bound { edge, bound: Bound::Refused(error) });
         };
         for key in oldest {
-            close_session(self, now, key, "conflict", out);
+            end_session(self, now, key, Some("conflict".into()), out);
         }
         let key = self.accounts.sessions.insert(Session::new(now, jid.clone(), edge, request.is_anonymous));
         self.accounts.by_edge.insert(edge, key);
         webhooks::report_session(&self.settings, now, WebhookKind::SessionBegin, &jid, out);
-        let user = self.user(now, &jid.bare(), out);
+        let bare = jid.bare();
+        let user = self.user(now, &bare, out);
         user.sessions.push(key);
         if !matches!(user.state, AccountState::Loading(_)) {
-            vcard::load_avatar(&mut self.store, (&self.avatars, &self.accounts), &jid.bare(), out);
+            vcard::load_avatar(&mut self.store, (&self.avatars, &self.accounts), &bare, out);
         }
         let parts = (&mut self.accounts, &*self.settings, &mut self.rng);
         let inline = inline_requests(parts, now, key, &request.inline, out);
         perform_deliveries(self, now, out);
-        if request.is_bind2 {
-            return bind2::begin(self, now, key, agent, inline, out);
+        if !request.is_bind2 {
+            return out.push(Effect::Bound { edge, bound: Bound::Session { jid, inline } });
         }
-        out.push(Effect::Bound { edge, bound: Bound::Session { jid, inline } });
+        bind2::begin(&mut self.accounts, key, agent);
+        if request.is_anonymous {
+            // No stanza has come since the session began to wait.
+            bind2::finish(&mut self.accounts, key, inline, None, out);
+            return;
+        }
+        self.with_account_data(now, &bare, out, bind2::forget_archived(bare.clone()));
+        bind2::answer(&mut self.store, (key, &bare), inline, out);
     }
 
     /// A stanza of a client of ours. `from` is its full address already. Counted for XEP-0198 before anything
@@ -89,14 +91,18 @@ impl Host {
         let Some(&key) = self.accounts.by_edge.get(&edge) else { return };
         let is_too_large = ack::take_too_large(&mut element);
         let Some(session) = self.accounts.sessions.get_mut(key) else { return };
+        // Reads for the stanza count for the account of the session.
+        let requester = Some(self.store.reads.requester_of(&session.jid));
         if !session.count(now, (self.pending_acks.host(), key), &mut element) {
-            return close_session(self, now, key, "resource-constraint", out);
+            return end_session(self, now, key, Some("resource-constraint".into()), out);
         }
         if is_too_large {
             let error = StanzaError::new(Condition::PolicyViolation, stanza::TOO_LARGE);
             return self.refuse(&element, &error, out);
         }
-        read_queues::handle_session_element(self, now, key, element, out);
+        read_queues::with_requester(self, requester, |host| {
+            route::handle_element_of_session(host, now, key, element, out);
+        });
     }
 
     /// An element of a client that is no stanza. Unknown ones are ignored.
@@ -106,8 +112,13 @@ impl Host {
             ns::SM => {
                 let parts = (&mut self.accounts, &*self.settings, &mut self.rng);
                 match handle_sm(parts, now, key, element, out) {
-                    Some(SmEffect::SendBacklog) => send_backlog(self, now, key, out),
-                    Some(SmEffect::Close(fault)) => close_session(self, now, key, fault, out),
+                    Some(SmEffect::SendBacklog) => {
+                        let parts = (&mut self.accounts, &mut self.store, &mut self.offline);
+                        if let Some((user, effect)) = send_backlog(parts, now, key, out) {
+                            offline::perform(self, now, &user, effect, out);
+                        }
+                    }
+                    Some(SmEffect::Close(fault)) => end_session(self, now, key, Some(fault), out),
                     None => {}
                 }
             }
@@ -128,9 +139,8 @@ impl Host {
         out: &mut Outbox,
     ) {
         let request = ResumeRequest { edge, user: user.clone(), id: id.into(), seen };
-        if let Some(request) = self.resumes.handle_request(now, &self.accounts, request) {
-            resume::resume(self, now, &request, out);
-        }
+        let due = self.resumes.handle_request(now, &self.accounts, request);
+        self.answer_resumes(now, due, out);
     }
 
     /// The connection has written what it was given before the last `Flush`: only now more may be sent, so a
@@ -139,7 +149,10 @@ impl Host {
         let Some(&key) = self.accounts.by_edge.get(&edge) else { return };
         let Some(session) = self.accounts.sessions.get_mut(key) else { return };
         session.handle_drained(out);
-        send_backlog(self, now, key, out);
+        let parts = (&mut self.accounts, &mut self.store, &mut self.offline);
+        if let Some((user, effect)) = send_backlog(parts, now, key, out) {
+            offline::perform(self, now, &user, effect, out);
+        }
     }
 
     /// Delivers a stanza to sessions, whatever their priorities and the account's block list are.
@@ -154,7 +167,7 @@ impl Host {
         let Some(key) = self.accounts.by_edge.remove(&edge) else { return };
         let session = self.accounts.sessions.get_mut(key).filter(|_| !in_order);
         let Some(until) = session.and_then(|session| session.sleep(now)) else {
-            return end_session(self, now, key, out);
+            return end_session(self, now, key, None, out);
         };
         // In order of their deadlines, which are nearly always later than all before.
         let at = self.sleeping.partition_point(|(other, _)| *other <= until);
@@ -162,6 +175,17 @@ impl Host {
         let effects = self.push.handle_sleep(now, &self.accounts, key);
         self.push.perform((&mut self.accounts, &mut self.store, &mut self.rng), effects, out);
     }
+}
+
+/// The resource of a client: the one that it asks for, or one that is made up.
+fn resource_of(rng: &mut Rng, request: &BindRequest) -> String {
+    let name = match (&request.resource, &request.tag) {
+        (Some(resource), _) => resource.to_string(),
+        (None, Some(tag)) => format!("{tag}~{}", &token(rng)[..8]),
+        (None, None) => token(rng)[..16].to_owned(),
+    };
+    // Contacts see the account's phones by that name.
+    if name == phones::RESOURCE { format!("{name}~{}", &token(rng)[..8]) } else { name }
 }
 
 /// The oldest sessions, whose end makes room for one more. `None`: there is no room, and sessions do not end for others.
@@ -262,18 +286,21 @@ fn handle_sm(
 }
 
 /// Sends as much of a session's backlog as the window takes, then the next page of an archive, then offline
-/// messages: one source at a time, so that the oldest stanzas go first.
-pub(super) fn send_backlog(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
-    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
-    let Some(BacklogProgress::Sent(question)) = session.send_backlog(now, out) else { return };
+/// messages by the effect: one source at a time, so that the oldest stanzas go first.
+pub(super) fn send_backlog(
+    (accounts, store, offline): (&mut AccountMemory, &mut StoreRequests, &mut OfflineMessages),
+    now: Instant,
+    key: Key,
+    out: &mut Outbox,
+) -> Option<(Bare, OfflineEffect)> {
+    let BacklogProgress::Sent(question) = accounts.sessions.get_mut(key)?.send_backlog(now, out)? else {
+        return None;
+    };
     if let Some((owner, iq)) = question {
-        archive::handle_query((&mut host.accounts, &mut host.store), &owner, &iq, out);
+        archive::handle_query((&mut *accounts, store), &owner, &iq, out);
     }
-    if host.accounts.sessions.get_mut(key).is_some_and(Session::end_backlog)
-        && let Some((user, effect)) = host.offline.handle_session(&host.accounts, key)
-    {
-        offline::perform(host, now, &user, effect, out);
-    }
+    let is_read = accounts.sessions.get_mut(key).is_some_and(Session::end_backlog);
+    is_read.then(|| offline.handle_session(accounts, key)).flatten()
 }
 
 /// Performs the effects of sessions to which a feature has delivered stanzas. Each caller of a feature that delivers calls this
@@ -282,7 +309,7 @@ pub(super) fn perform_deliveries(host: &mut Host, now: Instant, out: &mut Outbox
     for (key, effect) in host.accounts.take_deliveries() {
         let stanza = match effect {
             DeliveryEffect::Close(condition) => {
-                close_session(host, now, key, condition, out);
+                end_session(host, now, key, Some(condition.into()), out);
                 continue;
             }
             DeliveryEffect::Overflow(stanza) => stanza,
@@ -327,12 +354,23 @@ impl UndeliveredStanza {
     }
 }
 
-/// Ends a session. All that saw it available are told first, while its addresses of directed presence are known. Stanzas that its client has
-/// not acknowledged find another way once the account's data are in memory, and the account may leave memory.
-pub(super) fn end_session(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
+/// Ends a session; `fault`: the stream error, if its client has not ended it: another session has its address now, an administrator ends it, or
+/// its account has another host. All that saw it available are told first, while its addresses of directed presence are known. Stanzas that its
+/// client has not acknowledged find another way once the account's data are in memory, and the account may leave memory.
+pub(super) fn end_session(
+    host: &mut Host,
+    now: Instant,
+    key: Key,
+    fault: Option<StreamFault>,
+    out: &mut Outbox,
+) {
+    if let Some(fault) = fault {
+        close_connection(&mut host.accounts, key, fault, out);
+    }
     if let Some(session) = host.accounts.sessions.get(key) {
-        let unavailable = presence::gone(&session.jid);
-        presence::unavailable_from(host, now, key, unavailable, out);
+        let presence = presence::gone(&session.jid);
+        let effect = PresenceEffect::Unavailable { key, presence, is_returned: false };
+        presence::perform(host, now, effect, out);
     }
     let Some(mut session) = host.accounts.sessions.remove(key) else { return };
     if let Some(edge) = session.edge {
@@ -346,7 +384,8 @@ pub(super) fn end_session(host: &mut Host, now: Instant, key: Key, out: &mut Out
     let unacknowledged = host.remembered.handle_end(&mut session);
     if !unacknowledged.is_empty() {
         // Stanzas that were never acknowledged go to the other sessions, or are stored.
-        user::when_loaded(host, now, &bare, out, move |host, now, out| {
+        let parts = (&mut host.accounts, &mut host.store);
+        let duties = user::when_loaded(parts, &bare, out, move |host, now, out| {
             let user = session.jid.bare();
             for (at, stanza) in unacknowledged {
                 let parts = (&mut host.offline, &host.accounts);
@@ -355,8 +394,22 @@ pub(super) fn end_session(host: &mut Host, now: Instant, key: Key, out: &mut Out
                 }
             }
         });
+        if let Some(duties) = duties {
+            duties(host, now, out);
+        }
     }
     host.forget_user(now, &bare);
+}
+
+/// Closes the connection of a session, if it has one, with a stream error.
+fn close_connection(accounts: &mut AccountMemory, key: Key, fault: StreamFault, out: &mut Outbox) {
+    let Some(session) = accounts.sessions.get(key) else { return };
+    let Some(edge) = session.edge else { return };
+    // XEP-0198 §4: the last acknowledgement comes before the end of the stream.
+    let element = session.sm.as_ref().map(|sm| sm.acknowledgement());
+    out.extend(element.map(|element| Effect::Deliver { edge, element }));
+    accounts.by_edge.remove(&edge);
+    out.push(fault.close(edge));
 }
 
 /// A stanza that the client of an ended session has not acknowledged. `at`: when it came, for the delay of a stored
@@ -377,25 +430,4 @@ fn undelivered(
         // The sender of a presence will see that the session is gone.
         StanzaKind::Iq | StanzaKind::Presence => None,
     }
-}
-
-/// Ends a session that its client has not ended, with a stream error: another session has its address now, an administrator
-/// ends it, or its account has another host.
-pub(super) fn close_session(
-    host: &mut Host,
-    now: Instant,
-    key: Key,
-    fault: impl Into<StreamFault>,
-    out: &mut Outbox,
-) {
-    if let Some(session) = host.accounts.sessions.get(key)
-        && let Some(edge) = session.edge
-    {
-        // XEP-0198 §4: the last acknowledgement comes before the end of the stream.
-        let element = session.sm.as_ref().map(|sm| sm.acknowledgement());
-        out.extend(element.map(|element| Effect::Deliver { edge, element }));
-        host.accounts.by_edge.remove(&edge);
-        out.push(fault.into().close(edge));
-    }
-    end_session(host, now, key, out);
 }

@@ -85,7 +85,10 @@ pub(super) fn perform(host: &mut Host, now: Instant, iq: &IqRequest<'_>, effect:
             let archives = (&host.archive, host.settings.archive);
             archive::handle_preferences(archives, (&host.accounts, &mut host.store), now, iq, out)
         }
-        IqEffect::Block(command) => blocking::change_blocked(host, now, iq, command, out).map(|()| None),
+        IqEffect::Block(command) => {
+            let turn = blocking::queue_change(&mut host.accounts, iq, command);
+            turn.map(|job| job.into_iter().for_each(|job| job(host, now, out))).map(|()| None)
+        }
         IqEffect::ReadCalls(query) => return calls::read(&mut host.store, iq, query, out),
         IqEffect::Voicemail(request) => return voicemail::ask(&mut host.store, iq, request, out),
         IqEffect::Command => perform_command(host, now, iq, out),

@@ -10,7 +10,8 @@
 //! the questions to the store, `PendingAcks` the messages that are not handled yet; a `Session` decides what its client gets when;
 //! and each feature with state has a type of its own (`Archive`, `Caps`, `OfflineMessages`, `Phones`, `Push`, `Roster`, `Upload`,
 //! …). No machine knows another one. A machine reads accounts from a reference to the account memory and returns effects
-//! (`CommandEffect`, `DeliveryEffect`, `OfflineEffect`, `PushEffect`, `RosterEffect`, `RoomEffect`). A continuation that a machine needs is data in
+//! (`CommandEffect`, `DeliveryEffect`, `OfflineEffect`, `PresenceEffect`, `PushEffect`, `RosterEffect`,
+//! `RoomEffect`). A continuation that a machine needs is data in
 //! its effect. Stanzas for clients go through `AccountMemory::deliver`; the host performs the effects of their sessions afterwards
 //! (`connection::perform_deliveries`).
 //!
@@ -343,7 +344,8 @@ impl Host {
         let Some((requester, then, ending)) = self.store.take(ticket) else { return };
         read_queues::with_requester(self, requester, |host| then(host, now, result, out));
         self.store.end(ending, out);
-        self.answer_resumes(now, out);
+        let due = self.resumes.take_due(now, &self.accounts);
+        self.answer_resumes(now, due, out);
         let is_held = |user: &Bare| self.store.awaits(user) || self.offline.is_keeping(user);
         self.accounts.evict_rosters(self.settings.rosters.0, is_held);
     }
@@ -360,14 +362,15 @@ impl Host {
 
     /// Handles the timers that are due at `now`.
     pub fn expire(&mut self, now: Instant, out: &mut Outbox) {
-        self.answer_resumes(now, out);
+        let due = self.resumes.take_due(now, &self.accounts);
+        self.answer_resumes(now, due, out);
         while let Some((until, key)) = self.sleeping.front().copied().filter(|(until, _)| *until <= now) {
             self.sleeping.pop_front();
             // A session that was resumed has left its entry here: its own deadline is another one by now, or none.
             let is_over =
                 self.accounts.sessions.get(key).is_some_and(|session| session.sleeps_until == Some(until));
             if is_over {
-                connection::end_session(self, now, key, out);
+                connection::end_session(self, now, key, None, out);
             }
         }
         self.rooms.expire(now);
@@ -392,14 +395,26 @@ impl Host {
             }
         }
         for user in self.phones.due_texts(now) {
-            phones::texts_due(self, now, &user, out);
+            phones::perform_text(self, now, &user, phones::TextEffect::SendNext, out);
         }
     }
 
-    /// Answers clients that come back and whose messages are handled.
-    fn answer_resumes(&mut self, now: Instant, out: &mut Outbox) {
-        for request in self.resumes.take_due(now, &self.accounts) {
-            resume::resume(self, now, &request, out);
+    /// Answers clients that come back and whose messages are handled, and sends them what waits.
+    fn answer_resumes(
+        &mut self,
+        now: Instant,
+        requests: impl IntoIterator<Item = resume::ResumeRequest>,
+        out: &mut Outbox,
+    ) {
+        for request in requests {
+            let resumed = resume::resume((&mut self.accounts, &self.remembered), &request, out);
+            let Some(key) = resumed else { continue };
+            let parts = (&mut self.accounts, &mut self.store, &mut self.offline);
+            if let Some((user, effect)) = connection::send_backlog(parts, now, key, out) {
+                offline::perform(self, now, &user, effect, out);
+            }
+            self.accounts.activate(now, key, out);
+            connection::perform_deliveries(self, now, out);
         }
     }
 

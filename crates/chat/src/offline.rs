@@ -19,6 +19,7 @@ use super::ack::PendingAcks;
 use super::effect::{Change, Load, StoreFailure, StoreReply};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
+use super::phones::TextEffect;
 use super::session::Session;
 use super::store_requests::StoreRequests;
 use super::{Host, Outbox, StanzaPage, change_queue, hints, push, sm};
@@ -479,7 +480,7 @@ pub(super) fn perform(host: &mut Host, now: Instant, user: &Bare, effect: Offlin
         // Its outcome says already that it was not kept.
         OfflineEffect::Refuse(MessageOrigin::Phone(_), _) => {}
         OfflineEffect::Deliver(keys, message) => host.deliver(now, &keys, message, out),
-        OfflineEffect::SendToPhones => phones::texts_due(host, now, user, out),
+        OfflineEffect::SendToPhones => phones::perform_text(host, now, user, TextEffect::SendNext, out),
         OfflineEffect::Read(load, read) => {
             let user = user.clone();
             host.store.load(load, out, move |host, now, loaded, out| {

@@ -10,7 +10,7 @@ use xmpp::{Bare, ConnectionId, Element, Jid, ShardAddress, ns};
 
 use super::account_memory::AccountMemory;
 use super::announce::room_answer;
-use super::connection::{close_session, perform_deliveries};
+use super::connection::{end_session, perform_deliveries};
 use super::session::Session;
 use super::{Host, HostSettings, Outbox, muc, presence};
 use crate::effect::{Effect, Subscription};
@@ -47,7 +47,7 @@ pub fn end_addresses(
     let users = host.accounts.users.iter().filter(|(user, _)| is_meant(user.as_str()));
     let keys: Vec<Key> = users.flat_map(|(_, user)| user.sessions.iter().copied()).collect();
     for key in keys {
-        close_session(host, now, key, condition, out);
+        end_session(host, now, key, Some(condition.into()), out);
     }
     muc::release_rooms((&mut host.rooms, &mut host.store), &is_meant, out);
     forget_unused(host);

@@ -9,13 +9,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
-use stdx::Instant;
-use stdx::slab::Key;
-use xmpp::{Element, Jid};
+use xmpp::Jid;
 
+use super::Host;
 use super::effect::{Load, Ticket};
-use super::{Host, Outbox};
-use crate::{limits, route};
+use crate::limits;
 
 /// The hash of an address: two that share one share the bound, and no address has to be copied for a stanza.
 pub(super) type Requester = u64;
@@ -96,22 +94,4 @@ pub(super) fn with_requester<T>(
     let done = act(host);
     host.store.reads.requester = before;
     done
-}
-
-/// Counts the reads that the stanza causes as those of its session's account.
-pub(super) fn handle_session_element(
-    host: &mut Host,
-    now: Instant,
-    key: Key,
-    element: Element,
-    out: &mut Outbox,
-) {
-    let Some(requester) =
-        host.accounts.sessions.get(key).map(|session| host.store.reads.requester_of(&session.jid))
-    else {
-        return;
-    };
-    with_requester(host, Some(requester), |host| {
-        route::handle_element_of_session(host, now, key, element, out);
-    });
 }

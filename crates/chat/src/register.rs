@@ -160,7 +160,13 @@ pub(super) fn perform(
         }
         // Clients that signed in by the old password need the new one (RFC 6120 §4.9.3.16).
         for other in host.accounts.keys_of(&user, |_| true).into_iter().filter(|other| *other != key) {
-            connection::close_session(host, now, other, SessionEndReason::Changed.condition(), out);
+            connection::end_session(
+                host,
+                now,
+                other,
+                Some(SessionEndReason::Changed.condition().into()),
+                out,
+            );
         }
     });
 }
@@ -206,7 +212,7 @@ impl Host {
             }
         }
         for key in keys {
-            connection::close_session(self, now, key, ending.condition(), out);
+            connection::end_session(self, now, key, Some(ending.condition().into()), out);
         }
     }
 }

@@ -12,11 +12,12 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{ConnectionId, Element};
 
 use super::announce::AnnouncedSession;
-use super::connection::{close_session, send_backlog};
+use super::connection::{end_session, send_backlog};
 use super::effect::Effect;
+use super::presence::PresenceEffect;
 use super::session::Session;
 use super::user::AccountState;
-use super::{Host, Outbox, ownership, presence};
+use super::{Host, Outbox, offline, ownership, presence};
 use crate::{user, vcard};
 
 /// The manner of a session's return.
@@ -57,16 +58,20 @@ pub fn handle_restore(
     if !matches!(user.state, AccountState::Loading(_)) {
         vcard::load_avatar(&mut host.store, (&host.avatars, &host.accounts), &bare, out);
     }
-    user::when_loaded(host, now, &bare, out, move |host, now, out| {
+    let parts = (&mut host.accounts, &mut host.store);
+    let job = user::when_loaded(parts, &bare, out, move |host, now, out| {
         if is_ending {
             // All that have seen its presence are told.
             if let Some(presence) = presence {
-                presence::restore(host, now, key, presence, out);
+                presence::perform(host, now, PresenceEffect::Restored(key, presence), out);
             }
-            return close_session(host, now, key, "reset", out);
+            return end_session(host, now, key, Some("reset".into()), out);
         }
         begin(host, now, (edge, key), presence, manner, is_lost, out);
     });
+    if let Some(job) = job {
+        job(host, now, out);
+    }
 }
 
 /// The account is read: the session is there, before all else that waits for the account.
@@ -83,16 +88,18 @@ fn begin(
     let (jid, waiting) = (session.jid.clone(), session.end_wait());
     if !host.accounts.users.get(&jid.bare()).is_some_and(|user| user.is_stored) {
         // It was removed since its client signed in.
-        return close_session(host, now, key, "not-authorized", out);
+        return end_session(host, now, key, Some("not-authorized".into()), out);
     }
     out.push(Effect::Bound { edge, bound: Bound::Session { jid, inline: Vec::new() } });
     for stanza in waiting {
         host.deliver(now, &[key], stanza, out);
     }
     match presence {
-        Some(presence) if manner.is_late => presence::available_from(host, now, key, presence, out),
+        Some(presence) if manner.is_late => {
+            presence::perform(host, now, PresenceEffect::Available(key, presence), out);
+        }
         Some(presence) => {
-            presence::restore(host, now, key, presence, out);
+            presence::perform(host, now, PresenceEffect::Restored(key, presence), out);
             presence::probe_lost_contacts(&host.accounts, key, is_lost, out);
         }
         None => {}
@@ -100,7 +107,10 @@ fn begin(
     // All of them: what a room has sent to the host that is dead may be lost.
     ownership::enter_rooms(&host.accounts, &host.settings, key, &|_| true, out);
     // Messages that came before are stored.
-    send_backlog(host, now, key, out);
+    let parts = (&mut host.accounts, &mut host.store, &mut host.offline);
+    if let Some((user, effect)) = send_backlog(parts, now, key, out) {
+        offline::perform(host, now, &user, effect, out);
+    }
 }
 
 /// The reason for which an announced session cannot be made again. No session is ended for it, whatever the limit says of

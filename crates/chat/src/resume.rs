@@ -2,18 +2,19 @@
 //! these; so a client whose messages are on their way to the store waits for its answer until they are written.
 //!
 //! `connection` passes requests on to [`ResumeRequests`]. One that waits is looked at again after each answer of the store,
-//! each report of a handled message and at its deadline (`ResumeRequests::take_due`); `resume` answers it.
+//! each report of a handled message and at its deadline (`ResumeRequests::take_due`); `resume` answers it, and the host sends what follows
+//! (`Host::answer_resumes`).
 
 use stdx::Instant;
 use stdx::slab::Key;
 use xmpp::c2s::Bound;
 use xmpp::{ConnectionId, Jid};
 
+use super::Outbox;
 use super::account_memory::AccountMemory;
-use super::connection::{perform_deliveries, send_backlog};
 use super::effect::{Effect, StreamFault};
 use super::session::Session;
-use super::{Host, Outbox};
+use super::sm::EndedSessions;
 use crate::limits;
 
 /// A client's request to resume a session.
@@ -91,33 +92,37 @@ fn has_unhandled(accounts: &AccountMemory, key: Key) -> bool {
     session.and_then(|session| session.sm.as_ref()).is_some_and(|sm| sm.has_unhandled())
 }
 
-/// Joins the session to the new connection. The answer comes first; unacknowledged stanzas and those that waited follow
-/// it.
-pub(super) fn resume(host: &mut Host, now: Instant, request: &ResumeRequest, out: &mut Outbox) {
+/// Joins the session to the new connection, and answers the request. Returns the session if it is resumed: unacknowledged stanzas and those
+/// that waited follow the answer.
+pub(super) fn resume(
+    (accounts, remembered): (&mut AccountMemory, &EndedSessions),
+    request: &ResumeRequest,
+    out: &mut Outbox,
+) -> Option<Key> {
     let ResumeRequest { edge, user, id, seen } = request;
     let edge = *edge;
-    let found = find(&host.accounts, request);
-    let Some((key, session)) = found.and_then(|key| Some((key, host.accounts.sessions.get_mut(key)?))) else {
-        let failed = host.remembered.refuse(&user.bare(), id);
-        return out.push(Effect::Bound { edge, bound: Bound::NotResumed { failed } });
+    let found = find(accounts, request);
+    let Some((key, session)) = found.and_then(|key| Some((key, accounts.sessions.get_mut(key)?))) else {
+        let failed = remembered.refuse(&user.bare(), id);
+        out.push(Effect::Bound { edge, bound: Bound::NotResumed { failed } });
+        return None;
     };
     let (old, resumed) = match session.resume(edge, (id, *seen)) {
         Ok(resumed) => resumed,
         // XEP-0198 §6: the new stream ends. The session waits for a client that knows what it has had.
-        Err(fault) => return out.push(fault.close(edge)),
+        Err(fault) => {
+            out.push(fault.close(edge));
+            return None;
+        }
     };
+    session.restart_flow();
     let jid = session.jid.clone();
     // The client knows better whether its old connection is dead.
     if let Some(old) = old {
-        host.accounts.by_edge.remove(&old);
+        accounts.by_edge.remove(&old);
         out.push(StreamFault::from("conflict").close(old));
     }
     out.push(Effect::Bound { edge, bound: Bound::Resumed { jid, resumed } });
-    host.accounts.by_edge.insert(edge, key);
-    if let Some(session) = host.accounts.sessions.get_mut(key) {
-        session.restart_flow();
-    }
-    send_backlog(host, now, key, out);
-    host.accounts.activate(now, key, out);
-    perform_deliveries(host, now, out);
+    accounts.by_edge.insert(edge, key);
+    Some(key)
 }

@@ -10,21 +10,24 @@
 //! `message_from`.
 //!
 //! A stanza for an address of this host: `routed` chooses by the domain. One for a service (rooms, publish-subscribe, bytestreams, callers
-//! from outside) goes to `to_service`. For an account `to_account` takes the mark of the acknowledgement off, `arrived` asks whether
-//! the account exists and whether it blocks the sender, and `message_to` or `ask` ends the way.
+//! from outside) goes to `to_service`. For an account `to_account` takes the mark of the acknowledgement off and asks whether the
+//! account exists and whether it blocks the sender (`ArrivalRefusal`), and `message_to`, `ask` or `presence` ends the way.
 
 use stdx::Instant;
 use stdx::slab::Key;
 use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::ack::{self, AckGuard};
+use super::account_memory::AccountMemory;
+use super::ack::{self, AckGuard, Acks};
 use super::archive::ArchiveWriter;
-use super::caps::CapsEffect;
+use super::caps::{Caps, CapsEffect};
 use super::feature::{IqReply, IqRequest, IqTarget, IqView, find};
 use super::offline::OfflineEffect;
-use super::privileged::ComponentMessage;
+use super::privileged::{ComponentMessage, PrivilegedComponents};
 use super::pubsub::{Approval, PubSubEvent};
+use super::push::{Push, PushContext};
+use super::rtbl::RtblFilter;
 use super::user::{AccountState, QueuedWork, refuse_waiting, too_much_waits, wait_for_account_data};
 use super::{Host, HostSettings, Outbox, push};
 use crate::{
@@ -37,7 +40,8 @@ impl Host {
     pub fn handle_routed(&mut self, now: Instant, element: Element, out: &mut Outbox) {
         let Ok(Some(to)) = stanza::to(&element) else { return };
         if self.acks().handle_report(&element, &to, out) {
-            return self.answer_resumes(now, out);
+            let due = self.resumes.take_due(now, &self.accounts);
+            return self.answer_resumes(now, due, out);
         }
         // Reads for the stanza count for its sender.
         let requester =
@@ -59,7 +63,7 @@ fn is_about_account(iq: &Element, to: &Jid, user: &Bare) -> bool {
 }
 
 /// A stanza of a session of this host, with its full address as `from`. Reads of the store that follow count for the
-/// session's account (`read_queues::handle_session_element`, the caller).
+/// session's account, which the caller sees to (`read_queues::with_requester`).
 pub(super) fn handle_element_of_session(
     host: &mut Host,
     now: Instant,
@@ -100,7 +104,10 @@ pub(super) fn handle_element_of_session(
         },
         Some(StanzaKind::Presence) => {
             let is_broadcast = to.is_none();
-            presence::handle_outbound(host, now, key, to, element, out);
+            match presence::handle_outbound(&mut host.accounts, now, key, to, element, out) {
+                Some(effect) => presence::perform(host, now, effect, out),
+                None => connection::perform_deliveries(host, now, out),
+            }
             // XEP-0160 §2: offline messages come with presence that has no negative priority, as the feature checks.
             if is_broadcast && let Some((user, effect)) = host.offline.handle_session(&host.accounts, key) {
                 offline::perform(host, now, &user, effect, out);
@@ -282,49 +289,25 @@ fn to_service(
     host.acks().end(hold, out);
 }
 
-/// A stanza for an account whose data were read: it exists, or it is known that it does not. A message for a subaddress
-/// goes on to the account (`subaddress::redirect_detail`), still with its mark, and does not end here.
+/// A stanza for an account or one of its resources, whose data were read: it exists, or it is known that it does not. A message for a
+/// subaddress goes on to the account (`subaddress::redirect_detail`), still with its mark, and does not end here. The account may be in memory
+/// for this stanza only, so each way out lets go of it (`Host::forget_user`).
 pub(super) fn to_account(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
-    let bare = stanza::to(&element).ok().flatten().map(|to| to.bare());
-    let Some(mut element) = subaddress::redirect_detail(&host.accounts, element, out) else {
-        bare.into_iter().for_each(|bare| host.forget_user(now, &bare));
-        return;
-    };
-    let hold = host.pending_acks.begin(&mut element);
-    arrived(host, now, element, out);
-    host.acks().end(hold, out);
-}
-
-/// A stanza for an account or one of its resources. The account may be in memory for this stanza only, so each way out
-/// lets go of it (`Host::forget_user`).
-fn arrived(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
     let (Ok(Some(to)), Ok(Some(from))) = (stanza::to(&element), stanza::from(&element)) else { return };
     let bare = to.bare();
-    if host.accounts.users.get(&bare).is_none_or(|user| matches!(user.state, AccountState::Absent)) {
-        match stanza::kind_of(&element) {
-            Some(StanzaKind::Presence) => presence::answer_without_account(&from, &to, &element, out),
-            Some(StanzaKind::Iq) if to.is_bare() => {
-                outgoing::answer(&element, no_account::answer(&element), out);
+    let Some(mut element) = subaddress::redirect_detail(&host.accounts, element, out) else {
+        return host.forget_user(now, &bare);
+    };
+    let hold = host.pending_acks.begin(&mut element);
+    let parts = (&*host.settings, &host.accounts, &mut host.rtbl);
+    let refusal = ArrivalRefusal::of(parts, (&bare, &from), &element);
+    match stanza::kind_of(&element).filter(|_| refusal.is_none()) {
+        Some(StanzaKind::Presence) => {
+            let parts = (&mut host.accounts, &mut host.store, &mut host.phones);
+            if let Some(effect) = presence::handle_inbound(parts, now, (&from, &to), element, out) {
+                presence::perform(host, now, effect, out);
             }
-            _ => host.refuse(&element, &no_account::refusal(), out),
         }
-        return host.forget_user(now, &bare);
-    }
-    // XEP-0191: a blocked sender sees the account as it would see one that does not exist.
-    if blocking::blocks_incoming(&host.accounts, &bare, &from) {
-        host.refuse(&element, &no_account::refusal(), out);
-        return host.forget_user(now, &bare);
-    }
-    let known = (&*host.settings, &host.accounts);
-    if let Some(error) = host.rtbl.refuse_at_account(known, &bare, &from, &element) {
-        match stanza::kind_of(&element) {
-            Some(StanzaKind::Presence) => presence::refuse(&element, &error, out),
-            _ => host.refuse(&element, &error, out),
-        }
-        return host.forget_user(now, &bare);
-    }
-    match stanza::kind_of(&element) {
-        Some(StanzaKind::Presence) => presence::handle_inbound(host, now, &from, &to, element, out),
         Some(StanzaKind::Message) => message_to(host, now, &from, &to, element, out),
         Some(StanzaKind::Iq) if to.is_bare() => ask(host, now, &element, &from, &to, None, out),
         Some(StanzaKind::Iq) if last::hides_last(&host.accounts, &to, &from, &element) => {
@@ -338,9 +321,59 @@ fn arrived(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
                 None => host.refuse(&element, &Condition::ServiceUnavailable.into(), out),
             },
         },
-        None => {}
+        None => refusal
+            .into_iter()
+            .for_each(|refusal| refusal.answer(&mut host.acks(), (&from, &to), &element, out)),
     }
     host.forget_user(now, &bare);
+    host.acks().end(hold, out);
+}
+
+/// The reason for which an account gets no stanza of a sender.
+enum ArrivalRefusal {
+    /// There is no such account.
+    NoAccount,
+    /// The account blocks the sender.
+    Blocked,
+    /// A block list that the server follows has the sender.
+    Listed(StanzaError),
+}
+
+impl ArrivalRefusal {
+    /// `None`: the account gets the stanza.
+    fn of(
+        (settings, accounts, rtbl): (&HostSettings, &AccountMemory, &mut RtblFilter),
+        (user, from): (&Bare, &Jid),
+        element: &Element,
+    ) -> Option<ArrivalRefusal> {
+        if accounts.users.get(user).is_none_or(|user| matches!(user.state, AccountState::Absent)) {
+            return Some(ArrivalRefusal::NoAccount);
+        }
+        if blocking::blocks_incoming(accounts, user, from) {
+            return Some(ArrivalRefusal::Blocked);
+        }
+        rtbl.refuse_at_account((settings, accounts), user, from, element).map(ArrivalRefusal::Listed)
+    }
+
+    /// Ends the way of the stanza.
+    fn answer(self, acks: &mut Acks<'_>, (from, to): (&Jid, &Jid), element: &Element, out: &mut Outbox) {
+        match (self, stanza::kind_of(element)) {
+            (ArrivalRefusal::NoAccount, Some(StanzaKind::Presence)) => {
+                presence::answer_without_account(from, to, element, out);
+            }
+            (ArrivalRefusal::NoAccount, Some(StanzaKind::Iq)) if to.is_bare() => {
+                outgoing::answer(element, no_account::answer(element), out);
+            }
+            // XEP-0191: a blocked sender sees the account as it would see one that does not exist.
+            (ArrivalRefusal::NoAccount | ArrivalRefusal::Blocked, _) => {
+                acks.refuse(element, &no_account::refusal(), out);
+            }
+            (ArrivalRefusal::Listed(error), Some(StanzaKind::Presence)) => {
+                presence::refuse(element, &error, out);
+            }
+            (ArrivalRefusal::Listed(error), _) => acks.refuse(element, &error, out),
+        }
+    }
 }
 
 /// RFC 6121 §8.5.2 and 8.5.3: to the session that is meant, or those that fit best, or kept.
@@ -399,7 +432,9 @@ pub(super) fn return_to_account(
     out: &mut Outbox,
 ) {
     if !matches!(host.user(now, bare, out).state, AccountState::Loading(_)) {
-        returned_to_account(host, now, bare, message, guard, out);
+        host.pending_acks.resume(&guard);
+        message_to_account(host, now, bare, message, out);
+        host.acks().end(guard, out);
         return host.forget_user(now, bare);
     }
     let work = QueuedWork::Returned(Box::new(message), guard);
@@ -408,29 +443,9 @@ pub(super) fn return_to_account(
     }
 }
 
-/// The account's data were read.
-pub(super) fn returned_to_account(
-    host: &mut Host,
-    now: Instant,
-    bare: &Bare,
-    message: Element,
-    guard: AckGuard,
-    out: &mut Outbox,
-) {
-    host.pending_acks.resume(&guard);
-    message_to_account(host, now, bare, message, out);
-    host.acks().end(guard, out);
-}
-
 /// A message for the bare address, or a chat message for a resource that is not there (RFC 6121 §8.5.2): to each session whose priority is
 /// not negative, and to the account's phones; stored if there is no such session.
-pub(super) fn message_to_account(
-    host: &mut Host,
-    now: Instant,
-    bare: &Bare,
-    element: Element,
-    out: &mut Outbox,
-) {
+fn message_to_account(host: &mut Host, now: Instant, bare: &Bare, element: Element, out: &mut Outbox) {
     let kind = element.attr("type").unwrap_or("normal");
     let able = host.accounts.able(bare);
     if able.is_empty() {
@@ -489,7 +504,17 @@ pub(super) fn ask(
     let is_set = match iq.attr("type") {
         Some("get") => false,
         Some("set") => true,
-        Some("result" | "error") => return handle_answer(host, now, from, iq, out),
+        Some("result" | "error") => {
+            let Host { privileged, push, caps, accounts, store, rng, .. } = &mut *host;
+            return match handle_answer((privileged, push, caps), (accounts, store, rng), now, (from, iq), out)
+            {
+                Some(CapsEffect::Send(iq)) => outgoing::send(iq, out),
+                Some(CapsEffect::FeaturesKnown(ver)) => {
+                    host.tell_pubsub(now, PubSubEvent::FeaturesKnown { ver: &ver }, out);
+                }
+                None => {}
+            };
+        }
         _ => return host.refuse(iq, &Condition::BadRequest.into(), out),
     };
     // RFC 6120 §8.2.3: an iq has an id, and a question one child.
@@ -527,17 +552,17 @@ pub(super) fn ask(
 }
 
 /// The answer to a request of the host's own, or to one that it has passed on for a component.
-fn handle_answer(host: &mut Host, now: Instant, from: &Jid, iq: &Element, out: &mut Outbox) {
-    if host.privileged.handle_answer(from, iq, out) {
-        return;
+fn handle_answer(
+    (privileged, push, caps): (&mut PrivilegedComponents, &mut Push, &mut Caps),
+    (accounts, store, rng): PushContext<'_>,
+    now: Instant,
+    (from, iq): (&Jid, &Element),
+    out: &mut Outbox,
+) -> Option<CapsEffect> {
+    if privileged.handle_answer(from, iq, out) {
+        return None;
     }
-    let effects = host.push.handle_answer(now, from, iq);
-    host.push.perform((&mut host.accounts, &mut host.store, &mut host.rng), effects, out);
-    match host.caps.handle_response(now, from, iq, &mut host.rng) {
-        Some(CapsEffect::Send(iq)) => host.route(iq, out),
-        Some(CapsEffect::FeaturesKnown(ver)) => {
-            host.tell_pubsub(now, PubSubEvent::FeaturesKnown { ver: &ver }, out);
-        }
-        None => {}
-    }
+    let effects = push.handle_answer(now, from, iq);
+    push.perform((accounts, store, &mut *rng), effects, out);
+    caps.handle_response(now, from, iq, rng)
 }

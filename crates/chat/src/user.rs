@@ -15,6 +15,7 @@ use super::archive::Archive;
 use super::effect::{AccountData, Load, StoreReply, StreamFault};
 use super::phones::Phones;
 use super::push::Push;
+use super::store_requests::StoreRequests;
 use super::{Host, Outbox, presence};
 use crate::{connection, limits, read_queues, route};
 
@@ -74,10 +75,7 @@ impl Host {
             forget_features(&mut self.archive, &mut self.push, bare);
         }
         if is_away || (!is_known && !is_stored) {
-            let asked = bare.clone();
-            self.store.load(Load::User { user: bare.clone() }, out, move |host, now, result, out| {
-                account_loaded(host, now, &asked, result.ok(), out);
-            });
+            load_account(&mut self.store, bare, out);
         }
         if !is_known {
             let state = idle.map_or_else(|| AccountState::Loading(Vec::new()), AccountState::Ready);
@@ -144,32 +142,25 @@ impl Host {
 fn account_loaded(host: &mut Host, now: Instant, bare: &Bare, loaded: Option<StoreReply>, out: &mut Outbox) {
     let Some(user) = host.accounts.users.get_mut(bare) else { return };
     let mut items = Vec::new();
-    let state =
-        match loaded {
-            Some(StoreReply::User(Some(mut data))) => {
-                user.is_stored = true;
-                items = std::mem::take(&mut data.items);
-                AccountState::Ready(data)
+    let state = match loaded {
+        Some(StoreReply::User(Some(mut data))) => {
+            user.is_stored = true;
+            items = std::mem::take(&mut data.items);
+            AccountState::Ready(data)
+        }
+        Some(StoreReply::User(None)) if user.sessions.is_empty() => AccountState::Absent,
+        // An anonymous client, or an account that was removed while it is signed in.
+        Some(StoreReply::User(None)) => AccountState::Ready(Box::default()),
+        _ => {
+            let features = (&mut host.archive, &mut host.push, &mut host.phones);
+            for waiting in account_unavailable(&mut host.accounts, features, bare, out) {
+                let error = Condition::ResourceConstraint.into();
+                refuse_waiting(&mut host.acks(), now, waiting, &error, out);
+                connection::perform_deliveries(host, now, out);
             }
-            Some(StoreReply::User(None))
-                if user.sessions.iter().all(|key| {
-                    host.accounts.sessions.get(*key).is_some_and(|session| !session.is_anonymous)
-                }) && user.sessions.is_empty() =>
-            {
-                AccountState::Absent
-            }
-            // An anonymous client, or an account that was removed while it is signed in.
-            Some(StoreReply::User(None)) => AccountState::Ready(Box::default()),
-            _ => {
-                let features = (&mut host.archive, &mut host.push, &mut host.phones);
-                for waiting in account_unavailable(&mut host.accounts, features, bare, out) {
-                    let error = Condition::ResourceConstraint.into();
-                    refuse_waiting(&mut host.acks(), now, waiting, &error, out);
-                    connection::perform_deliveries(host, now, out);
-                }
-                return;
-            }
-        };
+            return;
+        }
+    };
     let AccountState::Loading(waiting) = std::mem::replace(&mut user.state, state) else { return };
     host.accounts.weigh(bare);
     // The first must not take the store away from the others.
@@ -180,7 +171,11 @@ fn account_loaded(host: &mut Host, now: Instant, bare: &Bare, loaded: Option<Sto
     for waiting in waiting {
         match waiting {
             QueuedWork::FromSession(key, stanza) => {
-                read_queues::handle_session_element(host, now, key, *stanza, out);
+                let session = host.accounts.sessions.get(key);
+                let requester = session.map(|session| host.store.reads.requester_of(&session.jid));
+                read_queues::with_requester(host, requester, |host| {
+                    route::handle_element_of_session(host, now, key, *stanza, out);
+                });
             }
             QueuedWork::Routed(stanza) => {
                 let from = stanza::from(&stanza).ok().flatten();
@@ -190,7 +185,7 @@ fn account_loaded(host: &mut Host, now: Instant, bare: &Bare, loaded: Option<Sto
                 });
             }
             QueuedWork::Returned(message, guard) => {
-                route::returned_to_account(host, now, bare, *message, guard, out);
+                route::return_to_account(host, now, bare, *message, guard, out);
             }
             QueuedWork::Job(job) => job(host, now, out),
         }
@@ -294,19 +289,34 @@ pub(super) fn refuse_waiting(
     }
 }
 
-/// Runs the last duties of an ended session once its account's data is in memory. Unlike the work for a
-/// stanza, it is always done, unless the store cannot be read.
-pub(super) fn when_loaded(
-    host: &mut Host,
-    now: Instant,
+/// Keeps the last duties of an ended session until its account's data are in memory; they are returned if they are to be done now. Unlike
+/// the work for a stanza, they are always done, unless the store cannot be read.
+pub(super) fn when_loaded<J>(
+    (accounts, store): (&mut AccountMemory, &mut StoreRequests),
     bare: &Bare,
     out: &mut Outbox,
-    job: impl FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
-) {
-    if !host.accounts.is_elsewhere(bare) {
-        return job(host, now, out);
+    job: J,
+) -> Option<J>
+where
+    J: FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
+{
+    let Some(user) = accounts.users.get_mut(bare) else { return Some(job) };
+    match &mut user.state {
+        AccountState::Loading(waiting) => waiting.push(QueuedWork::Job(Box::new(job))),
+        AccountState::Evicted => {
+            user.state = AccountState::Loading(vec![QueuedWork::Job(Box::new(job))]);
+            load_account(store, bare, out);
+        }
+        AccountState::Ready(_) | AccountState::Absent => return Some(job),
     }
-    if let AccountState::Loading(waiting) = &mut host.user(now, bare, out).state {
-        waiting.push(QueuedWork::Job(Box::new(job)));
-    }
+    user.is_used = true;
+    None
+}
+
+/// Reads the data of an account.
+fn load_account(store: &mut StoreRequests, bare: &Bare, out: &mut Outbox) {
+    let user = bare.clone();
+    store.load(Load::User { user: bare.clone() }, out, move |host, now, result, out| {
+        account_loaded(host, now, &user, result.ok(), out);
+    });
 }

@@ -25,6 +25,7 @@ use super::change_queue::not_written;
 use super::effect::{Change, Load, StoreFailure};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
+use super::presence::PresenceEffect;
 use super::pubsub::{Publication, ViewContinuation, items_of, load_newest};
 use super::session::Session;
 use super::store_requests::StoreRequests;
@@ -448,7 +449,7 @@ pub(super) fn perform(
                 for key in host.accounts.keys_of(&user, Session::is_available) {
                     let presence = host.accounts.sessions.get(key).and_then(Session::presence);
                     if let Some(last) = presence {
-                        presence::available_from(host, now, key, last, out);
+                        presence::perform(host, now, PresenceEffect::Available(key, last), out);
                     }
                 }
             }

@@ -14,7 +14,7 @@ use super::super::effect::{Load, MamPage, MamQuery, StoreFailure, StoreReply};
 use super::super::session::TooManyQuestions;
 use super::super::store_requests::StoreRequests;
 use super::super::{Host, Outbox, change_queue, sm};
-use crate::{connection, limits, outgoing};
+use crate::{connection, limits, offline, outgoing};
 
 /// The field of a form that has the words of a search (XEP-0431 §3.1).
 const FULL_TEXT: &str = "{urn:xmpp:fulltext:0}fulltext";
@@ -296,7 +296,10 @@ fn ask(
         let session = key.and_then(|key| Some((key, host.accounts.sessions.get_mut(key)?)));
         if let Some((key, session)) = session {
             session.end_page();
-            connection::send_backlog(host, now, key, out);
+            let parts = (&mut host.accounts, &mut host.store, &mut host.offline);
+            if let Some((user, effect)) = connection::send_backlog(parts, now, key, out) {
+                offline::perform(host, now, &user, effect, out);
+            }
         }
     });
 }

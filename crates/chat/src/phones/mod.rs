@@ -29,7 +29,7 @@ pub use texts::TextsToPhones;
 
 pub(super) use guests::answer_for_guest;
 pub(super) use messages::PendingPhoneMessages;
-pub(super) use texts::{address_text, is_for_phone, perform as perform_text, texts_due};
+pub(super) use texts::{TextEffect, address_text, is_for_phone, perform as perform_text};
 
 use super::account_memory::AccountMemory;
 use super::blocking::Blocklist;
@@ -350,7 +350,7 @@ impl Host {
                     connection::perform_deliveries(host, now, out);
                 });
                 if change == PhoneChange::Came {
-                    texts_due(self, now, &user, out);
+                    perform_text(self, now, &user, TextEffect::SendNext, out);
                 }
             }
             PhoneEvent::Message(message) => {

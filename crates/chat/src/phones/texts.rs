@@ -4,7 +4,7 @@
 //! A message is stored first and then sent: whatever happens on the way to the phone, it is delivered or it waits. One
 //! at a time and in order, until the phone has all or does not answer.
 //!
-//! Steps of a waiting text: `texts_due` (a message waits, or a phone has come), read a page, send the parts of the first
+//! Steps of a waiting text: `TextEffect::SendNext` (a message waits, or a phone has come), read a page, send the parts of the first
 //! text, remove it from the offline messages, look for the next. A message to the phone's own address and copies are sent
 //! without the store; the first goes to the account after all if no phone takes it.
 
@@ -56,8 +56,8 @@ pub(crate) enum TextEffect {
     Remove(u64),
     /// A session has come that was not given the messages that wait.
     Deliver(Key),
-    /// Look for the next message, as when one begins to wait.
-    Continue,
+    /// Send the next message that waits, if a phone is there.
+    SendNext,
     /// No phone took the text: it is for the account after all, and not handled until then.
     Return(AddressedText),
     /// The text is handled.
@@ -217,7 +217,7 @@ impl Texts {
         }
         // A session may have come while the text was sent, and was not given anything.
         let able = accounts.able(user).first().copied();
-        Some(able.map_or(TextEffect::Continue, TextEffect::Deliver))
+        Some(able.map_or(TextEffect::SendNext, TextEffect::Deliver))
     }
 
     /// Begins copies of a message for a phone: the sender and the parts.
@@ -244,24 +244,22 @@ impl AddressedText {
     }
 }
 
-/// A message waits, or a phone has come.
-pub(crate) fn texts_due(host: &mut Host, now: Instant, user: &Bare, out: &mut Outbox) {
-    if host.settings.texts_to_phones == TextsToPhones::Never {
-        return;
-    }
-    // When it is there already, that is told at once, and leads here again.
-    host.phones.watch(&host.accounts, user, out);
-    if !host.phones.has_phone(user) {
-        return;
-    }
-    let of = user.clone();
-    host.with_account_data(now, user, out, move |host, now, out| {
-        let effect = host.phones.texts.begin(&host.accounts, &of);
-        perform(host, now, &of, effect, out);
-    });
-}
-
 impl Phones {
+    /// True if the account has a phone that gets messages which wait.
+    fn takes_texts(
+        &mut self,
+        (settings, accounts): (&HostSettings, &AccountMemory),
+        user: &Bare,
+        out: &mut Outbox,
+    ) -> bool {
+        if settings.texts_to_phones == TextsToPhones::Never {
+            return false;
+        }
+        // When a phone is there already, that is told at once, and its messages are looked for again.
+        self.watch(accounts, user, out);
+        self.has_phone(user)
+    }
+
     /// Passes the removal of a text from the offline messages to [`Texts`].
     pub(crate) fn handle_text_removed(
         &mut self,
@@ -334,7 +332,16 @@ pub(crate) fn perform(
                 offline::perform(host, now, &user, effect, out);
             }
         }
-        TextEffect::Continue => texts_due(host, now, user, out),
+        TextEffect::SendNext => {
+            if !host.phones.takes_texts((&host.settings, &host.accounts), user, out) {
+                return;
+            }
+            let of = user.clone();
+            host.with_account_data(now, user, out, move |host, now, out| {
+                let effect = host.phones.texts.begin(&host.accounts, &of);
+                perform(host, now, &of, effect, out);
+            });
+        }
         TextEffect::Return(text) => {
             let AddressedText { message, guard, .. } = text;
             route::return_to_account(host, now, user, message, guard, out);

@@ -1,30 +1,36 @@
 //! Presence (RFC 6121 §4): the available sessions and their subscribers.
 //!
 //! `route` calls `handle_outbound` for presence of a session and `handle_inbound` for presence to an account, both with the account's data in
-//! memory. Subscription stanzas go on to `roster`, which writes the state that the table of `subscription` has. A session's own presence is
+//! memory, and performs the effect ([`PresenceEffect`]) by `perform`. Subscription stanzas go on to `roster`, which writes the state that the table of `subscription` has. A session's own presence is
 //! kept with it (`begin`), sent to its subscribers (`broadcast`) and to the account's other sessions; the first one also asks for the presence
 //! of contacts. `caps`, `pubsub` and `phones` are told of all of it.
 
+mod probe;
 pub(super) mod subscription;
 
 use stdx::Instant;
+use stdx::rng::Rng;
 use stdx::slab::Key;
 use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::xml::Packed;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::blocking::Blocklist;
+use super::caps::Caps;
 use super::effect::{Change, Effect};
 use super::feature::Feature;
-use super::phones::{Phones, RESOURCE};
+use super::phones::Phones;
+use super::privileged::PrivilegedComponents;
 use super::pubsub::PubSubEvent;
 use super::roster::SubscriptionRequest;
 use super::session::Session;
 use super::store_requests::StoreRequests;
 use super::vcard::Avatars;
-use super::{Host, Outbox, ownership, phones};
+use super::{Host, HostSettings, Outbox, ownership, phones};
 use crate::account_memory::AccountMemory;
-use crate::{blocking, commands, connection, limits, roster, user, webhooks};
+use crate::{blocking, commands, connection, limits, outgoing, roster, user, webhooks};
+use probe::{handle_probe, probe_contacts};
+pub(super) use probe::{probe_lost_contacts, send_probes};
 use subscription::SubscriptionAction;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -41,176 +47,310 @@ pub(super) const FEATURE: Feature = Feature {
     handles: &[],
 };
 
-/// Takes presence from a session of ours: its own presence, directed presence, or a subscription stanza.
+/// The effect of a presence, for the router.
+pub(super) enum PresenceEffect<'a> {
+    /// The presence goes on to its addressee.
+    Route(Element),
+    /// A stanza changes a subscription.
+    Subscribe(SubscriptionRequest),
+    /// The session is available with this presence: it is new, or sent again because an element that is added to it has changed
+    /// (RFC 6121 §4.2 and §4.4).
+    Available(Key, Element),
+    /// A session that another host has had is available as before: its contacts have seen its presence, so they are told nothing. Only the
+    /// memory of this host (capabilities, phones) is filled again.
+    Restored(Key, Element),
+    /// The session is unavailable (RFC 6121 §4.5.2), for addresses that saw it by directed presence only, too (§4.6.3).
+    Unavailable {
+        key: Key,
+        presence: Element,
+        /// The session has sent the presence, and gets it, too.
+        is_returned: bool,
+    },
+    /// Presence that is no subscription stanza and no probe has come for an account or one of its sessions (RFC 6121 §8.5.2.1.2 and
+    /// §8.5.3.1).
+    Arrived { from: &'a Jid, to: &'a Jid, presence: Element },
+}
+
+/// Takes presence from a session of ours: its own presence, directed presence, or a subscription stanza. The caller performs the effects of
+/// the session.
 pub(super) fn handle_outbound(
-    host: &mut Host,
+    accounts: &mut AccountMemory,
     now: Instant,
     key: Key,
     to: Option<Jid>,
     presence: Element,
     out: &mut Outbox,
-) {
+) -> Option<PresenceEffect<'static>> {
+    let refused = |presence: &Element, error: &StanzaError, out: &mut Outbox| {
+        refuse(presence, error, out);
+        None
+    };
     // Presence is kept with the session and copied for each contact, so its size has a limit of its own.
     if presence.to_bytes(ns::CLIENT).len() > limits::PRESENCE {
         let error = StanzaError::new(Condition::PolicyViolation, "presence is too long");
-        return refuse(&presence, &error, out);
+        return refused(&presence, &error, out);
     }
     let kind = presence.attr("type");
     let Some(to) = to else {
         return match kind {
-            None => available_from(host, now, key, presence, out),
-            Some("unavailable") => {
-                // RFC 6121 §4.5.2: to all available resources, "as well as to the resource that generated" it.
-                let was_available = host.accounts.sessions.get(key).is_some_and(Session::is_available);
-                unavailable_from(host, now, key, presence.clone(), out);
-                if was_available {
-                    host.deliver(now, &[key], presence, out);
-                }
-            }
-            Some("error") => {}
-            Some(_) => refuse(&presence, &Condition::BadRequest.into(), out),
+            None => Some(PresenceEffect::Available(key, presence)),
+            Some("unavailable") => Some(PresenceEffect::Unavailable { key, presence, is_returned: true }),
+            Some("error") => None,
+            Some(_) => refused(&presence, &Condition::BadRequest.into(), out),
         };
     };
-    if let Some(error) = blocking::blocks_outgoing(&host.accounts, key, &presence) {
-        blocking::refuse_blocked(&mut host.accounts, now, key, &presence, &error, out);
-        return connection::perform_deliveries(host, now, out);
+    if let Some(error) = blocking::blocks_outgoing(accounts, key, &presence) {
+        blocking::refuse_blocked(accounts, now, key, &presence, &error, out);
+        return None;
     }
     if let Some(act) = SubscriptionAction::of(&presence) {
-        let request = SubscriptionRequest::of_session(&host.accounts, (key, &to), act, presence, out);
-        let job = request.and_then(|request| roster::queue_subscription(&mut host.accounts, request, out));
-        return job.into_iter().for_each(|job| job(host, now, out));
+        let request = SubscriptionRequest::of_session(accounts, (key, &to), act, presence, out);
+        return request.map(PresenceEffect::Subscribe);
     }
     match kind {
-        None | Some("unavailable") => match direct(&mut host.accounts, key, to, &presence) {
-            Ok(()) => host.route(presence, out),
-            Err(error) => refuse(&presence, &error, out),
+        None | Some("unavailable") => match direct(accounts, key, to, &presence) {
+            Ok(()) => Some(PresenceEffect::Route(presence)),
+            Err(error) => refused(&presence, &error, out),
         },
         // Servers probe for their clients (RFC 6121 §4.3.1); a client that probes itself is not hindered.
-        Some("probe" | "error") => host.route(presence, out),
-        Some(_) => refuse(&presence, &Condition::BadRequest.into(), out),
+        Some("probe" | "error") => Some(PresenceEffect::Route(presence)),
+        Some(_) => refused(&presence, &Condition::BadRequest.into(), out),
     }
 }
 
-/// Takes presence for an account of ours or one of its sessions. The sender is not blocked (`route::arrived` has asked).
-pub(super) fn handle_inbound(
-    host: &mut Host,
+/// Takes presence for an account of ours or one of its sessions. The sender is not blocked (`route::to_account` has asked).
+pub(super) fn handle_inbound<'a>(
+    (accounts, store, phones): (&mut AccountMemory, &mut StoreRequests, &mut Phones),
     now: Instant,
-    from: &Jid,
-    to: &Jid,
+    (from, to): (&'a Jid, &'a Jid),
     presence: Element,
     out: &mut Outbox,
-) {
+) -> Option<PresenceEffect<'a>> {
     let (user, contact) = (to.bare(), from.bare());
     if let Some(act) = SubscriptionAction::of(&presence) {
-        let parts = (&host.accounts, &mut host.store);
+        let parts = (&*accounts, store);
         let request = SubscriptionRequest::of_contact(parts, (&user, contact), act, presence, out);
-        let job = request.and_then(|request| roster::queue_subscription(&mut host.accounts, request, out));
-        return job.into_iter().for_each(|job| job(host, now, out));
+        return request.map(PresenceEffect::Subscribe);
     }
     match presence.attr("type") {
         None | Some("unavailable") => {}
         // RFC 6121 §4.3.2: the server answers for its account; no session sees the probe.
-        Some("probe") => return handle_probe((&host.accounts, &mut host.phones), now, from, to, out),
-        Some("error") => undirect(&mut host.accounts, to, from, &presence),
-        Some(_) => return,
+        Some("probe") => {
+            handle_probe((accounts, phones), now, from, to, out);
+            return None;
+        }
+        Some("error") => undirect(accounts, to, from, &presence),
+        Some(_) => return None,
     }
-    // `subscribed` and the presence after it come in this order to clients too.
-    if to.is_bare() && host.accounts.is_changing(&user) {
+    // `subscribed` and the presence after it come in this order to clients too. Presence that finds no place is delivered out of order rather
+    // than never.
+    if to.is_bare() && accounts.changes.has_place(&user) {
         let (from, to) = (from.clone(), to.clone());
-        let turn = host.accounts.changes.queue(&user, move |host: &mut Host, now, out: &mut Outbox| {
+        let wait = move |host: &mut Host, now, out: &mut Outbox| {
             if !blocking::blocks_incoming(&host.accounts, &to.bare(), &from) {
-                arrived(host, now, &from, &to, presence, out);
+                perform(host, now, PresenceEffect::Arrived { from: &from, to: &to, presence }, out);
             }
-        });
-        // Rather out of order than never.
-        return turn.unwrap_or_else(Some).into_iter().for_each(|job| job(host, now, out));
+        };
+        // It waits: there is a change to wait for, and a place.
+        accounts.changes.queue(&user, wait).ok();
+        return None;
     }
-    arrived(host, now, from, to, presence, out);
+    Some(PresenceEffect::Arrived { from, to, presence })
 }
 
-/// Presence that is no subscription stanza and no probe (RFC 6121 §8.5.2.1.2 and §8.5.3.1). Features learn of it before sessions do; to a
-/// resource that is not there it has no other effect.
-fn arrived(host: &mut Host, now: Instant, from: &Jid, to: &Jid, presence: Element, out: &mut Outbox) {
-    let user = to.bare();
-    let question = host.caps.handle_presence(now, &host.accounts, (from, &user), &presence, &mut host.rng);
-    if let Some(iq) = question {
-        host.route(iq, out);
+/// Performs the effect of a presence: features learn of it first, then sessions do. The order of the steps is that in which clients see
+/// them.
+pub(super) fn perform(host: &mut Host, now: Instant, effect: PresenceEffect<'_>, out: &mut Outbox) {
+    let Host { settings, accounts, avatars, privileged, caps, phones, rng, .. } = &mut *host;
+    let mut context = PresenceContext { now, settings, accounts, avatars, privileged, caps, rng };
+    match effect {
+        PresenceEffect::Route(presence) => host.route(presence, out),
+        PresenceEffect::Subscribe(request) => {
+            let job = roster::queue_subscription(&mut host.accounts, request, out);
+            job.into_iter().for_each(|job| job(host, now, out));
+        }
+        PresenceEffect::Available(key, mut presence) => {
+            let Some(begun) = context.begin_available(key, &mut presence, out) else { return };
+            let AvailableSession { jid, user, is_initial, .. } = &begun;
+            host.tell_pubsub(now, PubSubEvent::Presence { user, from: jid, presence: &presence }, out);
+            show_available((&mut host.accounts, &mut host.phones), now, &begun, presence, out);
+            connection::perform_deliveries(host, now, out);
+            if *is_initial {
+                commands::send_motd((&host.commands, &mut host.accounts, &mut host.store), now, key, out);
+                connection::perform_deliveries(host, now, out);
+            }
+        }
+        PresenceEffect::Restored(key, presence) => context.restore(phones, key, presence, out),
+        PresenceEffect::Unavailable { key, presence, is_returned } => {
+            let Some((jid, user)) = context.end_available(key, &presence, out) else { return };
+            let event = PubSubEvent::Presence { user: &user, from: &jid, presence: &presence };
+            host.tell_pubsub(now, event, out);
+            let others = host.accounts.keys_of(&user, Session::is_available);
+            let parts = (&mut host.accounts, &mut host.store, &mut host.phones);
+            if let Some(job) = tell_of_end(parts, user, (presence.clone(), others.is_empty()), out) {
+                job(host, now, out);
+            }
+            let own = is_returned.then(|| presence.clone());
+            host.deliver(now, &others, presence, out);
+            own.into_iter().for_each(|presence| host.deliver(now, &[key], presence, out));
+        }
+        PresenceEffect::Arrived { from, to, presence } => {
+            let user = to.bare();
+            context.ask_features((from, &user), &presence, out);
+            host.tell_pubsub(now, PubSubEvent::Presence { user: &user, from, presence: &presence }, out);
+            host.privileged.show_contact((&host.settings, &host.accounts), &user, from, &presence, out);
+            let parts = (&mut host.accounts, &*host.settings);
+            deliver_arrived(parts, now, (from, to, &user), presence, out);
+            connection::perform_deliveries(host, now, out);
+        }
     }
-    let event = PubSubEvent::Presence { user: &user, from, presence: &presence };
-    host.tell_pubsub(now, event, out);
-    host.privileged.show_contact((&host.settings, &host.accounts), &user, from, &presence, out);
+}
+
+/// A session that is available from now on.
+struct AvailableSession {
+    key: Key,
+    jid: Jid,
+    user: Bare,
+    /// It was not available before.
+    is_initial: bool,
+}
+
+/// The accounts, and the features that learn of presence before sessions do.
+struct PresenceContext<'a> {
+    now: Instant,
+    settings: &'a HostSettings,
+    accounts: &'a mut AccountMemory,
+    avatars: &'a Avatars,
+    privileged: &'a mut PrivilegedComponents,
+    caps: &'a mut Caps,
+    rng: &'a mut Rng,
+}
+
+impl PresenceContext<'_> {
+    /// A session is available with this presence.
+    fn begin_available(
+        &mut self,
+        key: Key,
+        presence: &mut Element,
+        out: &mut Outbox,
+    ) -> Option<AvailableSession> {
+        let (jid, is_initial) = match begin(self.accounts, self.avatars, key, presence) {
+            Ok(begun) => begun?,
+            Err(error) => {
+                refuse(presence, &error, out);
+                return None;
+            }
+        };
+        webhooks::report_presence(self.settings, self.now, &jid, presence, out);
+        self.privileged.show_presence(self.settings, &jid, presence, out);
+        let user = jid.bare();
+        self.ask_features((&jid, &user), presence, out);
+        Some(AvailableSession { key, jid, user, is_initial })
+    }
+
+    /// A session of another host is available as before.
+    fn restore(&mut self, phones: &mut Phones, key: Key, mut presence: Element, out: &mut Outbox) {
+        let Ok(Some((jid, _))) = begin(self.accounts, self.avatars, key, &mut presence) else { return };
+        let user = jid.bare();
+        self.privileged.note_presence(self.settings, &jid, &presence);
+        self.ask_features((&jid, &user), &presence, out);
+        phones::show_to_phones(self.accounts, &user, out);
+        phones.ask(self.accounts, &user, out);
+    }
+
+    /// A session is not available any more. Addresses that saw it by directed presence learn of the end. Returns the address and the account
+    /// of the session, if it was available.
+    fn end_available(&mut self, key: Key, presence: &Element, out: &mut Outbox) -> Option<(Jid, Bare)> {
+        let session = self.accounts.sessions.get_mut(key)?;
+        let was_available = session.presence.take().is_some();
+        session.priority = 0;
+        let (jid, directed) = (session.jid.clone(), session.directed.take());
+        session.left_rooms.take();
+        // First those that are in no roster: the session may have been available to them alone.
+        out.extend(directed.iter().map(|to| addressed(presence, to.as_str())));
+        if !was_available {
+            return None;
+        }
+        webhooks::report_presence(self.settings, self.now, &jid, presence, out);
+        self.privileged.show_presence(self.settings, &jid, presence, out);
+        self.caps.forget(&jid);
+        let user = jid.bare();
+        phones::show_to_phones(self.accounts, &user, out);
+        Some((jid, user))
+    }
+
+    /// Asks the client that has sent presence to the account for its features, if they are not known (XEP-0115).
+    fn ask_features(&mut self, (from, user): (&Jid, &Bare), presence: &Element, out: &mut Outbox) {
+        let question = self.caps.handle_presence(self.now, self.accounts, (from, user), presence, self.rng);
+        question.into_iter().for_each(|iq| outgoing::send(iq, out));
+    }
+}
+
+/// Shows a session's presence to contacts, to the account's sessions and to its phones. A session that begins learns of the account's other
+/// resources before its own presence comes back to it, and of requests after it. The caller performs the effects of the sessions.
+fn show_available(
+    (accounts, phones): (&mut AccountMemory, &mut Phones),
+    now: Instant,
+    AvailableSession { key, jid, user, is_initial }: &AvailableSession,
+    presence: Element,
+    out: &mut Outbox,
+) {
+    if *is_initial {
+        tell_of_others(accounts, phones, now, (*key, user), out);
+    }
+    broadcast(accounts, user, &presence, out);
+    let keys = accounts.keys_of(user, Session::is_available);
+    accounts.deliver_to_all(now, &keys, presence, out);
+    phones::show_to_phones(accounts, user, out);
+    if *is_initial {
+        phones.ask(accounts, user, out);
+        probe_contacts(accounts, user, jid, out);
+        ask_again(accounts, now, (*key, user), out);
+    }
+}
+
+/// The job that tells the account's contacts of the end of a session, by this presence; it is returned if it is to be done now, else it
+/// waits for the roster. `is_last`: the account has no other session that is available.
+fn tell_of_end(
+    (accounts, store, phones): (&mut AccountMemory, &mut StoreRequests, &mut Phones),
+    user: Bare,
+    (presence, is_last): (Element, bool),
+    out: &mut Outbox,
+) -> Option<impl FnOnce(&mut Host, Instant, &mut Outbox) + 'static + use<>> {
+    if is_last {
+        // A contact that sees the account also watches its phones from now on.
+        phones.keep(accounts, &user);
+    }
+    user::when_loaded((accounts, store), &user.clone(), out, move |host, now, out| {
+        broadcast(&host.accounts, &user, &presence, out);
+        if is_last {
+            let words = presence.content_of("status", ns::CLIENT).map(|text| Box::from(&*text));
+            note_last_seen((&mut host.accounts, &mut host.store), now, user, words.unwrap_or_default(), out);
+        }
+    })
+}
+
+/// Delivers presence that has come for the account or one of its sessions; to a resource that is not there it has no effect. The caller
+/// performs the effects of the sessions.
+fn deliver_arrived(
+    (accounts, settings): (&mut AccountMemory, &HostSettings),
+    now: Instant,
+    (from, to, user): (&Jid, &Jid, &Bare),
+    presence: Element,
+    out: &mut Outbox,
+) {
     if !to.is_bare() {
-        if let Some(key) = host.accounts.session_of(to) {
-            let presence =
-                ownership::note_room_answer((&mut host.accounts, &host.settings), key, from, presence);
-            host.deliver(now, &[key], presence, out);
+        if let Some(key) = accounts.session_of(to) {
+            let presence = ownership::note_room_answer((&mut *accounts, settings), key, from, presence);
+            accounts.deliver(now, key, presence, out);
         }
         return;
     }
     // An error for the account itself is of a server that could not be reached: no session waits for it.
-    if presence.attr("type") == Some("error") {
-        return;
+    if presence.attr("type") != Some("error") {
+        let keys = accounts.keys_of(user, Session::is_available);
+        accounts.deliver_to_all(now, &keys, presence, out);
     }
-    let keys = host.accounts.keys_of(&user, Session::is_available);
-    host.deliver(now, &keys, presence, out);
-}
-
-/// A session's presence, new or sent again because an element that is added to it has changed (RFC 6121 §4.2 and §4.4). The order of the
-/// steps is that in which the client sees them.
-pub(super) fn available_from(
-    host: &mut Host,
-    now: Instant,
-    key: Key,
-    mut presence: Element,
-    out: &mut Outbox,
-) {
-    let (jid, is_initial) = match begin(&mut host.accounts, &host.avatars, key, &mut presence) {
-        Ok(Some(begun)) => begun,
-        Ok(None) => return,
-        Err(error) => return refuse(&presence, &error, out),
-    };
-    let user = jid.bare();
-    webhooks::report_presence(&host.settings, now, &jid, &presence, out);
-    host.privileged.show_presence(&host.settings, &jid, &presence, out);
-    let question = host.caps.handle_presence(now, &host.accounts, (&jid, &user), &presence, &mut host.rng);
-    if let Some(iq) = question {
-        host.route(iq, out);
-    }
-    let event = PubSubEvent::Presence { user: &user, from: &jid, presence: &presence };
-    host.tell_pubsub(now, event, out);
-    // The session learns of the account's other resources before its own presence comes back to it, and of requests
-    // and the message of the day after it.
-    if is_initial {
-        tell_of_others(&mut host.accounts, &host.phones, now, (key, &user), out);
-    }
-    broadcast(&host.accounts, &user, &presence, out);
-    let keys = host.accounts.keys_of(&user, Session::is_available);
-    host.accounts.deliver_to_all(now, &keys, presence, out);
-    phones::show_to_phones(&host.accounts, &user, out);
-    if is_initial {
-        host.phones.ask(&host.accounts, &user, out);
-        probe_contacts(&host.accounts, &user, &jid, out);
-        ask_again(&mut host.accounts, now, (key, &user), out);
-    }
-    connection::perform_deliveries(host, now, out);
-    if is_initial {
-        commands::send_motd((&host.commands, &mut host.accounts, &mut host.store), now, key, out);
-        connection::perform_deliveries(host, now, out);
-    }
-}
-
-/// A session that another host has had is available as before: its contacts have seen its presence, so they are told nothing. Only the memory
-/// of this host (capabilities, phones) is filled again.
-pub(super) fn restore(host: &mut Host, now: Instant, key: Key, mut presence: Element, out: &mut Outbox) {
-    let Ok(Some((jid, _))) = begin(&mut host.accounts, &host.avatars, key, &mut presence) else { return };
-    let user = jid.bare();
-    host.privileged.note_presence(&host.settings, &jid, &presence);
-    let question = host.caps.handle_presence(now, &host.accounts, (&jid, &user), &presence, &mut host.rng);
-    if let Some(iq) = question {
-        host.route(iq, out);
-    }
-    phones::show_to_phones(&host.accounts, &user, out);
-    host.phones.ask(&host.accounts, &user, out);
 }
 
 /// The session is available with this presence from now on. Returns its address, and true if it was not
@@ -269,18 +409,6 @@ fn broadcast(accounts: &AccountMemory, user: &Bare, presence: &Element, out: &mu
     }
 }
 
-/// Asks for the presence of each contact that shows it to the user, for a session that begins (RFC 6121 §4.3.1).
-fn probe_contacts(accounts: &AccountMemory, user: &Bare, jid: &Jid, out: &mut Outbox) {
-    let Some(data) = accounts.data(user) else { return };
-    let blocked = Blocklist::new(&data.blocked);
-    let probe = probe(jid);
-    for (contact, subscription) in accounts.contacts(user) {
-        if subscription.has_to() && !blocked.has(contact.as_jid()) {
-            out.push(addressed(&probe, contact.as_str()));
-        }
-    }
-}
-
 /// RFC 6121 §3.1.3: a subscription request is repeated until it is answered, so each session that becomes
 /// available gets those that wait.
 fn ask_again(accounts: &mut AccountMemory, now: Instant, (key, user): (Key, &Bare), out: &mut Outbox) {
@@ -294,41 +422,6 @@ fn ask_again(accounts: &mut AccountMemory, now: Instant, (key, user): (Key, &Bar
     for request in asking {
         accounts.deliver(now, key, request, out);
     }
-}
-
-/// RFC 6121 §4.5.2, and §4.6.3 for addresses that saw it by directed presence only.
-pub(super) fn unavailable_from(host: &mut Host, now: Instant, key: Key, presence: Element, out: &mut Outbox) {
-    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
-    let was_available = session.presence.take().is_some();
-    session.priority = 0;
-    let (jid, directed) = (session.jid.clone(), session.directed.take());
-    session.left_rooms.take();
-    let user = jid.bare();
-    // First those that are in no roster: the session may have been available to them alone.
-    out.extend(directed.iter().map(|to| addressed(&presence, to.as_str())));
-    if !was_available {
-        return;
-    }
-    webhooks::report_presence(&host.settings, now, &jid, &presence, out);
-    host.privileged.show_presence(&host.settings, &jid, &presence, out);
-    host.caps.forget(&jid);
-    phones::show_to_phones(&host.accounts, &user, out);
-    let event = PubSubEvent::Presence { user: &user, from: &jid, presence: &presence };
-    host.tell_pubsub(now, event, out);
-    let others = host.accounts.keys_of(&user, Session::is_available);
-    let (told, is_last) = (presence.clone(), others.is_empty());
-    if is_last {
-        // A contact that sees the account also watches its phones from now on.
-        host.phones.keep(&host.accounts, &user);
-    }
-    user::when_loaded(host, now, &user.clone(), out, move |host, now, out| {
-        broadcast(&host.accounts, &user, &told, out);
-        if is_last {
-            let words = told.content_of("status", ns::CLIENT).map(|text| Box::from(&*text));
-            note_last_seen((&mut host.accounts, &mut host.store), now, user, words.unwrap_or_default(), out);
-        }
-    });
-    host.deliver(now, &others, presence, out);
 }
 
 /// Notes the end of the last session with the text of its last status, for probes and XEP-0012. Anonymous
@@ -398,101 +491,11 @@ fn undirect(accounts: &mut AccountMemory, to: &Jid, from: &Jid, presence: &Eleme
     }
 }
 
-/// Answers a probe for the account (RFC 6121 §4.3.2): a subscriber gets the presence of the resource or of all, else the last one; the target of
-/// directed presence gets that one again; all others get `unsubscribed`.
-fn handle_probe(
-    (accounts, phones): (&AccountMemory, &mut Phones),
-    now: Instant,
-    from: &Jid,
-    to: &Jid,
-    out: &mut Outbox,
-) {
-    let (contact, user) = (from.bare(), &to.bare());
-    if accounts.data(user).is_none() {
-        return;
-    }
-    let is_subscribed = accounts.subscription(user, &contact).has_from();
-    // A contact that probes watches from now on, so the state of the phones has to be known.
-    if is_subscribed || contact == *user {
-        phones.watch(accounts, user, out);
-        let before = out.len();
-        match accounts.session_of(to).and_then(|key| accounts.sessions.get(key)) {
-            Some(session) => {
-                out.extend(session.presence().map(|presence| addressed(&presence, from.as_str())));
-            }
-            None if to.is_bare() => send_presences(accounts, phones, user, from.as_str(), out),
-            None if to.resource() == Some(RESOURCE) => {
-                out.extend(phones.presence(user).map(|presence| addressed(presence, from.as_str())));
-            }
-            None => {}
-        }
-        if out.len() == before {
-            out.push(last_presence(accounts, now, user, from));
-        }
-        return;
-    }
-    // The target of a directed presence may probe it again.
-    let mut saw = false;
-    for key in accounts.keys_of(user, Session::is_available) {
-        let Some(session) = accounts.sessions.get(key) else { continue };
-        if session.directed.iter().any(|to| to == from || *to == *contact.as_jid()) {
-            saw = true;
-            out.extend(session.presence().map(|presence| addressed(&presence, from.as_str())));
-        }
-    }
-    // RFC 6121 §4.3.2 rule 1: a probe without a subscription is answered by `unsubscribed`, so that the two rosters agree again.
-    if !saw {
-        out.push(Effect::Route(Box::new(typed(user, from, "unsubscribed"))));
-    }
-}
-
-/// RFC 6121 §4.3.2 rule 3: the account is unavailable, since when, and with which last status.
-fn last_presence(accounts: &AccountMemory, now: Instant, user: &Bare, to: &Jid) -> Effect {
-    let mut presence = typed(user, to, "unavailable");
-    if let Some((at, status)) = accounts.data(user).and_then(|data| data.last_seen.as_ref()) {
-        if !status.is_empty() {
-            presence.push(Element::new("status", ns::CLIENT).text(status.clone()));
-        }
-        let at = (*at).min(now);
-        let delay =
-            Element::new("delay", ns::DELAY).with("from", user.as_str()).with("stamp", xmpp::time::stamp(at));
-        presence.push(delay);
-    }
-    Effect::Route(Box::new(presence))
-}
-
 /// Answers a probe or a subscription request for an address without an account. An outsider's probe of an
 /// account gets the same answer, so that accounts cannot be found by probing.
 pub(super) fn answer_without_account(from: &Jid, to: &Jid, presence: &Element, out: &mut Outbox) {
     if matches!(presence.attr("type"), Some("probe" | "subscribe")) {
         out.push(Effect::Route(Box::new(typed(&to.bare(), from, "unsubscribed"))));
-    }
-}
-
-/// Asks for the presence of the contacts of one session whose hosts are dead: their sessions may have ended
-/// with it. `is_lost` tells by the contact's address.
-pub(super) fn probe_lost_contacts(
-    accounts: &AccountMemory,
-    key: Key,
-    is_lost: impl Fn(&str) -> bool,
-    out: &mut Outbox,
-) {
-    let Some(session) = accounts.sessions.get(key) else { return };
-    let user = session.jid.bare();
-    let Some(data) = accounts.data(&user) else { return };
-    let blocked = Blocklist::new(&data.blocked);
-    let probe = probe(&session.jid);
-    for (contact, subscription) in accounts.contacts(&user) {
-        if subscription.has_to() && is_lost(contact.as_str()) && !blocked.has(contact.as_jid()) {
-            out.push(addressed(&probe, contact.as_str()));
-        }
-    }
-}
-
-/// Asks for a contact's presence for each session of the account.
-pub(super) fn send_probes(accounts: &AccountMemory, user: &Bare, to: &str, out: &mut Outbox) {
-    for key in accounts.keys_of(user, Session::is_available) {
-        out.extend(accounts.sessions.get(key).map(|session| addressed(&probe(&session.jid), to)));
     }
 }
 
@@ -541,11 +544,6 @@ pub(super) fn addressed(presence: &Element, to: &str) -> Effect {
 /// Unavailable presence of a session.
 pub(super) fn gone(jid: &Jid) -> Element {
     Element::new("presence", ns::CLIENT).with("type", "unavailable").with("from", jid.as_str())
-}
-
-/// A probe for a session. The server sends it, on the client's behalf (RFC 6121 §4.3.1).
-fn probe(jid: &Jid) -> Element {
-    Element::new("presence", ns::CLIENT).with("type", "probe").with("from", jid.as_str())
 }
 
 /// Presence of an account, without a resource, of that type.
