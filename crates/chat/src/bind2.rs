@@ -14,12 +14,13 @@ use super::store_requests::StoreRequests;
 use super::{Effect, Host, Outbox};
 use crate::{archive, offline};
 
-/// The session is there; it is told so once is known what its archive has. Until then nothing else is sent to it.
-pub(super) fn begin(accounts: &mut AccountMemory, key: Key, agent: Option<&str>) {
-    if let Some(session) = accounts.sessions.get_mut(key) {
-        session.agent = agent.map(Box::from);
-        session.begin_wait();
-    }
+/// The session is there; it is told so once is known what its archive has. Until then nothing else is sent to it. False if it
+/// has ended meanwhile.
+pub(super) fn begin(accounts: &mut AccountMemory, key: Key, agent: Option<&str>) -> bool {
+    let Some(session) = accounts.sessions.get_mut(key) else { return false };
+    session.agent = agent.map(Box::from);
+    session.begin_wait();
+    true
 }
 
 /// The job that forgets the offline messages of an account (XEP-0386 §4.2): they are in the archive, which a client of Bind 2 reads. Where it

@@ -69,7 +69,9 @@ impl Host {
         if !request.is_bind2 {
             return out.push(Effect::Bound { edge, bound: Bound::Session { jid, inline } });
         }
-        bind2::begin(&mut self.accounts, key, agent);
+        if !bind2::begin(&mut self.accounts, key, agent) {
+            return;
+        }
         if request.is_anonymous {
             // No stanza has come since the session began to wait.
             bind2::finish(&mut self.accounts, key, inline, None, out);

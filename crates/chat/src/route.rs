@@ -292,8 +292,11 @@ fn to_service(
 /// A stanza for an account or one of its resources, whose data were read: it exists, or it is known that it does not. A message for a
 /// subaddress goes on to the account (`subaddress::redirect_detail`), still with its mark, and does not end here. The account may be in memory
 /// for this stanza only, so each way out lets go of it (`Host::forget_user`).
-pub(super) fn to_account(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
-    let (Ok(Some(to)), Ok(Some(from))) = (stanza::to(&element), stanza::from(&element)) else { return };
+pub(super) fn to_account(host: &mut Host, now: Instant, mut element: Element, out: &mut Outbox) {
+    let (Ok(Some(to)), Ok(Some(from))) = (stanza::to(&element), stanza::from(&element)) else {
+        let hold = host.pending_acks.begin(&mut element);
+        return host.acks().end(hold, out);
+    };
     let bare = to.bare();
     let Some(mut element) = subaddress::redirect_detail(&host.accounts, element, out) else {
         return host.forget_user(now, &bare);

@@ -28,7 +28,7 @@ pub(super) struct OwnBuckets {
     has_news: bool,
     /// The time of the first of them.
     news_since: Option<Instant>,
-    /// The node has no authority: no tenure serves or claims, whatever it is told.
+    /// The node has no authority: no tenure serves or claims, whatever its inputs are.
     are_lapsed: bool,
 }
 
@@ -104,7 +104,7 @@ impl OwnBuckets {
         is_over
     }
 
-    /// Without authority the one tenure lapses again: a look at all of them after each of thousands of inputs would take seconds.
+    /// Without authority only the tenure of this input lapses again: to lapse all of them after each of thousands of inputs takes seconds.
     fn end_input(&mut self, bucket: Bucket, mut orders: Vec<TenureEffect>, out: &mut Vec<FarmEffect>) {
         if let Some(own) = self.buckets.get_mut(&bucket).filter(|_| self.are_lapsed) {
             own.tenure.lapse(&mut orders);

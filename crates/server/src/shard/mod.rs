@@ -556,7 +556,7 @@ impl Shard {
     /// Writes down the calls that are open.
     fn end(mut self) {
         let now = self.parts.clock.now();
-        // Those that have begun since `Command::HangUp`.
+        // Calls that have begun since `Command::HangUp` are hung up here.
         self.with_voice(now, |voice, world| voice.hang_up_all(now, world));
         self.settle(now);
         self.records.drain(now);

@@ -213,16 +213,15 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
         });
     }
 
-    /// True if the caller of this INVITE has its final response from another node, by whichever of its targets.
+    /// True if another node answers the caller of this INVITE, by whichever of its targets. One whose response is here, too, says nothing: both nodes may
+    /// have it, and each would leave the caller to the other.
     fn is_settled_elsewhere(&self, key: Key) -> bool {
         let Some(context) = self.lower.contexts.get(key) else { return false };
         let RequestStage::Proxying(proxied) = &context.stage else { return false };
         if context.request.method() != Method::Invite || self.lower.settled.is_empty() {
             return false;
         }
-        // The branches that are there, and those of targets that are not tried yet.
-        (0..proxied.target_count()).any(|index| {
-            let attempt = proxied.branch(index).map_or(0, |branch| branch.attempt);
+        proxied.open_attempts().any(|(index, attempt)| {
             is_settled(self.lower, &self.lower.env.branch_of(&context.request, index, attempt))
         })
     }

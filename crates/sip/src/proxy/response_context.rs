@@ -107,8 +107,15 @@ impl ResponseContext {
         self.branches.get(branch)
     }
 
-    pub(crate) fn target_count(&self) -> usize {
-        self.branches.len() + self.waiting.iter().map(Vec::len).sum::<usize>()
+    /// The targets that are or will be sent, by their number, and the attempt at each; those whose outcome is known here are not among them.
+    pub(crate) fn open_attempts(&self) -> impl Iterator<Item = (usize, u8)> + '_ {
+        let count = self.branches.len() + self.waiting.iter().map(Vec::len).sum::<usize>();
+        (0..count).filter_map(|index| match self.branches.get(index) {
+            Some(branch) if branch.state == BranchState::Done => None,
+            // Attempts count from one.
+            Some(branch) => Some((index, branch.attempt.max(1))),
+            None => Some((index, 1)),
+        })
     }
 
     /// Tries the first group of targets.

@@ -183,7 +183,11 @@ impl Mailboxes {
     async fn take_out(&self, row: &Row) -> Result<(), ControlError> {
         let recording = Recording::from_row(row).map_err(|_| ControlError::Busy)?;
         let row = Recording { to: String::new(), ..recording }.row().map_err(|_| ControlError::Busy)?;
-        self.write_row(RestWrite::Replace(Box::new(row))).await
+        match self.write_row(RestWrite::Replace(Box::new(row))).await {
+            // The removal of the account has taken it out.
+            Err(ControlError::NotFound) => Ok(()),
+            other => other,
+        }
     }
 }
 
