@@ -363,7 +363,9 @@ impl ConnectedPhone {
 fn a_node_that_ends_hangs_up_its_calls_by_the_connections_of_other_nodes() {
     let _alone = alone();
     let nats = Nats::start(NatsRelease::Debian);
-    let (address, _) = application("<Response><Pause length='300'/></Response>");
+    // A pause alone would delay the answer.
+    let (address, _) =
+        application("<Response><Gather timeout='300'><Pause length='300'/></Gather></Response>");
     let mut farm = start(&nats, &format!("http://{address}/"));
     let mut phones: Vec<_> = (0..12).map(|number| ConnectedPhone::call(&farm.nodes[0], number)).collect();
     let calls = || farm.nodes.iter().map(|node| node.metric("belfry_voice_calls")).collect::<Vec<u64>>();
