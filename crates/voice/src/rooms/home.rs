@@ -133,7 +133,9 @@ impl RoomHome {
             RoomEvent::Join(join) => self.join(now, from, *join, out),
             RoomEvent::Leave { number } => self.leave(now, name(number), false, out),
             RoomEvent::RecordingEnded { sid, recording } => {
-                if let Some(room) = self.rooms.values_mut().find(|room| *room.sid() == sid) {
+                // A member may not have heard yet that its conference has become another.
+                let is_it = |room: &&mut Room| *room.sid() == sid || room.absorbed.contains(&sid);
+                if let Some(room) = self.rooms.values_mut().find(is_it) {
                     room.go_on_recording(recording, out);
                 }
             }

@@ -12,7 +12,7 @@ use stdx::Instant;
 use super::super::limits;
 use super::callbacks::{self, ConferenceNotifier};
 use super::home::{Out, Outbox};
-use super::message::{Join, MemberAudio, MemberStatus, Name};
+use super::message::{ConferenceRecording, Join, MemberAudio, MemberStatus, Name};
 use super::room::{Kind, Member, Room};
 
 /// A room of which some members are still at another home.
@@ -22,12 +22,15 @@ pub(super) struct Moving {
     /// The call that the other of a queue's connection is connected with.
     awaited: Option<Arc<str>>,
     /// Members that may be the recorder once all have come: one that was it at the home before goes on to be.
-    recorders: Vec<Name>,
+    /// One that came or stayed while the recorder's word is awaited waits likewise.
+    pub(super) recorders: Vec<Name>,
+    /// The recording that the recorder went on with which has left, as the home knows it: used if that member's shard says nothing.
+    pub(super) recording: Option<Box<ConferenceRecording>>,
 }
 
 impl Moving {
     fn new(now: Instant) -> Moving {
-        Moving { until: now + limits::ROOM_LOST, awaited: None, recorders: Vec::new() }
+        Moving { until: now + limits::ROOM_LOST, awaited: None, recorders: Vec::new(), recording: None }
     }
 }
 
@@ -55,6 +58,13 @@ pub(super) fn conference_of(again: &MemberStatus, join: &Join, conference: &Conf
 }
 
 impl Room {
+    /// The room waits once more for what is still to come.
+    pub(super) fn waiting(&mut self, now: Instant) -> &mut Moving {
+        let moving = self.moving.get_or_insert_with(|| Moving::new(now));
+        moving.until = now + limits::ROOM_LOST;
+        moving
+    }
+
     /// Takes a member of the home before.
     pub(super) fn rejoin(
         &mut self,
@@ -65,8 +75,7 @@ impl Room {
         out: &mut Outbox,
     ) {
         let (name, call) = (member.name, Arc::clone(&member.call_sid));
-        let moving = self.moving.get_or_insert_with(|| Moving::new(now));
-        moving.until = now + limits::ROOM_LOST;
+        let moving = self.waiting(now);
         if member.records && !again.records {
             member.records = false;
             moving.recorders.push(name);
@@ -192,12 +201,7 @@ impl Room {
             self.end(now, "", None, out);
             return true;
         }
-        for member in &mut self.members {
-            member.records |= moving.recorders.contains(&member.name);
-        }
-        if !moving.recorders.is_empty() {
-            self.tell_all(out);
-        }
+        self.name_recorder(&moving.recorders, moving.recording, out);
         false
     }
 }

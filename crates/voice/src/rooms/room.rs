@@ -201,11 +201,12 @@ impl Room {
             let name = &conference.name;
             return Err(format!("Conference {name:?} is full: it has {limit} participants"));
         }
-        let member = Member::new(now, name, join, Some(conference));
+        let mut member = Member::new(now, name, join, Some(conference));
         if let Some(again) = &join.again {
             self.rejoin(now, member, again, conference, out);
             return Ok(());
         }
+        self.defer_recording(&mut member);
         let call = Arc::clone(&member.call_sid);
         if matches!(member.beep, Beep::Both | Beep::OnEnter) {
             self.beep();
@@ -262,9 +263,8 @@ impl Room {
                 }
                 // A coach whose pupil has left is heard by none.
                 self.aim();
-                // Another member is the recorder now, and is told so with its status.
                 if records {
-                    self.tell_all(out);
+                    self.await_recording(now, left);
                 }
                 return;
             }
