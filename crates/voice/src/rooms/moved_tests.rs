@@ -634,7 +634,7 @@ fn a_recording_goes_on_in_the_conference_that_its_own_has_become() {
     let younger = sid_at(&farm, 2);
     farm.set_home_at(1, 2);
     farm.shards.deliver(false);
-    assert_eq!((&*sid_at(&farm, 2), &*younger == older), (&*older, false));
+    assert_eq!((&*sid_at(&farm, 2), *younger == *older), (&*older, false));
     let recording = ConferenceRecording { trim: false, status: None, pause: None, is_stopped: false };
     let event = RoomEvent::RecordingEnded { sid: younger, recording: Some(Box::new(recording)) };
     let message = RoomMessage { from: farm.shards.addresses[1], event };
