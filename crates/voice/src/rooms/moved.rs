@@ -13,6 +13,7 @@ use super::super::limits;
 use super::callbacks::{self, ConferenceNotifier};
 use super::home::{Out, Outbox};
 use super::message::{ConferenceRecording, Join, MemberAudio, MemberStatus, Name};
+use super::recorder::name_recorder;
 use super::room::{Kind, Member, Room};
 
 /// A room of which some members are still at another home.
@@ -58,13 +59,6 @@ pub(super) fn conference_of(again: &MemberStatus, join: &Join, conference: &Conf
 }
 
 impl Room {
-    /// The room waits once more for what is still to come.
-    pub(super) fn waiting(&mut self, now: Instant) -> &mut Moving {
-        let moving = self.moving.get_or_insert_with(|| Moving::new(now));
-        moving.until = now + limits::ROOM_LOST;
-        moving
-    }
-
     /// Takes a member of the home before.
     pub(super) fn rejoin(
         &mut self,
@@ -75,7 +69,7 @@ impl Room {
         out: &mut Outbox,
     ) {
         let (name, call) = (member.name, Arc::clone(&member.call_sid));
-        let moving = self.waiting(now);
+        let moving = waiting(self, now);
         if member.records && !again.records {
             member.records = false;
             moving.recorders.push(name);
@@ -201,7 +195,14 @@ impl Room {
             self.end(now, "", None, out);
             return true;
         }
-        self.name_recorder(&moving.recorders, moving.recording, out);
+        name_recorder(self, &moving.recorders, moving.recording, out);
         false
     }
+}
+
+/// The room waits once more for what is still to come.
+pub(super) fn waiting(room: &mut Room, now: Instant) -> &mut Moving {
+    let moving = room.moving.get_or_insert_with(|| Moving::new(now));
+    moving.until = now + limits::ROOM_LOST;
+    moving
 }

@@ -9,6 +9,7 @@ use stdx::Instant;
 
 use super::home::Outbox;
 use super::message::{ConferenceRecording, Name};
+use super::moved;
 use super::room::{Member, Room};
 
 impl Room {
@@ -16,59 +17,63 @@ impl Room {
     pub(super) fn recorder(&self) -> Option<Name> {
         self.members.iter().find(|member| member.records).map(|member| member.name)
     }
+}
 
-    /// A new member that asks for a recording does not begin one while the room waits for the word of the recorder before.
-    pub(super) fn defer_recording(&mut self, member: &mut Member) {
-        if self.recorder().is_none()
-            && member.records
-            && let Some(moving) = &mut self.moving
-        {
-            member.records = false;
-            moving.recorders.push(member.name);
+/// A new member that asks for a recording does not begin one while the room waits for the word of the recorder before.
+pub(super) fn defer_recording(room: &mut Room, member: &mut Member) {
+    if room.recorder().is_none()
+        && member.records
+        && let Some(moving) = &mut room.moving
+    {
+        member.records = false;
+        moving.recorders.push(member.name);
+    }
+}
+
+/// The recorder has left. None of those that asked for a recording begins it before that member's shard, or `expire_moved`, has had its say.
+pub(super) fn await_recording(room: &mut Room, now: Instant, left: Member) {
+    let asks = |member: &mut Member| std::mem::take(&mut member.records).then_some(member.name);
+    let asked: Vec<Name> = room.members.iter_mut().filter_map(asks).collect();
+    let moving = moved::waiting(room, now);
+    moving.recorders.extend(asked);
+    moving.recording = left.recording.or(moving.recording.take());
+}
+
+/// The recording has ended with its leg, and goes on from that of another member, unless there is a recorder already.
+pub(super) fn go_on_recording(
+    room: &mut Room,
+    recording: Option<Box<ConferenceRecording>>,
+    out: &mut Outbox,
+) {
+    if room.recorder().is_some() {
+        return;
+    }
+    let (mut asked, mut known) = (Vec::new(), None);
+    if let Some(moving) = &mut room.moving {
+        (asked, known) = (std::mem::take(&mut moving.recorders), moving.recording.take());
+    }
+    name_recorder(room, &asked, recording.or(known), out);
+}
+
+/// Lets those that asked for a recording be recorders again. If none is it, the first of them becomes it, or the first member
+/// where there is a recording to go on with.
+pub(super) fn name_recorder(
+    room: &mut Room,
+    asked: &[Name],
+    recording: Option<Box<ConferenceRecording>>,
+    out: &mut Outbox,
+) {
+    let had_recorder = room.recorder().is_some();
+    for member in &mut room.members {
+        member.records |= asked.contains(&member.name);
+    }
+    if !had_recorder && recording.is_some() {
+        let first = room.members.iter().position(|member| member.records).unwrap_or(0);
+        if let Some(member) = room.members.get_mut(first) {
+            (member.records, member.recording) = (true, recording);
         }
     }
-
-    /// The recorder has left. None of those that asked for a recording begins it before that member's shard, or `expire_moved`, has had its say.
-    pub(super) fn await_recording(&mut self, now: Instant, left: Member) {
-        let asks = |member: &mut Member| std::mem::take(&mut member.records).then_some(member.name);
-        let asked: Vec<Name> = self.members.iter_mut().filter_map(asks).collect();
-        let moving = self.waiting(now);
-        moving.recorders.extend(asked);
-        moving.recording = left.recording.or(moving.recording.take());
-    }
-
-    /// The recording has ended with its leg, and goes on from that of another member, unless there is a recorder already.
-    pub(super) fn go_on_recording(&mut self, recording: Option<Box<ConferenceRecording>>, out: &mut Outbox) {
-        if self.recorder().is_some() {
-            return;
-        }
-        let (mut asked, mut known) = (Vec::new(), None);
-        if let Some(moving) = &mut self.moving {
-            (asked, known) = (std::mem::take(&mut moving.recorders), moving.recording.take());
-        }
-        self.name_recorder(&asked, recording.or(known), out);
-    }
-
-    /// Lets those that asked for a recording be recorders again. If none is it, the first of them becomes it, or the first member
-    /// where there is a recording to go on with.
-    pub(super) fn name_recorder(
-        &mut self,
-        asked: &[Name],
-        recording: Option<Box<ConferenceRecording>>,
-        out: &mut Outbox,
-    ) {
-        let had_recorder = self.recorder().is_some();
-        for member in &mut self.members {
-            member.records |= asked.contains(&member.name);
-        }
-        if !had_recorder && recording.is_some() {
-            let first = self.members.iter().position(|member| member.records).unwrap_or(0);
-            if let Some(member) = self.members.get_mut(first) {
-                (member.records, member.recording) = (true, recording);
-            }
-        }
-        if self.recorder().is_some() {
-            self.tell_all(out);
-        }
+    if room.recorder().is_some() {
+        room.tell_all(out);
     }
 }

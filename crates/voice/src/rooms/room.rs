@@ -24,6 +24,7 @@ use super::frames::{Frames, Piece, Sound};
 use super::home::{Out, Outbox};
 use super::message::{ConferenceRecording, Join, LeaveReason, MemberAudio, MemberStatus, Name, RoomEvent};
 use super::moved::Moving;
+use super::recorder;
 
 /// A conference or a connection of a queue.
 pub(super) struct Room {
@@ -206,7 +207,7 @@ impl Room {
             self.rejoin(now, member, again, conference, out);
             return Ok(());
         }
-        self.defer_recording(&mut member);
+        recorder::defer_recording(self, &mut member);
         let call = Arc::clone(&member.call_sid);
         if matches!(member.beep, Beep::Both | Beep::OnEnter) {
             self.beep();
@@ -264,7 +265,7 @@ impl Room {
                 // A coach whose pupil has left is heard by none.
                 self.aim();
                 if records {
-                    self.await_recording(now, left);
+                    recorder::await_recording(self, now, left);
                 }
                 return;
             }
