@@ -404,6 +404,7 @@ impl Voice {
 
     /// The node leaves: every call gets its BYE.
     pub fn hang_up_all(&mut self, now: Instant, world: &mut World<'_>) {
+        self.rooms.is_ending = true;
         let keys: Vec<Key> = self.calls.legs.iter().map(|(key, _)| key).collect();
         for key in keys {
             self.drive_leg(now, key, world, |script, out| script.hang_up(now, out));

@@ -95,11 +95,12 @@ pub(super) fn put_recording(out: &mut Vec<u8>, recording: &ConferenceRecording) 
     if let Some(pause) = &recording.pause {
         put_number(out, 3, 1 + place_of(&PAUSES, pause));
     }
+    put_flag(out, 4, recording.is_stopped);
 }
 
 /// A pause of a kind that a later version has added is silence.
 pub(super) fn read_recording(bytes: &[u8]) -> Result<ConferenceRecording, Corrupt> {
-    let mut recording = ConferenceRecording { trim: false, status: None, pause: None };
+    let mut recording = ConferenceRecording { trim: false, status: None, pause: None, is_stopped: false };
     let mut fields = fields(bytes)?;
     while let Some(field) = fields.next()? {
         match field.number {
@@ -110,6 +111,7 @@ pub(super) fn read_recording(bytes: &[u8]) -> Result<ConferenceRecording, Corrup
                 let pause = number.checked_sub(1).map(|place| at_place(&PAUSES, place));
                 recording.pause = pause.map(|pause| pause.unwrap_or(Pause::Silence));
             }
+            4 => recording.is_stopped = flag(&field)?,
             _ => {}
         }
     }

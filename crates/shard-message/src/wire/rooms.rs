@@ -97,7 +97,9 @@ fn event_body(from: ShardAddress, event: &RoomEvent) -> Vec<u8> {
         RoomEvent::RecordingEnded { sid, recording } => {
             put(RECORDING_ENDED, &[]);
             put_text(&mut body, ROOM_SID, sid);
-            put_value(&mut body, RECORDING, |out| put_recording(out, recording));
+            if let Some(recording) = recording {
+                put_value(&mut body, RECORDING, |out| put_recording(out, recording));
+            }
         }
         RoomEvent::Moved { number } => put(MOVED, &[*number]),
         RoomEvent::Alive { numbers } => put(ALIVE, numbers),
@@ -161,8 +163,7 @@ pub(super) fn read_room(message: &Message) -> Result<Option<RoomMessage>, Corrup
         LEAVES => RoomEvent::Leave { number: number()? },
         RECORDING_ENDED => {
             let sid = sid.ok_or(absent("a recording that has ended names no conference"))?;
-            let recording = recording.ok_or(absent("a recording that has ended has no options"))?;
-            RoomEvent::RecordingEnded { sid: Arc::from(sid), recording: Box::new(recording) }
+            RoomEvent::RecordingEnded { sid: Arc::from(sid), recording: recording.map(Box::new) }
         }
         MOVED => RoomEvent::Moved { number: number()? },
         ALIVE => RoomEvent::Alive { numbers },
@@ -386,17 +387,20 @@ pub(super) mod tests {
     fn a_recording_that_goes_on_crosses_with_its_options() {
         let callback = Callback { target: target(Method::Get), events: vec!["in-progress", "absent"] };
         let all = [
-            ConferenceRecording { trim: false, status: None, pause: None },
-            ConferenceRecording { trim: true, status: Some(callback), pause: Some(Pause::Silence) },
-            ConferenceRecording { trim: true, status: None, pause: Some(Pause::Skip) },
+            (false, None, None, false),
+            (true, Some(callback), Some(Pause::Silence), false),
+            (true, None, Some(Pause::Skip), false),
+            (false, None, None, true),
         ];
-        for recording in all.map(Box::new) {
+        let all = all.map(|(trim, status, pause, is_stopped)| {
+            Some(Box::new(ConferenceRecording { trim, status, pause, is_stopped }))
+        });
+        for recording in all.into_iter().chain([None]) {
             let event = RoomEvent::RecordingEnded { sid: "CF1".into(), recording: recording.clone() };
             let RoomEvent::RecordingEnded { sid, recording: read } = event_of(&messages_of(event)[0]) else {
                 panic!()
             };
             assert_eq!((&*sid, &read), ("CF1", &recording));
-            let recording = Some(recording);
             let standing = MemberStatus { recording: recording.clone(), ..status(MemberAudio::Room) };
             let event = RoomEvent::Standing { number: 300, standing: Box::new(standing) };
             let RoomEvent::Standing { standing, .. } = event_of(&messages_of(event)[0]) else { panic!() };

@@ -30,6 +30,7 @@ use super::link_members::{LinkMembers, LinkPlace};
 use super::message::{Join, LeaveReason, MemberStatus, Name, RoomEvent, RoomTarget};
 use super::moved::conference_of;
 use super::queue::Queue;
+use super::recorder::go_on_recording;
 use super::room::Room;
 
 /// An effect of a home.
@@ -133,8 +134,10 @@ impl RoomHome {
             RoomEvent::Join(join) => self.join(now, from, *join, out),
             RoomEvent::Leave { number } => self.leave(now, name(number), false, out),
             RoomEvent::RecordingEnded { sid, recording } => {
-                if let Some(room) = self.rooms.values_mut().find(|room| *room.sid() == sid) {
-                    room.go_on_recording(recording, out);
+                // A member may not have heard yet that its conference has become another.
+                let is_it = |room: &&mut Room| *room.sid() == sid || room.absorbed.contains(&sid);
+                if let Some(room) = self.rooms.values_mut().find(is_it) {
+                    go_on_recording(room, recording, out);
                 }
             }
             // It goes on at another home: neither the application nor the other members are told.

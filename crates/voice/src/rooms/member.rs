@@ -43,7 +43,7 @@ pub(crate) struct RoomMemberLeg {
     /// Its recording has begun, and ends with the membership.
     pub(super) is_recorded: bool,
     /// The conference's recording, once it was to be made from this leg: it goes on from another one afterwards.
-    pub(super) conference_recording: Option<Box<ConferenceRecording>>,
+    pub(super) conference_recording: Option<LegConferenceRecording>,
     /// As its home said last; `None` before the first word: it is not in the room yet.
     pub(super) standing: Option<MemberStatus>,
     /// When its home last spoke of it.
@@ -69,10 +69,18 @@ pub(super) struct RecordingRequest {
     how: Background,
 }
 
+/// The recording of a conference, at the leg that it is to be made from.
+pub(super) struct LegConferenceRecording {
+    /// As it was when it was to begin.
+    options: Box<ConferenceRecording>,
+    /// It was begun here. A leg may have no sound to record, or be recorded already; it was stopped before, or the node ends.
+    has_begun: bool,
+}
+
 impl RecordingRequest {
     /// The conference's, which another member has begun.
     fn of_conference(recording: &ConferenceRecording) -> RecordingRequest {
-        let ConferenceRecording { trim, status, pause: _ } = recording.clone();
+        let ConferenceRecording { trim, status, pause: _, is_stopped: _ } = recording.clone();
         let source = RecordSource::Both;
         let how = Background { source, trim, status, of: "Conference", conference: None };
         RecordingRequest { is_own: false, how }
@@ -313,20 +321,31 @@ impl Rooms {
         let Some(seated) = self.seats.get_mut(&number) else { return };
         let Some(standing) = &seated.standing else { return };
         let is_first = seated.recording.is_none() && seated.conference_recording.is_none();
-        if let Some(recording) = standing.recording.as_deref().filter(|_| standing.records && is_first) {
+        let handed_on = standing.recording.as_deref().filter(|_| standing.records);
+        if let Some(recording) = handed_on.filter(|_| is_first) {
             seated.recording = Some(RecordingRequest::of_conference(recording));
         }
-        let pause = standing.recording.as_ref().and_then(|recording| recording.pause);
         let is_due = |effect: &mut RecordingRequest| effect.is_own || standing.records;
         let Some(RecordingRequest { how, is_own }) = seated.recording.take_if(is_due) else { return };
-        if !is_own {
+        let pause = handed_on.and_then(|recording| recording.pause);
+        let is_stopped = handed_on.is_some_and(|recording| recording.is_stopped);
+        // The recorder's own one counts as the conference's.
+        let is_conferences = !is_own || (standing.records && handed_on.is_none());
+        if is_conferences {
             let (trim, status) = (how.trim, how.status.clone());
-            seated.conference_recording = Some(Box::new(ConferenceRecording { trim, status, pause }));
+            let options = Box::new(ConferenceRecording { trim, status, pause, is_stopped });
+            seated.conference_recording = Some(LegConferenceRecording { options, has_begun: false });
+        }
+        if self.is_ending || (is_stopped && !is_own) {
+            return;
         }
         let how = Background { conference: Some(standing.sid.to_string()), ..how };
         let begun = parts.recordings.begin_recording(now, seated.leg, how, parts.calls, parts.world);
-        // Its own recording goes on beside.
+        // The leg's own recording goes on beside it.
         seated.is_recorded |= begun.is_some();
+        if let Some(recording) = seated.conference_recording.as_mut().filter(|_| is_conferences) {
+            recording.has_begun = begun.is_some();
+        }
         if let (Some(sid), Some(pause)) = (begun, pause.filter(|_| !is_own)) {
             let change = Modify::Pause(pause);
             parts.recordings.modify_recording(now, &sid, change, parts.calls, parts.world);
@@ -458,19 +477,27 @@ impl Rooms {
         Some(left)
     }
 
-    /// A conference's recording belongs to the conference: another member goes on with it. One that was stopped before (`!was_under_way`) has ended.
+    /// A conference's recording belongs to the conference: another member goes on with it. One that has begun here and has ended before
+    /// (`!was_under_way`) was stopped, and stays so; one that never began is handed on as it came.
     fn hand_recording_on(
         &mut self,
         seated: &mut RoomMemberLeg,
         was_under_way: bool,
         parts: &mut RoomParts<'_, '_>,
     ) {
-        let Some(mut recording) = seated.conference_recording.take().filter(|_| was_under_way) else {
-            return;
-        };
         let Some(standing) = &seated.standing else { return };
+        let recording = seated.conference_recording.take();
+        if recording.is_none() && !standing.records {
+            return;
+        }
         let leg = parts.calls.legs.get(seated.leg).and_then(|leg| leg.recording.as_ref());
-        recording.pause = leg.and_then(|leg| leg.ended_in);
+        let recording = recording.map(|LegConferenceRecording { mut options, has_begun }| {
+            if has_begun {
+                options.pause = leg.and_then(|leg| leg.ended_in).filter(|_| was_under_way);
+                options.is_stopped = !was_under_way;
+            }
+            options
+        });
         let ended = RoomEvent::RecordingEnded { sid: Arc::clone(&standing.sid), recording };
         self.post_event(seated.home, ended, parts);
     }

@@ -44,12 +44,12 @@ pub enum RoomEvent {
         /// The member.
         number: u64,
     },
-    /// The recording of a conference has ended with the leg that it was made from, after that leg's Leave: it goes on from another one.
+    /// The member from whose leg a conference was to be recorded has left, after its Leave: another one takes its part.
     RecordingEnded {
         /// The conference.
         sid: Arc<str>,
-        /// Its options.
-        recording: Box<ConferenceRecording>,
+        /// The recording as it was then; `None`: that member had none, and the next one that asked for it begins its own.
+        recording: Option<Box<ConferenceRecording>>,
     },
     /// The member goes on with its room at another home.
     Moved {
@@ -186,6 +186,8 @@ pub struct ConferenceRecording {
     pub status: Option<Callback>,
     /// While it is paused.
     pub pause: Option<Pause>,
+    /// It was stopped: no further recording of the conference begins, whichever members ask for it.
+    pub is_stopped: bool,
 }
 
 /// The source of a member's sound.

@@ -113,6 +113,8 @@ pub(super) struct Rooms {
     music_at: usize,
     /// The next time when the homes are told which members are present.
     next: Instant,
+    /// The node ends: all legs are hung up one after the other, and no recording begins on one that is still there.
+    pub(super) is_ending: bool,
 }
 
 /// The key stands in the program: nodes of a farm compute equal hashes.
@@ -140,6 +142,7 @@ impl Rooms {
             music: music(),
             music_at: 0,
             next: Instant::default(),
+            is_ending: false,
         }
     }
 

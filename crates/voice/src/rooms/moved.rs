@@ -12,7 +12,8 @@ use stdx::Instant;
 use super::super::limits;
 use super::callbacks::{self, ConferenceNotifier};
 use super::home::{Out, Outbox};
-use super::message::{Join, MemberAudio, MemberStatus, Name};
+use super::message::{ConferenceRecording, Join, MemberAudio, MemberStatus, Name};
+use super::recorder::name_recorder;
 use super::room::{Kind, Member, Room};
 
 /// A room of which some members are still at another home.
@@ -22,12 +23,15 @@ pub(super) struct Moving {
     /// The call that the other of a queue's connection is connected with.
     awaited: Option<Arc<str>>,
     /// Members that may be the recorder once all have come: one that was it at the home before goes on to be.
-    recorders: Vec<Name>,
+    /// One that came or stayed while the recorder's word is awaited waits likewise.
+    pub(super) recorders: Vec<Name>,
+    /// The recording that the recorder went on with which has left, as the home knows it: used if that member's shard says nothing.
+    pub(super) recording: Option<Box<ConferenceRecording>>,
 }
 
 impl Moving {
     fn new(now: Instant) -> Moving {
-        Moving { until: now + limits::ROOM_LOST, awaited: None, recorders: Vec::new() }
+        Moving { until: now + limits::ROOM_LOST, awaited: None, recorders: Vec::new(), recording: None }
     }
 }
 
@@ -65,8 +69,7 @@ impl Room {
         out: &mut Outbox,
     ) {
         let (name, call) = (member.name, Arc::clone(&member.call_sid));
-        let moving = self.moving.get_or_insert_with(|| Moving::new(now));
-        moving.until = now + limits::ROOM_LOST;
+        let moving = waiting(self, now);
         if member.records && !again.records {
             member.records = false;
             moving.recorders.push(name);
@@ -192,12 +195,14 @@ impl Room {
             self.end(now, "", None, out);
             return true;
         }
-        for member in &mut self.members {
-            member.records |= moving.recorders.contains(&member.name);
-        }
-        if !moving.recorders.is_empty() {
-            self.tell_all(out);
-        }
+        name_recorder(self, &moving.recorders, moving.recording, out);
         false
     }
+}
+
+/// The room waits once more for what is still to come.
+pub(super) fn waiting(room: &mut Room, now: Instant) -> &mut Moving {
+    let moving = room.moving.get_or_insert_with(|| Moving::new(now));
+    moving.until = now + limits::ROOM_LOST;
+    moving
 }

@@ -1,5 +1,6 @@
 //! Rooms of a farm in virtual time: members at several nodes, whose rooms move to other homes, and nodes that die.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use admin::control::ParticipantChange;
@@ -12,7 +13,7 @@ use store::rest::RestWrite;
 use super::super::limits;
 use super::super::record::{Modify, Pause};
 use super::super::testing::media;
-use super::message::SoundPart;
+use super::message::{ConferenceRecording, RoomEvent, RoomMessage, SoundPart};
 use super::shard_tests::{CONFERENCE, ENQUEUE, LOST, Shards, TAKE};
 use super::{RoomHomes, Source, put_frame, set_room_homes};
 
@@ -505,6 +506,141 @@ fn a_recording_that_was_stopped_does_not_go_on() {
     farm.shards.deliver(false);
     farm.pass(LOST);
     assert_eq!((farm.recordings(), others.map(|leg| farm.is_recorded(leg))), (1, [false, false]));
+}
+
+/// A pause is known only where the recording is made: another member that asked for a recording, too, does not begin it before.
+#[test]
+fn a_pause_goes_on_where_another_member_asked_for_a_recording_too() {
+    let mut farm = Farm::new(3);
+    let [first, second, third] = [1, 2, 0].map(|node| (node, farm.call_with_sound(node, RECORDED)));
+    farm.modify_recording(first, Modify::Pause(Pause::Skip));
+    farm.shards.hang_up(first.0, first.1);
+    // One that joins meanwhile waits likewise.
+    let fourth = (2, farm.call_with_sound(2, RECORDED));
+    assert_eq!((farm.recordings(), farm.pause_of(second)), (2, Some(Pause::Skip)));
+    farm.modify_recording(second, Modify::Resume);
+    farm.shards.hang_up(second.0, second.1);
+    farm.shards.deliver(false);
+    farm.pass(LOST);
+    assert_eq!((farm.recordings(), farm.is_recorded(third), farm.pause_of(third)), (3, true, None));
+    assert!(!farm.is_recorded(fourth));
+}
+
+#[test]
+fn a_recording_that_was_stopped_is_not_begun_by_another_member_that_asked_for_it() {
+    let mut farm = Farm::new(3);
+    let [first, second, third] = [1, 2, 1].map(|node| (node, farm.call_with_sound(node, RECORDED)));
+    farm.modify_recording(first, Modify::Stop);
+    farm.shards.hang_up(first.0, first.1);
+    farm.shards.deliver(false);
+    let fourth = (1, farm.call_with_sound(1, RECORDED));
+    farm.pass(LOST);
+    assert_eq!((farm.recordings(), farm.is_recorded(second)), (1, false));
+    // Nor at another home, nor when that one leaves.
+    farm.kill(0);
+    farm.set_home(2);
+    farm.pass(LOST);
+    farm.shards.hang_up(second.0, second.1);
+    farm.shards.deliver(false);
+    farm.pass(LOST);
+    let is_recorded = [third, fourth].map(|leg| farm.is_recorded(leg));
+    assert_eq!((farm.recordings(), is_recorded, farm.shards.in_rooms()), (1, [false; 2], [1, 0, 2, 2]));
+}
+
+/// The Dial's own recording of the recorder counts as that of the conference.
+#[test]
+fn the_recording_of_a_dial_goes_on_as_that_of_its_conference() {
+    for (change, expected) in
+        [(Modify::Pause(Pause::Skip), (2, Some(Pause::Skip))), (Modify::Stop, (1, None))]
+    {
+        let mut farm = Farm::new(3);
+        let dial = RECORDED.replace("<Dial>", "<Dial record='record-from-answer'>");
+        let first = (1, farm.call_with_sound(1, &dial));
+        let second = (2, farm.call_with_sound(2, RECORDED));
+        assert_eq!((farm.recordings(), farm.is_recorded(first)), (1, true));
+        farm.modify_recording(first, change);
+        farm.shards.hang_up(first.0, first.1);
+        farm.shards.deliver(false);
+        farm.pass(LOST);
+        let pause = farm.is_recorded(second).then(|| farm.pause_of(second)).flatten();
+        assert_eq!((farm.recordings(), pause), expected);
+    }
+}
+
+/// A member without media cannot be recorded; that the recording did not begin there is no stop.
+#[test]
+fn a_recording_that_could_not_begin_goes_on_from_the_next_member() {
+    let mut farm = Farm::new(3);
+    let first = (1, farm.call_with_sound(1, RECORDED));
+    let second = (2, farm.call(2, CONFERENCE));
+    let third = (1, farm.call_with_sound(1, CONFERENCE));
+    farm.modify_recording(first, Modify::Pause(Pause::Silence));
+    for (leg, expected) in [(first, (1, false)), (second, (2, true))] {
+        farm.shards.hang_up(leg.0, leg.1);
+        farm.shards.deliver(false);
+        assert_eq!((farm.recordings(), farm.is_recorded(third)), expected);
+    }
+    assert_eq!(farm.pause_of(third), Some(Pause::Silence));
+}
+
+/// The node is the home of the conference, and hangs up its calls one by one.
+#[test]
+fn a_node_that_ends_begins_no_recordings_on_its_way() {
+    let mut farm = Farm::new(3);
+    (0..4).for_each(|_| _ = farm.call_with_sound(1, RECORDED));
+    let other = (2, farm.call_with_sound(2, CONFERENCE));
+    farm.set_home(1);
+    farm.pass(LOST);
+    assert_eq!((farm.recordings(), farm.homes()[1]), (1, [1, 0, 5]));
+    farm.shards.act(1, |voice, now, world| voice.hang_up_all(now, world));
+    farm.shards.deliver(false);
+    // It goes on at the other node.
+    assert_eq!((farm.recordings(), farm.is_recorded(other)), (2, true));
+}
+
+/// The member that is named next has left before it hears so.
+#[test]
+fn a_recording_goes_on_when_two_members_leave_at_once() {
+    let mut farm = Farm::new(3);
+    let [first, second] = [(1, RECORDED), (2, CONFERENCE)].map(|(node, document)| {
+        let leg = farm.call_with_sound(node, document);
+        (node, leg)
+    });
+    let third = (2, farm.call_with_sound(2, CONFERENCE));
+    farm.modify_recording(first, Modify::Pause(Pause::Skip));
+    for (node, leg) in [first, second] {
+        farm.shards.hang_up(node, leg);
+    }
+    farm.shards.deliver(false);
+    farm.pass(LOST);
+    assert_eq!((farm.recordings(), farm.is_recorded(third)), (2, true));
+    assert_eq!(farm.pause_of(third), Some(Pause::Skip));
+}
+
+/// The word of a member that knew only the sid of the younger conference.
+#[test]
+fn a_recording_goes_on_in_the_conference_that_its_own_has_become() {
+    let mut farm = Farm::new(3);
+    let first = (1, farm.call_with_sound(1, CONFERENCE));
+    let _second = farm.call(1, CONFERENCE);
+    let older = farm.shards.sid();
+    farm.kill(0);
+    farm.set_home_at(2, 2);
+    let _third = farm.call(2, CONFERENCE);
+    let sid_at = |farm: &Farm, node: usize| {
+        let seated = farm.shards.voices[node].0.rooms.seats.values().next().expect("there is one");
+        Arc::clone(&seated.standing.as_ref().expect("it is in the room").sid)
+    };
+    let younger = sid_at(&farm, 2);
+    farm.set_home_at(1, 2);
+    farm.shards.deliver(false);
+    assert_eq!((&*sid_at(&farm, 2), *younger == *older), (&*older, false));
+    let recording = ConferenceRecording { trim: false, status: None, pause: None, is_stopped: false };
+    let event = RoomEvent::RecordingEnded { sid: younger, recording: Some(Box::new(recording)) };
+    let message = RoomMessage { from: farm.shards.addresses[1], event };
+    farm.shards.act(2, |voice, now, world| voice.handle_room_message(now, message, world));
+    farm.shards.deliver(false);
+    assert!(farm.is_recorded(first));
 }
 
 /// The sound of a muted member stays at its node; the room learns how to mix for it.

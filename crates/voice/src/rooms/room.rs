@@ -24,6 +24,7 @@ use super::frames::{Frames, Piece, Sound};
 use super::home::{Out, Outbox};
 use super::message::{ConferenceRecording, Join, LeaveReason, MemberAudio, MemberStatus, Name, RoomEvent};
 use super::moved::Moving;
+use super::recorder;
 
 /// A conference or a connection of a queue.
 pub(super) struct Room {
@@ -201,11 +202,12 @@ impl Room {
             let name = &conference.name;
             return Err(format!("Conference {name:?} is full: it has {limit} participants"));
         }
-        let member = Member::new(now, name, join, Some(conference));
+        let mut member = Member::new(now, name, join, Some(conference));
         if let Some(again) = &join.again {
             self.rejoin(now, member, again, conference, out);
             return Ok(());
         }
+        recorder::defer_recording(self, &mut member);
         let call = Arc::clone(&member.call_sid);
         if matches!(member.beep, Beep::Both | Beep::OnEnter) {
             self.beep();
@@ -262,9 +264,8 @@ impl Room {
                 }
                 // A coach whose pupil has left is heard by none.
                 self.aim();
-                // Another member is the recorder now, and is told so with its status.
                 if records {
-                    self.tell_all(out);
+                    recorder::await_recording(self, now, left);
                 }
                 return;
             }
