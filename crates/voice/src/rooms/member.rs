@@ -280,7 +280,7 @@ impl Rooms {
         let (sid, hears) = (standing.sid.to_string(), standing.hears.clone());
         let with = standing.with.as_deref().unwrap_or_default().to_owned();
         let (leg, actor, id, kind) = (seated.leg, seated.actor, seated.id, seated.kind);
-        self.record_when_due(now, number, parts);
+        record_when_due(now, seated, self.is_ending, parts);
         self.show_line(now, number, parts.calls);
         if is_other {
             self.hear_source(now, number, parts);
@@ -315,43 +315,6 @@ impl Rooms {
         }
     }
 
-    /// Begins the recording that is due with the member's status: its own, or that of the conference, which is made from one leg. When that one
-    /// leaves, the home names another member, which may not have asked for it.
-    fn record_when_due(&mut self, now: Instant, number: u64, parts: &mut RoomParts<'_, '_>) {
-        let Some(seated) = self.seats.get_mut(&number) else { return };
-        let Some(standing) = &seated.standing else { return };
-        let is_first = seated.recording.is_none() && seated.conference_recording.is_none();
-        let handed_on = standing.recording.as_deref().filter(|_| standing.records);
-        if let Some(recording) = handed_on.filter(|_| is_first) {
-            seated.recording = Some(RecordingRequest::of_conference(recording));
-        }
-        let is_due = |effect: &mut RecordingRequest| effect.is_own || standing.records;
-        let Some(RecordingRequest { how, is_own }) = seated.recording.take_if(is_due) else { return };
-        let pause = handed_on.and_then(|recording| recording.pause);
-        let is_stopped = handed_on.is_some_and(|recording| recording.is_stopped);
-        // The recorder's own one counts as the conference's.
-        let is_conferences = !is_own || (standing.records && handed_on.is_none());
-        if is_conferences {
-            let (trim, status) = (how.trim, how.status.clone());
-            let options = Box::new(ConferenceRecording { trim, status, pause, is_stopped });
-            seated.conference_recording = Some(LegConferenceRecording { options, has_begun: false });
-        }
-        if self.is_ending || (is_stopped && !is_own) {
-            return;
-        }
-        let how = Background { conference: Some(standing.sid.to_string()), ..how };
-        let begun = parts.recordings.begin_recording(now, seated.leg, how, parts.calls, parts.world);
-        // The leg's own recording goes on beside it.
-        seated.is_recorded |= begun.is_some();
-        if let Some(recording) = seated.conference_recording.as_mut().filter(|_| is_conferences) {
-            recording.has_begun = begun.is_some();
-        }
-        if let (Some(sid), Some(pause)) = (begun, pause.filter(|_| !is_own)) {
-            let change = Modify::Pause(pause);
-            parts.recordings.modify_recording(now, &sid, change, parts.calls, parts.world);
-        }
-    }
-
     /// The home's word of every second. A member of which we know nothing has left, and its Leave was lost:
     /// it is sent again. So is the word that it has moved.
     pub(super) fn is_known(
@@ -378,7 +341,9 @@ impl Rooms {
         parts: &mut RoomParts<'_, '_>,
     ) {
         let Some((mut seated, recording)) = self.stand_up(now, number, parts) else { return };
-        self.hand_recording_on(&mut seated, recording.is_some(), parts);
+        if let Some(ended) = hand_recording_on(&mut seated, recording.is_some(), parts) {
+            self.post_event(seated.home, ended, parts);
+        }
         let (actor, id) = (seated.actor, seated.id);
         if let LeaveReason::Redirected(to) = why {
             return parts.calls.tell(now, actor, parts.world, |script, out| script.redirect(now, to, out));
@@ -472,34 +437,11 @@ impl Rooms {
     ) -> Option<(RoomMemberLeg, Option<Recorded>)> {
         let mut left = self.stand_up(now, number, parts)?;
         self.post_event(left.0.home, RoomEvent::Leave { number }, parts);
-        self.hand_recording_on(&mut left.0, left.1.is_some(), parts);
+        if let Some(ended) = hand_recording_on(&mut left.0, left.1.is_some(), parts) {
+            self.post_event(left.0.home, ended, parts);
+        }
         self.settle_rooms(now, parts);
         Some(left)
-    }
-
-    /// A conference's recording belongs to the conference: another member goes on with it. One that has begun here and has ended before
-    /// (`!was_under_way`) was stopped, and stays so; one that never began is handed on as it came.
-    fn hand_recording_on(
-        &mut self,
-        seated: &mut RoomMemberLeg,
-        was_under_way: bool,
-        parts: &mut RoomParts<'_, '_>,
-    ) {
-        let Some(standing) = &seated.standing else { return };
-        let recording = seated.conference_recording.take();
-        if recording.is_none() && !standing.records {
-            return;
-        }
-        let leg = parts.calls.legs.get(seated.leg).and_then(|leg| leg.recording.as_ref());
-        let recording = recording.map(|LegConferenceRecording { mut options, has_begun }| {
-            if has_begun {
-                options.pause = leg.and_then(|leg| leg.ended_in).filter(|_| was_under_way);
-                options.is_stopped = !was_under_way;
-            }
-            options
-        });
-        let ended = RoomEvent::RecordingEnded { sid: Arc::clone(&standing.sid), recording };
-        self.post_event(seated.home, ended, parts);
     }
 
     /// The script of a conference's member wants to go on.
@@ -556,4 +498,64 @@ impl Rooms {
         }
         true
     }
+}
+
+/// Begins the recording that is due with the member's status: its own, or that of the conference, which is made from one leg. When that one
+/// leaves, the home names another member, which may not have asked for it.
+fn record_when_due(now: Instant, seated: &mut RoomMemberLeg, is_ending: bool, parts: &mut RoomParts<'_, '_>) {
+    let Some(standing) = &seated.standing else { return };
+    let is_first = seated.recording.is_none() && seated.conference_recording.is_none();
+    let handed_on = standing.recording.as_deref().filter(|_| standing.records);
+    if let Some(recording) = handed_on.filter(|_| is_first) {
+        seated.recording = Some(RecordingRequest::of_conference(recording));
+    }
+    let is_due = |effect: &mut RecordingRequest| effect.is_own || standing.records;
+    let Some(RecordingRequest { how, is_own }) = seated.recording.take_if(is_due) else { return };
+    let pause = handed_on.and_then(|recording| recording.pause);
+    let is_stopped = handed_on.is_some_and(|recording| recording.is_stopped);
+    // The recorder's own one counts as the conference's.
+    let is_conferences = !is_own || (standing.records && handed_on.is_none());
+    if is_conferences {
+        let (trim, status) = (how.trim, how.status.clone());
+        let options = Box::new(ConferenceRecording { trim, status, pause, is_stopped });
+        seated.conference_recording = Some(LegConferenceRecording { options, has_begun: false });
+    }
+    if is_ending || (is_stopped && !is_own) {
+        return;
+    }
+    let how = Background { conference: Some(standing.sid.to_string()), ..how };
+    let begun = parts.recordings.begin_recording(now, seated.leg, how, parts.calls, parts.world);
+    // The leg's own recording goes on beside it.
+    seated.is_recorded |= begun.is_some();
+    if let Some(recording) = seated.conference_recording.as_mut().filter(|_| is_conferences) {
+        recording.has_begun = begun.is_some();
+    }
+    if let (Some(sid), Some(pause)) = (begun, pause.filter(|_| !is_own)) {
+        let change = Modify::Pause(pause);
+        parts.recordings.modify_recording(now, &sid, change, parts.calls, parts.world);
+    }
+}
+
+/// A conference's recording belongs to the conference: another member goes on with it, by this
+/// event for its home. One that has begun here and has ended before
+/// (`!was_under_way`) was stopped, and stays so; one that never began is handed on as it came.
+fn hand_recording_on(
+    seated: &mut RoomMemberLeg,
+    was_under_way: bool,
+    parts: &RoomParts<'_, '_>,
+) -> Option<RoomEvent> {
+    let standing = seated.standing.as_ref()?;
+    let recording = seated.conference_recording.take();
+    if recording.is_none() && !standing.records {
+        return None;
+    }
+    let leg = parts.calls.legs.get(seated.leg).and_then(|leg| leg.recording.as_ref());
+    let recording = recording.map(|LegConferenceRecording { mut options, has_begun }| {
+        if has_begun {
+            options.pause = leg.and_then(|leg| leg.ended_in).filter(|_| was_under_way);
+            options.is_stopped = !was_under_way;
+        }
+        options
+    });
+    Some(RoomEvent::RecordingEnded { sid: Arc::clone(&standing.sid), recording })
 }
