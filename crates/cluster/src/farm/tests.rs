@@ -82,6 +82,29 @@ fn nothing_is_served_after_the_authority_has_ended() {
     assert!(matches!(serve[0], FarmEffect::Serve { epoch: Epoch(1), .. }));
 }
 
+/// Answers of the database that come too late, and a map that gives the bucket again.
+#[test]
+fn no_input_without_authority_serves_or_claims() {
+    let mut node = serving();
+    after(&mut node, |node, out| node.expire(at(2_502), out));
+    let mut effects = after(&mut node, |node, out| node.handle_taken(at(2_503), bucket(0), Epoch(1), out));
+    effects
+        .extend(after(&mut node, |node, out| node.handle_refused(at(2_504), bucket(1), None, Epoch(7), out)));
+    let map = node.map().clone();
+    effects.extend(after(&mut node, |node, out| node.handle_map(at(2_505), Revision(9), Some(map), out)));
+    assert!(!effects.iter().any(|effect| matches!(effect, FarmEffect::Take { .. })), "{effects:?}");
+    assert!((0..4).all(|number| node.serves(at(2_506), bucket(number)).is_none()));
+    // What began all the same has ended again.
+    let count = |is_meant: fn(&FarmEffect) -> bool| effects.iter().filter(|effect| is_meant(effect)).count();
+    let served = count(|effect| matches!(effect, FarmEffect::Serve { .. }));
+    assert_eq!(served, count(|effect| matches!(effect, FarmEffect::Stop { .. })));
+    // With authority all four are asked for again.
+    let claims = after(&mut node, |node, out| node.handle_renewed(at(2_600), at(2_510), out));
+    assert!(
+        claims.iter().any(|effect| matches!(effect, FarmEffect::Take { claims, .. } if claims.len() == 4))
+    );
+}
+
 #[test]
 fn a_fenced_node_ends() {
     let mut node = serving();

@@ -536,8 +536,7 @@ fn record_when_due(now: Instant, seated: &mut RoomMemberLeg, is_ending: bool, pa
     }
 }
 
-/// A conference's recording belongs to the conference: another member goes on with it, by this
-/// event for its home. One that has begun here and has ended before
+/// The event by which another member goes on with the conference's recording when this one leaves. One that has begun here and has ended before
 /// (`!was_under_way`) was stopped, and stays so; one that never began is handed on as it came.
 fn hand_recording_on(
     seated: &mut RoomMemberLeg,
