@@ -20,6 +20,8 @@ BETWEEN = (0.1, 0.6)
 ATTEMPT = 6
 # Seconds until the room is entered again.
 ENTRY = 2
+# Seconds for a page of an archive; a node that is behind, or whose owner has died, needs some.
+PAGE = 20
 # Seconds between two pings: a connection that a node has left without a word is given up after twice that.
 PING = 4
 
@@ -42,6 +44,8 @@ class Client(ClientXMPP):
         self.is_up, self.tried, self.said, self.contact = False, 0.0, 0, None
         self.full = None
         self.is_in_room, self.entered, self.occupants, self.available = False, 0.0, set(), set()
+        # When the contact is asked for its presence again, after an error.
+        self.subscribes_at = None
         self.add_event_handler("session_bind", self.bind)
         self.add_event_handler("session_start", lambda _: self.begin())
         self.add_event_handler("session_resumed", lambda _: self.come_back())
@@ -52,6 +56,7 @@ class Client(ClientXMPP):
         self.add_event_handler("stanza_acked", self.acknowledge)
         self.add_event_handler("presence_available", lambda presence: self.see(presence, True))
         self.add_event_handler("presence_unavailable", lambda presence: self.see(presence, False))
+        self.add_event_handler("presence_error", self.handle_presence_error)
         self.add_event_handler("groupchat_presence", self.see_occupant)
 
     def bind(self, full):
@@ -70,7 +75,7 @@ class Client(ClientXMPP):
                 self.abort()
                 return
             self.send_presence()
-            self.send_presence_subscription(pto=self.contact)
+            self.subscribe()
             self.is_up = True
             tell("session", user=self.bare)
 
@@ -99,6 +104,16 @@ class Client(ClientXMPP):
     def see(self, presence, is_available):
         if presence["from"].bare == self.contact:
             (self.available.add if is_available else self.available.discard)(presence["from"].full)
+
+    def subscribe(self):
+        self.subscribes_at = None
+        self.send_presence_subscription(pto=self.contact)
+
+    def handle_presence_error(self, presence):
+        # RFC 6121 §8.1: the server could not take it to the contact. A silent loss is not made up for.
+        if presence["from"].bare == self.contact:
+            tell("presence_error", user=self.bare, condition=presence["error"]["condition"])
+            self.subscribes_at = time.monotonic() + ENTRY
 
     def see_occupant(self, presence):
         nick, is_there = presence["from"].resource, presence["type"] != "unavailable"
@@ -132,6 +147,8 @@ class Client(ClientXMPP):
         if self.is_up and not self.is_in_room and now - self.entered > ENTRY:
             self.entered = now
             self.plugin["xep_0045"].join_muc(self.room, self.nick)
+        if self.is_up and self.subscribes_at is not None and now > self.subscribes_at:
+            self.subscribe()
 
     async def stay(self):
         """Ends a connection that answers nothing."""
@@ -149,13 +166,19 @@ class Client(ClientXMPP):
         return {
             "user": self.bare, "is_up": self.is_up, "full": self.full, "is_in_room": self.is_in_room,
             "occupants": sorted(self.occupants), "contact": self.contact, "available": sorted(self.available),
+            "subscription": self.client_roster[self.contact]["subscription"],
         }  # fmt: skip
 
     async def archive(self):
-        found = []
-        async for result in self.plugin["xep_0313"].iterate(rsm={"max": 100}):
-            found.append(result["mam_result"]["forwarded"]["stanza"]["body"])
-        return [body for body in found if body]
+        """The texts in the archive. A page that fails ends it: the library's own iteration takes an error for the end."""
+        found, rsm = [], {"max": 100}
+        while True:
+            page = await self.plugin["xep_0313"].retrieve(rsm=rsm, timeout=PAGE)
+            results = [result["mam_result"] for result in page["mam"]["results"]]
+            found += [result["forwarded"]["stanza"]["body"] for result in results]
+            if page["mam_fin"]["complete"] == "true":
+                return [body for body in found if body]
+            rsm["after"] = page["mam_fin"]["rsm"]["last"]
 
 
 class Load:
@@ -176,10 +199,14 @@ class Load:
                 client.say(client.chance.choice(others))
 
     async def read_archive(self, client):
-        try:
-            tell("archive", user=client.bare, ids=await client.archive())
-        except Exception as fault:
-            tell("archive", user=client.bare, fault=repr(fault))
+        """Reads it until it was read to the end in one stream."""
+        while True:
+            try:
+                tell("archive", user=client.bare, ids=await client.archive())
+                return
+            except Exception as fault:
+                tell("archive_fault", user=client.bare, fault=repr(fault))
+            await asyncio.sleep(ENTRY)
 
     async def obey(self, order):
         if order == "stop":

@@ -110,8 +110,10 @@ impl Report {
 
     /// Adds the clients' views of each other, and what else they have seen. `owners_died`: the end of some sessions is not announced.
     pub(super) fn add_chat(&mut self, chat: &ChatOutcome, differences: Vec<String>, owners_died: bool) {
-        let ChatOutcome { sessions, resumptions, disconnections, .. } = chat;
-        let streams = format!("{sessions} sessions, {disconnections} streams ended, {resumptions} resumed");
+        let ChatOutcome { sessions, resumptions, disconnections, presence_errors, .. } = chat;
+        let streams = format!(
+            "{sessions} sessions, {disconnections} streams ended, {resumptions} resumed; {presence_errors} subscriptions sent again after an error"
+        );
         self.rows.push(("streams", streams));
         let ended = ended_sessions(&chat.views);
         let in_room = chat.views.iter().filter(|view| view.is_in_room).count();

@@ -19,6 +19,8 @@ pub struct ClientView {
     pub contact: String,
     /// The full addresses of the contact that are available, sorted.
     pub available: Vec<String>,
+    /// The subscription to the contact as its roster has it.
+    pub subscription: String,
 }
 
 impl ClientView {
@@ -37,6 +39,7 @@ impl ClientView {
             occupants: texts("occupants"),
             contact: text("contact"),
             available: texts("available"),
+            subscription: text("subscription"),
         }
     }
 
@@ -65,7 +68,10 @@ pub fn differences(views: &[ClientView]) -> Vec<String> {
         }
         let contact = contact_of(view, views);
         if let Some(contact) = contact.filter(|contact| !view.available.contains(&contact.full)) {
-            found.push(format!("{user} sees {:?} available, and there is {}", view.available, contact.full));
+            found.push(format!(
+                "{user} sees {:?} available, and there is {} (subscription {:?})",
+                view.available, contact.full, view.subscription
+            ));
         }
     }
     found
@@ -99,6 +105,7 @@ mod tests {
             occupants: vec!["u0".to_owned(), "u1".to_owned()],
             contact: format!("u{}@x", 1 - number),
             available: vec![format!("u{}@x/r", 1 - number)],
+            subscription: "both".to_owned(),
         };
         vec![view(0), view(1)]
     }
