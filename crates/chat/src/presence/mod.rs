@@ -491,12 +491,17 @@ fn undirect(accounts: &mut AccountMemory, to: &Jid, from: &Jid, presence: &Eleme
     }
 }
 
-/// Answers a probe or a subscription request for an address without an account. An outsider's probe of an
-/// account gets the same answer, so that accounts cannot be found by probing.
+/// Answers a probe for an address without an account; other presence for it is ignored (RFC 6121 §8.5.1). An outsider's
+/// probe of an account gets the same answer, and its subscription request none at once: neither finds accounts.
 pub(super) fn answer_without_account(from: &Jid, to: &Jid, presence: &Element, out: &mut Outbox) {
-    if matches!(presence.attr("type"), Some("probe" | "subscribe")) {
-        out.push(Effect::Route(Box::new(typed(&to.bare(), from, "unsubscribed"))));
+    if presence.attr("type") == Some("probe") {
+        decline(from, to, out);
     }
+}
+
+/// Refuses a subscription request of `from`, or says that it has no subscription.
+pub(super) fn decline(from: &Jid, to: &Jid, out: &mut Outbox) {
+    out.push(Effect::Route(Box::new(typed(&to.bare(), from, "unsubscribed"))));
 }
 
 /// An error for presence, if presence of its kind may be answered at all: an error never is.

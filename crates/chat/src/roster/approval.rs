@@ -314,7 +314,10 @@ impl SubscriptionRequest {
         out: &mut Outbox,
     ) -> Option<SubscriptionRequest> {
         if accounts.is_anonymous(user) {
-            presence::answer_without_account(contact.as_jid(), user.as_jid(), &presence, out);
+            // An account for a while has no contacts.
+            if act == SubscriptionAction::Subscribe {
+                presence::decline(contact.as_jid(), user.as_jid(), out);
+            }
             return None;
         }
         let stanza = bounded(&presence, act);
