@@ -20,7 +20,7 @@ use super::resume::ResumeRequest;
 use super::session::{BacklogProgress, DeliveryEffect, Session};
 use super::store_requests::StoreRequests;
 use super::user::AccountState;
-use super::{Host, HostSettings, Outbox, SessionLimit, ack, phones, sm};
+use super::{Host, HostSettings, Outbox, SessionLimit, ack, hints, phones, sm};
 use crate::{archive, bind2, offline, outgoing, presence, read_queues, route, token, user, vcard, webhooks};
 use webhooks::WebhookKind;
 
@@ -343,13 +343,15 @@ impl UndeliveredStanza {
             }
             // These are in an archive, or are still stored.
             StanzaKind::Message if stanza.elements().any(is_told) => None,
-            StanzaKind::Message => {
+            StanzaKind::Message if hints::is_worth_keeping(&stanza) => {
                 let user = match accounts.sessions.get(key) {
                     Some(session) => session.jid.bare(),
                     None => stanza::to(&stanza).ok()??.bare(),
                 };
-                Some(UndeliveredStanza::Keep(user, OfflineEffect::keep(stanza)?))
+                Some(UndeliveredStanza::Keep(user, OfflineEffect::keep(stanza)))
             }
+            StanzaKind::Message => hints::is_missed(&stanza)
+                .then_some(UndeliveredStanza::Refuse(stanza, Condition::ResourceConstraint)),
             StanzaKind::Iq => Some(UndeliveredStanza::Refuse(stanza, Condition::ResourceConstraint)),
             StanzaKind::Presence => None,
         }

@@ -44,6 +44,21 @@ const CONTENT: &[(&str, &str)] = &[
     ("encryption", ns::ENCRYPTION),
     ("propose", ns::JINGLE_MESSAGE),
     ("x", ns::CONFERENCE),
+    ("x", ns::DATA),
+];
+
+/// The namespaces of signals of the moment, and of what stands beside a text.
+const SIGNALS: &[&str] = &[
+    ns::CHATSTATES,
+    ns::RECEIPTS,
+    ns::MARKERS,
+    ns::JINGLE_MESSAGE,
+    ns::HINTS,
+    ns::SID,
+    ns::DELAY,
+    ns::CARBONS,
+    ns::MUC_USER,
+    ns::PUBSUB_EVENT,
 ];
 
 /// True if a later session wants to have it (XEP-0160 §3, XEP-0313 §5.1.1): text and elements that belong to
@@ -53,9 +68,24 @@ pub(super) fn is_worth_keeping(message: &Element) -> bool {
         return false;
     }
     let is_invitation = |x: &Element| x.is("x", ns::MUC_USER) && x.get("invite", ns::MUC_USER).is_some();
-    let is_content =
-        |child: &Element| CONTENT.iter().any(|(name, ns)| child.is(name, ns)) || is_invitation(child);
+    // RFC 6121 §5.2.4: a message may have a subject alone.
+    let is_subject = |child: &Element| child.is("subject", ns::CLIENT) && !child.content().is_empty();
+    let is_content = |child: &Element| {
+        CONTENT.iter().any(|(name, ns)| child.is(name, ns)) || is_invitation(child) || is_subject(child)
+    };
     has(message, "store") || has_body(message) || message.elements().any(is_content)
+}
+
+/// True if a message that is not worth keeping is refused where it cannot be delivered (RFC 6121 §8.5.2.2.1): its sender counts on it. It has
+/// more than signals of the moment (XEP-0160 §3), and its sender does not say that it may be lost.
+pub(super) fn is_missed(message: &Element) -> bool {
+    if matches!(message.attr("type"), Some("error" | "headline")) || has(message, "no-store") {
+        return false;
+    }
+    let is_empty = |child: &Element| child.ns() == ns::CLIENT && child.content().is_empty();
+    let is_signal =
+        |child: &Element| is_empty(child) || child.is("thread", ns::CLIENT) || SIGNALS.contains(&child.ns());
+    !message.elements().all(is_signal)
 }
 
 /// True if it is worth a notification: text and calls, not the clients' signals to each other. An encrypted

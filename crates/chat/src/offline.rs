@@ -440,12 +440,10 @@ fn page_after(user: &Bare, after: u64) -> Load {
 }
 
 impl OfflineEffect {
-    /// Keeps a message that no session can take now, if it is worth it. Its sender learns of a failure before the message counts as handled.
-    pub(super) fn keep(message: Element) -> Option<OfflineEffect> {
-        hints::is_worth_keeping(&message).then(|| {
-            let origin = MessageOrigin::Stanza(message.clone());
-            OfflineEffect::Keep(message, origin)
-        })
+    /// Keeps a message that no session can take now. Its sender learns of a failure before the message counts as handled.
+    pub(super) fn keep(message: Element) -> OfflineEffect {
+        let origin = MessageOrigin::Stanza(message.clone());
+        OfflineEffect::Keep(message, origin)
     }
 }
 

@@ -31,7 +31,7 @@ use super::rtbl::RtblFilter;
 use super::user::{AccountState, QueuedWork, refuse_waiting, too_much_waits, wait_for_account_data};
 use super::{Host, HostSettings, Outbox, push};
 use crate::{
-    blocking, bytestreams, carbons, connection, iq_effect, last, message_writes, no_account, offline,
+    blocking, bytestreams, carbons, connection, hints, iq_effect, last, message_writes, no_account, offline,
     outgoing, phones, presence, privileged, read_queues, rtbl, subaddress, webhooks,
 };
 
@@ -455,9 +455,11 @@ fn message_to_account(host: &mut Host, now: Instant, bare: &Bare, element: Eleme
         return match kind {
             // RFC 6121 §8.5.2.2.1: neither is stored, and an error is never answered.
             "error" | "headline" => {}
-            _ => OfflineEffect::keep(element)
-                .into_iter()
-                .for_each(|effect| offline::perform(host, now, bare, effect, out)),
+            _ if hints::is_worth_keeping(&element) => {
+                offline::perform(host, now, bare, OfflineEffect::keep(element), out);
+            }
+            _ if hints::is_missed(&element) => host.refuse(&element, &no_account::refusal(), out),
+            _ => {}
         };
     }
     // RFC 6121 §8.5.2.1.1: an error for the account is for none of its sessions.

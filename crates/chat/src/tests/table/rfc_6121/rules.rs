@@ -45,6 +45,9 @@ fn addresses() {
             .when("x", message("error", "ghost@example.org"))
             .comes(&[]),
         row("8.5.1", "presence is ignored").when("x", presence("ghost@example.org")).comes(&[]),
+        row("8.5.1", "a subscription request is ignored")
+            .when("x", "<presence type='subscribe' from='carol@x.org' to='ghost@example.org/1'/>")
+            .comes(&[]),
         row("8.5.1", "a question is `service-unavailable`")
             .when("x", iq("get", "ghost@example.org", PING))
             .comes(&["x: iq error ghost > carol@x.org/1 service-unavailable"]),
@@ -125,6 +128,29 @@ fn an_account_without_an_available_resource() {
             .when("x", message("headline", TO))
             .when("desk", "<presence/>")
             .comes(&["desk: available alice/desk"]),
+        row("8.5.2.2.1", "what is not kept is refused: an extension without text")
+            .away()
+            .when(
+                "x",
+                format!("<message from='carol@x.org/1' to='{TO}' type='chat'><geoloc xmlns='urn:x'/></message>"),
+            )
+            .comes(&["x: message error alice > carol@x.org/1 service-unavailable"]),
+        row("8.5.2.2.1", "but for signals of the moment, and what its sender says may be lost")
+            .away()
+            .after(
+                "x",
+                format!(
+                    "<message from='carol@x.org/1' to='{TO}' type='chat'>\
+                     <composing xmlns='http://jabber.org/protocol/chatstates'/><thread>t</thread></message>"
+                ),
+            )
+            .when(
+                "x",
+                format!(
+                    "<message from='carol@x.org/1' to='{TO}'><x xmlns='urn:x'/><no-store xmlns='urn:xmpp:hints'/></message>"
+                ),
+            )
+            .comes(&[]),
         row("8.5.2.2.1", "and an error").away().when("x", message("error", TO)).comes(&[]),
         row("8.5.2.2.2", "presence is ignored").away().when("x", presence(TO)).comes(&[]),
         row("8.5.2.2.3", "a question is answered by the server")
