@@ -57,14 +57,17 @@ fn is_eligible(message: &Element, is_sent: bool) -> bool {
     if message.elements().any(|child| matches!(child.ns(), ns::CARBONS | ns::MAM)) {
         return false;
     }
-    if let Some(room) = message.get("x", ns::MUC_USER) {
+    // Also with an element of rooms: each session in the room has its own copy.
+    if matches!(message.attr("type"), Some("groupchat" | "headline")) {
+        return false;
+    }
+    if let Some(room) = message.get("x", ns::MUC_USER).filter(|_| message.attr("type") != Some("error")) {
         // An invitation is for the user; private messages of occupants are copied by the room itself.
         return is_sent || room.get("invite", ns::MUC_USER).is_some();
     }
     let is_talk =
         |child: &Element| matches!(child.ns(), ns::CHATSTATES | ns::RECEIPTS | ns::MARKERS | ns::CONFERENCE);
     match message.attr("type") {
-        Some("groupchat" | "headline") => false,
         // Also without text: chat states tell the other clients that the user is at another one.
         Some("chat") => true,
         Some("error") => hints::has_body(message),
