@@ -13,7 +13,7 @@ use xmpp::{Bare, Element, Jid, ns};
 
 use super::node::{FormFault, Node, NodeAffiliation, Nodes, meant, word};
 use super::request::PendingRequest;
-use super::{fault, node_of, unsupported};
+use super::{fault, node_of, service, unsupported};
 use crate::limits;
 
 /// The configuration that only a collection has (§7.2.1).
@@ -436,7 +436,9 @@ pub(crate) fn form<'a>(
     children: impl IntoIterator<Item = &'a str>,
 ) -> Element {
     let is_collection = node.collection.is_some();
-    let form = node.config.form_of("node_config", kind, |var| !is_collection || !OF_ITEMS.contains(&var));
+    let has =
+        |var: &str| var != "pubsub#roster_groups_allowed" && !(is_collection && OF_ITEMS.contains(&var));
+    let form = node.config.form_of("node_config", kind, has, service::has_access_model);
     let children = is_collection.then(|| field("pubsub#children", "text-multi", children));
     let options = |var: &str| -> Vec<&'static str> {
         match var {

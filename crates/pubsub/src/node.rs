@@ -222,16 +222,22 @@ impl NodeConfig {
 
     /// `form` to be filled in, `submit` as it is kept, `result` as subscribers are told.
     pub(crate) fn form(&self, kind: &'static str) -> Element {
-        self.form_of("node_config", kind, |_| true)
+        self.form_of("node_config", kind, |_| true, |_| true)
     }
 
     /// §5.4: the public fields of a node, of those in §16.4.2.
     pub(crate) fn meta_data(&self) -> Element {
-        self.form_of("meta-data", "result", |var| META_DATA.contains(&var))
+        self.form_of("meta-data", "result", |var| META_DATA.contains(&var), |_| true)
     }
 
-    /// The fields that `has` names, as a form of the type `name`.
-    pub(crate) fn form_of(&self, name: &str, kind: &'static str, has: impl Fn(&str) -> bool) -> Element {
+    /// The fields that `has` names, as a form of the type `name`. It offers the access models that `offers` names.
+    pub(crate) fn form_of(
+        &self,
+        name: &str,
+        kind: &'static str,
+        has: impl Fn(&str) -> bool,
+        offers: impl Fn(AccessModel) -> bool,
+    ) -> Element {
         let value = |text: &str| Element::new("value", ns::DATA).text(text);
         let type_of_form = Element::new("field", ns::DATA)
             .with("var", "FORM_TYPE")
@@ -241,7 +247,9 @@ impl NodeConfig {
         form.children(self.fields().into_iter().filter(|(var, ..)| has(var)).map(|(var, field, values)| {
             let words: Vec<&'static str> = match var {
                 _ if kind != "form" => Vec::new(),
-                "pubsub#access_model" => ACCESS.iter().map(|(word, _)| *word).collect(),
+                "pubsub#access_model" => {
+                    ACCESS.iter().filter(|(_, access)| offers(*access)).map(|(word, _)| *word).collect()
+                }
                 "pubsub#publish_model" => PUBLISH.iter().map(|(word, _)| *word).collect(),
                 "pubsub#send_last_published_item" => SEND_LAST.iter().map(|(word, _)| *word).collect(),
                 _ => Vec::new(),

@@ -39,8 +39,13 @@ pub(crate) fn default_config() -> NodeConfig {
 }
 
 /// A service has no roster and no presence.
+pub(crate) fn has_access_model(access: AccessModel) -> bool {
+    !matches!(access, AccessModel::Presence | AccessModel::Roster)
+}
+
+/// Checks that a service can have a node of this configuration.
 pub(crate) fn is_possible(config: &NodeConfig) -> Result<(), StanzaError> {
-    if matches!(config.access, AccessModel::Presence | AccessModel::Roster) {
+    if !has_access_model(config.access) {
         let text = "a node of a service is open, whitelist or authorize";
         return Err(StanzaError::new(Condition::NotAcceptable, text));
     }

@@ -175,6 +175,24 @@ fn owners_let_others_in_and_the_last_owner_stays() {
 }
 
 #[test]
+fn each_access_model_that_the_form_offers_can_be_chosen() {
+    let mut cast = cast();
+    let alice = cast.alice;
+    cast.ask(alice, "set", &format!("<pubsub xmlns='{PUBSUB}'><create node='news'/></pubsub>"));
+    for question in ["<default/>", "<configure node='news'/>"] {
+        let form = cast.own(alice, "get", question);
+        let offers = |word: &str| form.contains(&format!("<option><value>{word}</value></option>"));
+        assert_eq!(["open", "whitelist", "authorize"].map(offers), [true; 3], "{form}");
+        assert_eq!(["presence", "roster"].map(offers), [false; 2], "{form}");
+        assert!(!form.contains("pubsub#roster_groups_allowed"), "{form}");
+    }
+    for word in ["open", "whitelist", "authorize"] {
+        let form = configure("access_model", word).replace("<configure>", "<configure node='news'>");
+        assert!(cast.own(alice, "set", &form).contains("type='result'"), "{word}");
+    }
+}
+
+#[test]
 fn a_subscriber_that_needs_approval_waits_for_an_owner() {
     let mut cast = cast();
     let (alice, bob) = (cast.alice, cast.bob);
