@@ -145,6 +145,12 @@ fn of_server(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if let Some(command) = iq.payload.attr("node").and_then(describe) {
         return IqReply::Result(Some(command));
     }
+    // XEP-0050 §2.2: a node with items to list describes itself.
+    if iq.payload.attr("node") == Some(ns::COMMANDS) && commands_of_server(view, iq).next().is_some() {
+        let query = Element::new("query", ns::DISCO_INFO).with("node", ns::COMMANDS);
+        let list = identity("automation", "command-list").with("name", "Commands");
+        return IqReply::Result(Some(query.child(list).child(feature(ns::COMMANDS))));
+    }
     let mut info = server_info(view.settings, view.nested);
     let Some(node) = iq.payload.attr("node") else {
         if view.accounts.is_anonymous(&iq.from.bare()) {
@@ -158,6 +164,12 @@ fn of_server(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     }
     info.set("node", node);
     IqReply::Result(Some(info))
+}
+
+/// The nodes and names of the commands that the sender may run.
+fn commands_of_server(view: &IqView<'_>, iq: &IqRequest<'_>) -> impl Iterator<Item = (String, &'static str)> {
+    let own = commands::list_commands(view.settings, iq.from).into_iter().flatten();
+    own.chain(invite::list_invitations(view.settings, iq.from))
 }
 
 /// Removes what an anonymous account cannot use from the server's information.
@@ -178,8 +190,7 @@ fn items_of_server(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
         return IqReply::Error(Condition::BadRequest.into());
     }
     if let Some(node) = iq.payload.attr("node") {
-        let own = commands::list_commands(view.settings, iq.from).into_iter().flatten();
-        let mut commands = own.chain(invite::list_invitations(view.settings, iq.from)).peekable();
+        let mut commands = commands_of_server(view, iq).peekable();
         if node != ns::COMMANDS || commands.peek().is_none() {
             return IqReply::Error(Condition::ItemNotFound.into());
         }

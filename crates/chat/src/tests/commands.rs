@@ -197,6 +197,11 @@ fn commands_are_shown_to_administrators() {
     assert!(list.contains("node='http://jabber.org/protocol/admin#announce'"), "{list}");
     let list = ask(&mut world, bob, "get", "example.org", items);
     assert!(!list.contains("protocol/admin"), "{list}");
+    let about = items.replace("disco#items", "disco#info");
+    let told = ask(&mut world, admin, "get", "example.org", &about);
+    assert!(told.contains("category='automation' type='command-list'"), "{told}");
+    let stranger = about.replace("protocol/commands", "protocol/others");
+    assert!(ask(&mut world, admin, "get", "example.org", &stranger).contains("item-not-found"));
     let info = "<query xmlns='http://jabber.org/protocol/disco#info' node='http://jabber.org/protocol/admin#announce'/>";
     assert!(ask(&mut world, admin, "get", "example.org", info).contains("type='command-node'"));
     assert!(ask(&mut world, bob, "get", "example.org", info).contains("item-not-found"));
