@@ -9,11 +9,25 @@ use std::collections::BTreeMap;
 use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, Jid, ns};
 
+use super::form::{field, values};
 use super::occupants::Occupant;
 use super::rules::{Affiliation, Role, may_list, may_list_role, may_set_affiliation, may_set_role};
 use super::users::{ChangeCause, RoomUsers, listed};
 use super::{FULL, RoomEffect};
 use crate::limits::{AFFILIATIONS, ROOM_TEXT};
+
+/// The lists of users in the form of the configuration (§15.5.3), with their labels. The later one counts for a user that is in both.
+const FORM_LISTS: [(Affiliation, &str, &str); 2] = [
+    (Affiliation::Admin, "muc#roomconfig_roomadmins", "Administrators"),
+    (Affiliation::Owner, "muc#roomconfig_roomowners", "Owners"),
+];
+
+/// The fields of the configuration's form with the administrators and the owners.
+pub(super) fn form_lists(users: &RoomUsers) -> impl Iterator<Item = Element> {
+    FORM_LISTS.into_iter().map(|(affiliation, var, label)| {
+        field(var, "jid-multi", label, users.affiliations.users_of(affiliation).map(Bare::as_str))
+    })
+}
 
 /// One item of a request, as it was found to be possible.
 enum AdminChange {
@@ -94,6 +108,43 @@ impl AdminRequest {
         let request = AdminRequest { changes, from: from.bare(), by };
         request.check(users)?;
         Ok(request)
+    }
+
+    /// The changes by the lists of administrators and owners in a form (§10.2); a list that the form lacks stays as it is. A user that is in
+    /// no list any more stays a member, and may enter.
+    pub(super) fn of_form(
+        users: &RoomUsers,
+        from: &Jid,
+        form: &Element,
+    ) -> Result<Option<AdminRequest>, Condition> {
+        let mut wanted = BTreeMap::new();
+        for (affiliation, var, _) in FORM_LISTS {
+            let Some(listed) = values(form, var) else { continue };
+            for user in users.affiliations.users_of(affiliation) {
+                wanted.entry(user.clone()).or_insert(Affiliation::Member);
+            }
+            for jid in listed.iter().filter(|jid| !jid.is_empty()) {
+                let user = Jid::parse(jid).map_err(|_| Condition::JidMalformed)?.bare();
+                wanted.insert(user, affiliation);
+            }
+        }
+        wanted.retain(|user, affiliation| users.affiliations.stored(user) != *affiliation);
+        if wanted.is_empty() {
+            return Ok(None);
+        }
+        let actor = users.affiliation(&from.bare());
+        let to_change = |(user, affiliation): (Bare, Affiliation)| {
+            if user.local().is_none() {
+                return Err(Condition::NotAcceptable);
+            }
+            may_set_affiliation(actor, users.affiliation(&user), affiliation, user == from.bare())?;
+            Ok(AdminChange::Affiliation { user, affiliation, nick: None, reason: None })
+        };
+        let changes = wanted.into_iter().map(to_change).collect::<Result<_, _>>()?;
+        let by = users.occupants.of_session(from).map(|actor| actor.nick.clone());
+        let request = AdminRequest { changes, from: from.bare(), by };
+        request.check(users)?;
+        Ok(Some(request))
     }
 
     /// The rules for all changes together: an owner remains (§10.4), and the list stays short enough.

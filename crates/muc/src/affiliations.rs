@@ -133,6 +133,12 @@ impl Affiliations {
         those.map(|(user, entry)| entry.item(ns::MUC_ADMIN, user)).collect()
     }
 
+    /// The users of an affiliation.
+    pub(super) fn users_of(&self, affiliation: Affiliation) -> impl Iterator<Item = &Bare> {
+        let those = self.entries.iter().filter(move |(_, entry)| entry.affiliation == affiliation);
+        those.map(|(user, _)| user)
+    }
+
     /// All entries, for the store.
     pub(super) fn stored_items(&self) -> impl Iterator<Item = Element> {
         self.entries.iter().map(|(user, entry)| entry.item(ns::MUC_OWNER, user))

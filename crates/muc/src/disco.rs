@@ -92,6 +92,7 @@ impl Room {
         // XEP-0313 §6.1.2: a room announces its archive itself.
         if self.is_archived() {
             answer.push(feature(ns::MAM));
+            answer.push(feature(ns::MAM_EXTENDED));
             answer.push(feature(ns::FULL_TEXT));
             answer.push(feature(ns::RETRACT_TOMBSTONE));
         }

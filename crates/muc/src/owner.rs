@@ -1,9 +1,10 @@
 //! Requests of owners: configuration and the room's end (XEP-0045 §10.1, §10.2, §10.9). The order of effects of a configuration
-//! is: the status codes, while all are still there; then the occupants that may not stay; then the new roles; then the answer.
+//! is: the status codes, while all are still there; then administrators and owners; then the occupants that may not stay; then the new roles; then the answer.
 
 use xmpp::stanza::{self, Condition};
 use xmpp::{Element, Jid, ns};
 
+use super::admin::{self, AdminRequest};
 use super::config::{FORM, submitted};
 use super::form::type_of;
 use super::rules::Affiliation;
@@ -16,7 +17,8 @@ impl Room {
         if self.users.affiliation(&from.bare()) != Affiliation::Owner {
             return refuse(iq, Condition::Forbidden, out);
         }
-        let query = Element::new("query", ns::MUC_OWNER).child(self.users.config.to_form("form"));
+        let form = self.users.config.to_form("form").children(admin::form_lists(&self.users));
+        let query = Element::new("query", ns::MUC_OWNER).child(form);
         out.push(RoomEffect::Send(stanza::result(iq, Some(query))));
     }
 
@@ -36,13 +38,13 @@ impl Room {
             }
             // §10.2: to cancel a later configuration leaves the room as it is.
             Some((_, true)) => out.push(RoomEffect::Send(stanza::result(iq, None))),
-            Some((form, false)) => self.configure(form, iq, out),
+            Some((form, false)) => self.configure(from, form, iq, out),
             None => refuse(iq, Condition::BadRequest, out),
         }
     }
 
     /// Applies a form of the owner: all of it or nothing. The room is open from then on.
-    fn configure(&mut self, form: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
+    fn configure(&mut self, from: &Jid, form: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
         // §10.1.2: an empty form is an instant room.
         if type_of(form).is_some_and(|kind| kind != FORM) {
             return refuse(iq, Condition::BadRequest, out);
@@ -50,6 +52,10 @@ impl Room {
         let config = match self.users.config.apply(form) {
             Ok(config) => config,
             Err(error) => return refuse(iq, error, out),
+        };
+        let request = match AdminRequest::of_form(&self.users, from, form) {
+            Ok(request) => request,
+            Err(condition) => return refuse(iq, condition, out),
         };
         let was_stored = self.users.is_stored();
         let old = std::mem::replace(&mut self.users.config, config);
@@ -61,6 +67,10 @@ impl Room {
         if !was_locked {
             let codes = self.users.config.changes(&old);
             self.users.tell_codes(&codes, out);
+        }
+        // §10.2: administrators and owners before those that may not stay.
+        if let Some(request) = request {
+            request.apply(&mut self.users, out);
         }
         // §10.2: the change to a room for members removes occupants that are none (322).
         if self.users.config.is_members_only && !old.is_members_only {

@@ -67,10 +67,9 @@ impl RoomVcard {
         if affiliation == Affiliation::Outcast || !(is_open || is_insider) {
             return refuse(iq, Condition::Forbidden, out);
         }
-        match self.stored() {
-            Some(vcard) => out.push(RoomEffect::Send(stanza::result(iq, Some(vcard)))),
-            None => refuse(iq, Condition::ItemNotFound, out),
-        }
+        // XEP-0486 §3.2: a picture is removed by an empty vCard, which is what then is read (XEP-0054 §3.1).
+        let vcard = self.stored().unwrap_or_else(|| Element::new("vCard", ns::VCARD));
+        out.push(RoomEffect::Send(stanza::result(iq, Some(vcard))));
     }
 
     /// Sets the vCard, as an owner may. All occupants learn by code 104 that the room has changed, and the hash by presence.

@@ -95,6 +95,7 @@ fn a_room_says_how_it_is_configured() {
         "muc_semianonymous",
         "The place",
         ns::MAM,
+        ns::MAM_EXTENDED,
         // XEP-0431 §2.1.
         ns::FULL_TEXT,
     ] {

@@ -115,6 +115,64 @@ fn occupants_are_told_of_changes_by_codes() {
     assert_eq!(codes(told[0].get("x", ns::MUC_USER).unwrap()), [171, 173]);
 }
 
+fn bare(jid: &str) -> String {
+    jid.split('/').next().unwrap_or_default().to_owned()
+}
+
+fn lists(lists: &[(&str, &[&str])]) -> String {
+    let value = |user: &&str| format!("<value>{user}</value>");
+    let field = |(var, users): &(&str, &[&str])| {
+        let values: String = users.iter().map(value).collect();
+        format!("<field var='muc#roomconfig_{var}' type='jid-multi'>{values}</field>")
+    };
+    let fields: String = lists.iter().map(field).collect();
+    owner(&format!("<x xmlns='jabber:x:data' type='submit'>{fields}</x>"))
+}
+
+fn listed(hall: &mut Hall, affiliation: &str) -> Vec<String> {
+    let query = format!("<query xmlns='{}'><item affiliation='{affiliation}'/></query>", ns::MUC_ADMIN);
+    let answer = hall.iq(CRONE, "get", &query);
+    let items = answer.first().map(|query| query.elements().collect::<Vec<_>>()).unwrap_or_default();
+    items.iter().filter_map(|item| item.attr("jid").map(Into::into)).collect()
+}
+
+#[test]
+fn administrators_and_owners_are_in_the_form_of_the_configuration() {
+    let (crone, hag, wicca) = (bare(CRONE), bare(HAG), bare(WICCA));
+    let mut hall = Hall::coven(&[]);
+    hall.enter(WICCA, "wicca");
+    hall.forget();
+    let set = lists(&[("roomadmins", &[&*wicca]), ("roomowners", &[&*crone, &*hag])]);
+    assert_eq!(outcome(&hall.iq(CRONE, "set", &set)), "result");
+    assert_eq!(seen(&hall.hear(WICCA).pop().unwrap()), "wicca here moderator/admin 110");
+    assert_eq!((listed(&mut hall, "admin"), listed(&mut hall, "owner").len()), (vec![wicca.clone()], 2));
+    let form = hall.iq(CRONE, "get", &owner("")).to_string();
+    assert!(form.contains(&format!("<value>{wicca}</value>")) && form.contains("muc#roomconfig_roomowners"));
+    // A form without the lists, or with the same ones, changes neither.
+    assert_eq!(outcome(&hall.iq(CRONE, "set", &lists(&[]))), "result");
+    assert_eq!(outcome(&hall.iq(CRONE, "set", &set)), "result");
+    assert_eq!(listed(&mut hall, "admin"), [&*wicca]);
+    // Another list leaves them members.
+    let set = lists(&[("roomadmins", &[]), ("roomowners", &[&*crone])]);
+    assert_eq!(outcome(&hall.iq(CRONE, "set", &set)), "result");
+    assert_eq!((listed(&mut hall, "admin"), listed(&mut hall, "owner")), (vec![], vec![crone]));
+    assert_eq!(listed(&mut hall, "member").len(), 2);
+}
+
+#[test]
+fn lists_of_a_form_that_cannot_be_change_nothing() {
+    let (crone, wicca) = (bare(CRONE), bare(WICCA));
+    let mut hall = Hall::coven(&[("roomname", "before")]);
+    for (form, expected) in [
+        (lists(&[("roomowners", &[])]), "conflict"),
+        (lists(&[("roomowners", &[&*wicca]), ("roomadmins", &["@"])]), "jid-malformed"),
+        (lists(&[("roomadmins", &["x.org"])]), "not-acceptable"),
+    ] {
+        assert_eq!(outcome(&hall.iq(CRONE, "set", &form)), expected, "{form}");
+    }
+    assert_eq!((listed(&mut hall, "admin"), listed(&mut hall, "owner")), (vec![], vec![crone]));
+}
+
 #[test]
 fn voices_follow_when_a_room_becomes_moderated() {
     let mut hall = Hall::coven(&[]);
