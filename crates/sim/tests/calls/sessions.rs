@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use insta::assert_snapshot;
-use sip::endpoint::{LadderMessage, ladder_of, remember_calls};
+use sip::endpoint::{CallEventKind, LadderMessage, ladder_of, remember_calls};
 use sip::session::{Cause, Invite, Login, SessionEvent, SessionId};
 
 use crate::phone::Phone;
@@ -209,6 +209,8 @@ fn a_refusal_and_a_redirection() {
     20ms  us ──ACK─────────▶ them
     ");
     assert_eq!(pair.ours(), "ended: failed 486");
+    let recorded = pair.server(pair.them).calls.last();
+    assert!(matches!(recorded, Some(CallEventKind::Failed { status: 486, .. })), "{recorded:?}");
     pair.rest();
     let mut pair = refuses(302, &[("Contact", "<sip:elsewhere@10.0.0.7>")]);
     pair.call();

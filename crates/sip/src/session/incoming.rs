@@ -220,7 +220,7 @@ impl Sessions {
             reply.header(name, value.as_bytes());
         }
         out.push(reply_effect(incoming.transaction, status, reply.finish()));
-        session.tell_end(cause, out);
+        session.tell_end_as(cause, Some((status, reason)), out);
         self.remove(key, out);
     }
 

@@ -414,6 +414,11 @@ impl Session {
 
     /// Tells the application and the ledger, once.
     fn tell_end(&mut self, cause: Cause, out: &mut SessionEffects) {
+        self.tell_end_as(cause, None, out);
+    }
+
+    /// As [`tell_end`](Self::tell_end). `refusal`: the final response that the caller got from here.
+    fn tell_end_as(&mut self, cause: Cause, refusal: Option<(u16, &str)>, out: &mut SessionEffects) {
         if std::mem::replace(&mut self.has_ended, true) {
             return;
         }
@@ -423,6 +428,9 @@ impl Session {
         self.refers.settle(&self.dialog, out);
         let kind = match &cause {
             _ if was_up => CallEventKind::Ended,
+            _ if let Some((status, reason)) = refusal => {
+                CallEventKind::Failed { status, reason: reason.into() }
+            }
             Cause::Failed { status, response } => {
                 let reason = response.as_ref().map(|r| String::from_utf8_lossy(r.reason()).into());
                 CallEventKind::Failed { status: *status, reason: reason.unwrap_or_default() }
