@@ -15,6 +15,7 @@ use sip::digest::Hash;
 use sip::events::WatchPolicy;
 use sip::transport::Transport;
 
+use super::host;
 use super::reader::{Reader, Section};
 use super::value::{Nameserver, Size, Value};
 
@@ -133,6 +134,7 @@ impl Sip {
             "advertise",
             "Host name or address peers are told to reach us at, where it is not the one we listen at (behind NAT, or `0.0.0.0`).",
         );
+        let advertise = advertise.map(host::without_brackets);
         // Read before the struct, in the order of the page; the fields of a struct may stand in any.
         let (domains, default_domain) = read_domains(&mut section);
         let authenticate_calls = section.key(
@@ -199,8 +201,7 @@ impl Sip {
         if self.algorithms.is_empty() {
             section.mistake("algorithms", "`algorithms` is empty", Hash::EXPECTED);
         }
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
-        if let Some(host) = self.advertise.as_deref().filter(|host| !host.chars().all(plain)) {
+        if let Some(host) = self.advertise.as_deref().filter(|host| !host::is_host(host)) {
             section.mistake(
                 "advertise",
                 format!("`advertise` is {host:?}"),

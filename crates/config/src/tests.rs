@@ -96,6 +96,22 @@ const MISTAKES: &[(&str, &str)] = &[
         "[sip]\nadvertise = \"sip:a b\"\n",
         "2:13: `advertise` is \"sip:a b\"; expected a host name or address, without port",
     ),
+    (
+        "[sip]\nadvertise = \"sip.example.net:5062\"\n",
+        "2:13: `advertise` is \"sip.example.net:5062\"; expected a host name or address, without port",
+    ),
+    (
+        "[sip]\nadvertise = \"[::1]:5070\"\n",
+        "2:13: `advertise` is \"[::1]:5070\"; expected a host name or address, without port",
+    ),
+    (
+        "[sip]\nadvertise = \"x..y\"\n",
+        "2:13: `advertise` is \"x..y\"; expected a host name or address, without port",
+    ),
+    (
+        "[sip]\nadvertise = \"1.2.3\"\n",
+        "2:13: `advertise` is \"1.2.3\"; expected a host name or address, without port",
+    ),
     ("[server]\nshards = 1000\n", "2:10: `shards` is 1000; expected 0 to 256"),
     ("[server]\nshards = -1\n", "2:10: `shards` is -1; expected a whole number"),
     ("[server]\ndata = \"\"\n", "2:8: `data` is \"\"; expected a path in quotes"),

@@ -385,7 +385,7 @@ fn web_address(config: &Config) -> Option<Box<str>> {
         address.to_string()
     } else {
         let name = config.sip.advertise.as_ref().unwrap_or(&config.sip.default_domain);
-        format!("{name}:{}", address.port())
+        format!("{}:{}", config::host_in_uri(name), address.port())
     };
     Some(format!("{scheme}://{host}").into())
 }
