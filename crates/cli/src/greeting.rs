@@ -39,13 +39,14 @@ fn text(config: &Config, program: &str) -> String {
 pub(super) fn sign_in(config: &Config, user: &str, domain: &str) -> String {
     let mut text = String::new();
     let mut line = |name: &str, what: String| text.push_str(&format!("  {name:<12} {what}\n"));
-    if xmpp::Jid::new(Some(user), domain, None).is_ok() {
+    // XMPP compares names in small letters: a client that signs in as Dave asks for dave.
+    if xmpp::Jid::new(Some(user), domain, None).is_ok_and(|jid| jid.local() == Some(user)) {
         profanity(config, user, domain).into_iter().for_each(|words| line("profanity", words));
         page(config).into_iter().for_each(|url| line("a browser", url));
         web(config).into_iter().for_each(|url| line("web chat", url));
     } else if !config.xmpp.listen.is_empty() {
         // RFC 7622 §3.3.1. SIP takes such names (RFC 3261 §25.1), and so do phones.
-        let why = "not with this name: XMPP has no \" & ' / : < > in names, nor letters outside its profile (RFC 7622)";
+        let why = "not with this name: XMPP has no capitals and no \" & ' / : < > in names, nor letters outside its profile (RFC 7622)";
         line("chat", why.into());
     }
     // Phones prove passwords by digests only (RFC 3261 §22.4).
@@ -73,6 +74,8 @@ fn profanity(config: &Config, user: &str, domain: &str) -> Option<String> {
         (false, true) => "",
     };
     let (host, port) = (host_of(config, listener), listener.address.port());
+    // Brackets are of URIs.
+    let host = host.trim_start_matches('[').trim_end_matches(']');
     Some(format!("/connect {user}@{domain} server {host} port {port}{tls}"))
 }
 
@@ -118,7 +121,7 @@ fn phone(config: &Config) -> Option<(String, u16, &'static str)> {
 fn host_of(config: &Config, listener: &Listener) -> String {
     match (listener.address.ip(), &config.sip.advertise) {
         // Given to peers for the same reason: the address of the listener is none that can be written to.
-        (ip, Some(host)) if ip.is_unspecified() => host.to_string(),
+        (ip, Some(host)) if ip.is_unspecified() => config::host_in_uri(host).into_owned(),
         (ip, None) if ip.is_unspecified() => config.sip.default_domain.to_string(),
         (std::net::IpAddr::V6(ip), _) => format!("[{ip}]"),
         (ip, _) => ip.to_string(),
@@ -163,7 +166,7 @@ mod tests {
     fn a_name_that_xmpp_does_not_have_is_for_phones() {
         let chat = "[xmpp]\nlisten = [\"tcp:127.0.0.1:5222\"]\n";
         let config = Config::parse(chat, Path::new("belfry.toml")).unwrap();
-        for name in ["a/b", "a'b", "a&b"] {
+        for name in ["a/b", "a'b", "a&b", "Dave"] {
             let said = sign_in(&config, name, "a.test");
             assert!(
                 said.contains("  chat         not with this name: ") && said.contains("Linphone"),
