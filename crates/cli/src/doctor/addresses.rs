@@ -19,6 +19,7 @@ pub(super) fn check(config: &Config, own: &[IpAddr]) -> Vec<Finding> {
     let mut findings = if listens_for_others {
         let mut findings = vec![signalling(config, own)];
         findings.extend(media(config));
+        findings.extend(media_socket(config, own));
         findings
     } else {
         vec![Finding::good(CHECK, "SIP listens on loopback: only this machine reaches it")]
@@ -94,6 +95,18 @@ fn media(config: &Config) -> Option<Finding> {
     })
 }
 
+/// The address of the sockets of sound, if it is not of this machine: each call of an application would be refused.
+fn media_socket(config: &Config, own: &[IpAddr]) -> Option<Finding> {
+    let ip = config.voice.media.filter(|ip| !ip.is_loopback() && !own.contains(ip))?;
+    let mend =
+        "take one that `ip address` shows; the public address of a NAT goes into [voice] media_advertise";
+    Some(Finding::problem(
+        CHECK,
+        format!("no interface of this machine has {ip}, the address of [voice] media"),
+        mend,
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -148,6 +161,10 @@ mod tests {
         let public = "[sip]\nlisten = [\"udp:0.0.0.0:5060\"]\nadvertise = \"8.8.8.8\"\n[voice]\n";
         let private = states(&format!("{public}media = \"10.0.0.7\"\n"), "10.0.0.7");
         assert!(private[1].starts_with("problem peers are told 8.8.8.8 for calls"), "{private:?}");
+        assert_eq!(private.len(), 2, "{private:?}");
+        let foreign = states(&format!("{public}media = \"8.8.8.8\"\n"), "10.0.0.7");
+        let expected = "problem no interface of this machine has 8.8.8.8, the address of [voice] media";
+        assert_eq!(foreign.get(2).map(String::as_str), Some(expected), "{foreign:?}");
         let told =
             states(&format!("{public}media = \"10.0.0.7\"\nmedia_advertise = \"8.8.8.8\"\n"), "10.0.0.7");
         assert_eq!(told[1], "ok callers are told to send sound to 8.8.8.8");

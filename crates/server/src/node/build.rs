@@ -336,6 +336,11 @@ pub(crate) fn check_addresses(config: &Config) -> Result<()> {
             Io::check_free(listener)?;
         }
     }
+    if let Some(ip) = config.voice.media {
+        std::net::UdpSocket::bind((ip, 0)).with_context(|| {
+            format!("cannot receive sound at {ip}; [voice] media is an address of this machine, and the one that phones are told is media_advertise")
+        })?;
+    }
     Ok(())
 }
 
@@ -347,7 +352,8 @@ fn endpoint_settings(shared: &Shared, shard: usize) -> EndpointSettings {
         .map(|listener| {
             let mut named = sip::endpoint::Listener::new(listener.transport, listener.address);
             if let Some(host) = &sip.advertise {
-                named.advertised = format!("{host}:{}", listener.address.port()).into();
+                named.advertised =
+                    format!("{}:{}", config::host_in_uri(host), listener.address.port()).into();
             }
             named
         })
