@@ -7,7 +7,7 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::Builder;
 
@@ -327,7 +327,9 @@ pub fn check(
 
 /// Accounts from CSV.
 pub(crate) struct Lines<'a, R> {
-    reader: csv::Reader<io::Chain<R, &'static [u8]>>,
+    reader: csv::Reader<io::Chain<BoundedRows<R>, &'static [u8]>>,
+    /// Bytes that were read since the last row.
+    since_row: Arc<AtomicUsize>,
     record: StringRecord,
     form: Option<Form>,
     /// The input itself failed, not a line of it: nothing comes after.
@@ -339,13 +341,15 @@ impl<'a, R: io::Read> Lines<'a, R> {
     /// Every record is made to end in a line feed, the last one too: only then can its line be told from the
     /// reader's count, which is one further. The carriage return of a CRLF stays in the last field.
     pub(crate) fn new(input: R, options: &'a ImportOptions) -> Self {
+        let since_row = Arc::default();
+        let input = BoundedRows { input, since_row: Arc::clone(&since_row) };
         let reader = csv::ReaderBuilder::new()
             .has_headers(false)
             .flexible(true)
             .terminator(csv::Terminator::Any(b'\n'))
             .buffer_capacity(256 * 1024)
-            .from_reader(input.chain(&b"\n"[..]));
-        Lines { reader, record: StringRecord::new(), form: None, is_broken: false, options }
+            .from_reader(io::Read::chain(input, &b"\n"[..]));
+        Lines { reader, since_row, record: StringRecord::new(), form: None, is_broken: false, options }
     }
 
     /// The line at which the last record began.
@@ -367,6 +371,7 @@ impl<R: io::Read + Send> Users for Lines<'_, R> {
             if !more {
                 return Ok(None);
             }
+            self.since_row.store(0, Ordering::Relaxed);
             let fields = Fields::new(&self.record);
             let heading = if self.form.is_none() { fields.heading() } else { None };
             let form = *self.form.get_or_insert(heading.unwrap_or(Form::Passwords));
@@ -379,6 +384,24 @@ impl<R: io::Read + Send> Users for Lines<'_, R> {
 
     fn bytes(&self) -> u64 {
         self.reader.position().byte()
+    }
+}
+
+/// The input, which fails where a row has no end: a quote that is not closed takes all that follows into one field.
+struct BoundedRows<R> {
+    input: R,
+    since_row: Arc<AtomicUsize>,
+}
+
+impl<R: io::Read> io::Read for BoundedRows<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.since_row.load(Ordering::Relaxed) > limits::IMPORT_LINE {
+            let text = format!("a row of more than {} KiB", limits::IMPORT_LINE >> 10);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        let read = self.input.read(buffer)?;
+        self.since_row.fetch_add(read, Ordering::Relaxed);
+        Ok(read)
     }
 }
 

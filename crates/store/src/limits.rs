@@ -136,6 +136,8 @@ pub const IMPORT_BATCH_WITH_KEYS: usize = 1_000;
 /// Passwords of an import of which one thread derives digests: some milliseconds of work, beside which starting the thread
 /// costs nothing.
 pub const IMPORT_DERIVED: usize = 1_000;
+/// Bytes of a row of CSV: as in files of other servers, where it is a row of a table.
+pub const IMPORT_LINE: usize = 1 << 20;
 /// As much memory as so many accounts takes a contact or another row that comes with one in an import.
 pub const IMPORT_ROW: usize = 3;
 /// Bytes of its message or item that count as one more.

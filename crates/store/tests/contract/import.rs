@@ -127,6 +127,14 @@ fn a_bad_line_is_named_with_the_expected_form() {
         let (_database, mut admin) = admin();
         assert_eq!(import(&mut admin, csv).unwrap_err().to_string(), expected);
     }
+    // No row ends: a quote is not closed, or the file is none of text.
+    for byte in [b"x", b"\n"] {
+        let (_database, mut admin) = admin();
+        let endless = io::Read::chain(&b"a,\""[..], io::Cursor::new(byte.repeat(3 << 20)));
+        let none = ImportOptions::new(Some("example.test"), Instant::from_micros(1));
+        let error = admin.import(endless, &none, &mut |_, _| ()).unwrap_err().to_string();
+        assert!(error.ends_with("a row of more than 1024 KiB; expected readable CSV"), "{error}");
+    }
     let (_database, mut admin) = admin();
     let none = ImportOptions::new(None, Instant::from_micros(1));
     let error = admin.import(&b"alice,x"[..], &none, &mut |_, _| ()).unwrap_err();
