@@ -25,7 +25,7 @@ pub struct Address {
 impl Address {
     /// Checks both parts and puts the domain in lower case.
     pub fn new(user: &str, domain: &str) -> Result<Self, StoreError> {
-        check_name(user)?;
+        check_name("account name", user)?;
         Ok(Address { user: user.into(), domain: check_domain(domain)? })
     }
 
@@ -54,11 +54,11 @@ impl fmt::Display for Address {
     }
 }
 
-fn check_name(name: &str) -> Result<(), StoreError> {
+fn check_name(what: &str, name: &str) -> Result<(), StoreError> {
     let bad = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '@' | '"' | '<' | '>' | ':');
     if name.is_empty() || name.len() > limits::MAX_NAME || name.contains(bad) {
         let expected = format!("1 to {} bytes without spaces, @ : < > and quotes", limits::MAX_NAME);
-        return Err(StoreError::invalid(format!("account name {name:?}"), expected));
+        return Err(StoreError::invalid(format!("{what} {name:?}"), expected));
     }
     Ok(())
 }
@@ -346,7 +346,7 @@ pub(crate) fn check_deny(deny: &[Box<str>]) -> Result<(), StoreError> {
 
 impl Route {
     pub(crate) fn check(&self) -> Result<(), StoreError> {
-        check_name(&self.name)?;
+        check_name("name of a route", &self.name)?;
         check_length("prefix of a route", self.prefix.len(), limits::MAX_PREFIX)?;
         check_length("pattern of a route", self.pattern.value().len(), limits::MAX_PATTERN)?;
         check_deny(&self.policy.deny)?;
