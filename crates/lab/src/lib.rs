@@ -7,6 +7,10 @@
 
 #![warn(missing_docs)]
 
+// Before the modules that print.
+#[macro_use]
+mod output;
+
 pub mod cli;
 pub mod command;
 pub mod control;

@@ -26,10 +26,10 @@ pub(super) fn check(options: Options) -> ExitCode {
     match loaded {
         Ok(BuiltSetup { setup, warnings }) => {
             for line in told(&setup) {
-                println!("{line}");
+                say_line!("{line}");
             }
             for warning in warnings {
-                println!("{warning} (warning)");
+                say_line!("{warning} (warning)");
             }
             ExitCode::Success
         }

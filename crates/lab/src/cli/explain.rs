@@ -19,13 +19,13 @@ pub(super) fn explain(name: &str, json: Option<&Path>) -> ExitCode {
         let mut text = serde_json::to_string_pretty(&explanation).expect("an explanation is plain data");
         text.push('\n');
         if file == Path::new("-") {
-            print!("{text}");
+            say_text!("{text}");
         } else if let Err(error) = whole_file::write(file, 0o666, |out| out.write_all(text.as_bytes())) {
             eprintln!("{}: {error}; nothing of it was kept", file.display());
             return ExitCode::Fatal;
         }
     } else if explanation.valid {
-        print!("{explanation}");
+        say_text!("{explanation}");
     } else {
         eprint!("{explanation}");
     }

@@ -80,11 +80,11 @@ pub fn ringer(arguments: &[String]) -> ExitCode {
     };
     match first.as_str() {
         "--help" | "-h" | "help" => {
-            print!("{}", help::top());
+            say_text!("{}", help::top());
             return ExitCode::Success;
         }
         "--version" | "-v" | "-V" => {
-            println!("{}", version());
+            say_line!("{}", version());
             return ExitCode::Success;
         }
         // No command: a part of one.

@@ -45,17 +45,17 @@ pub(super) fn main(program: &str, arguments: &[String]) -> ExitCode {
 /// A run, or the action that takes its place. SIPp exits with 99 after it only printed.
 fn act(program: &str, asked: ParsedArguments) -> ExitCode {
     match &asked.action {
-        FlagAction::Help => print!("{}", help::sip(program)),
-        FlagAction::HelpStat => print!("{}", help::stat()),
-        FlagAction::Version => println!("{}", version()),
+        FlagAction::Help => say_text!("{}", help::sip(program)),
+        FlagAction::HelpStat => say_text!("{}", help::stat()),
+        FlagAction::Version => say_line!("{}", version()),
         FlagAction::OwnVersion => {
-            println!("{}", version());
+            say_line!("{}", version());
             return ExitCode::Success;
         }
         FlagAction::Dump(name) => return dump(name),
         FlagAction::Explain(name) => return explain(name, asked.outputs.json.as_deref()),
         FlagAction::Schema => {
-            print!("{}", scenario_schema());
+            say_text!("{}", scenario_schema());
             return ExitCode::Success;
         }
         FlagAction::Check | FlagAction::Run => return prepared(asked),
@@ -67,7 +67,7 @@ fn act(program: &str, asked: ParsedArguments) -> ExitCode {
 fn dump(name: &str) -> ExitCode {
     match built_in(name) {
         Some(text) => {
-            print!("{text}");
+            say_text!("{text}");
             ExitCode::Printed
         }
         None => {
@@ -114,7 +114,7 @@ fn prepared(asked: ParsedArguments) -> ExitCode {
 fn to_background() -> ExitCode {
     match background::start() {
         Ok(pid) => {
-            println!("Background mode - PID=[{pid}]");
+            say_line!("Background mode - PID=[{pid}]");
             ExitCode::NoCalls
         }
         Err(error) => {

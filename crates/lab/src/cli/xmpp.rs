@@ -40,7 +40,7 @@ pub(super) fn main(program: &str, arguments: &[String]) -> ExitCode {
         }
         Some("--actions") => {
             for (name, _, about) in ACTIONS {
-                println!("  {name:<18} {about}");
+                say_line!("  {name:<18} {about}");
             }
             return ExitCode::Success;
         }
@@ -48,7 +48,7 @@ pub(super) fn main(program: &str, arguments: &[String]) -> ExitCode {
         Some(_) => {}
     }
     if asks_for_help(arguments) {
-        print!("{}", help(program));
+        say_text!("{}", help(program));
         return ExitCode::Success;
     }
     match build(arguments) {
@@ -79,12 +79,12 @@ fn asks_for_help(words: &[String]) -> bool {
 fn make_accounts(program: &str, words: &[String]) -> ExitCode {
     if words.is_empty() || words.iter().any(|word| word == "--help" || word == "-h") {
         // Without a word it is a mistake, yet the help says what is expected.
-        print!("{}", accounts::help(program));
+        say_text!("{}", accounts::help(program));
         return if words.is_empty() { ExitCode::Fatal } else { ExitCode::Success };
     }
     match accounts::write(words) {
         Ok(said) => {
-            println!("{said}");
+            say_line!("{said}");
             ExitCode::Success
         }
         Err(mistake) => {

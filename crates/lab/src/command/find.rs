@@ -29,7 +29,7 @@ bisection with repeats, then a confirming run (RFC 7502). Every run is a line of
 /// Runs `ringer find`.
 pub fn find(program: &str, words: &[String]) -> ExitCode {
     if words.is_empty() || words.iter().any(|word| word == "--help" || word == "-h") {
-        println!("{}", usage());
+        say_line!("{}", usage());
         return if words.is_empty() { ExitCode::Fatal } else { ExitCode::Success };
     }
     work(words).unwrap_or_else(|message| {
@@ -77,10 +77,10 @@ fn work(words: &[String]) -> Result<ExitCode, String> {
     files.check()?;
     let stop = stop_on_interrupt()?;
     if let Some(seed) = &wanted.seed {
-        println!("{}", seed.title);
-        println!("{}", table::head(wanted.arguments.vary));
-        seed.case.iter().for_each(|case| println!("{}", table::seed(case)));
-        println!();
+        say_line!("{}", seed.title);
+        say_line!("{}", table::head(wanted.arguments.vary));
+        seed.case.iter().for_each(|case| say_line!("{}", table::seed(case)));
+        say_line!();
     }
     // A meter for each run: its processor time counts from the start of the run.
     let watched = WatchedProcesses::new(&wanted.outputs.watch);
@@ -92,15 +92,15 @@ fn work(words: &[String]) -> Result<ExitCode, String> {
         thresholds: &thresholds,
         meter: &meter,
         stop: &stop,
-        print: &mut |line| println!("{line}"),
+        print: &mut |line| say_line!("{line}"),
         observers: &Vec::new,
     };
     let searched = searcher.run()?;
     let (text, code) = conclusion(&searched, wanted.arguments.vary);
-    println!("\n{text}");
+    say_line!("\n{text}");
     let reports: Vec<Report> = searched.runs.into_iter().map(|(_, _, report)| report).collect();
     for path in write_reports(&files, &text, &reports)? {
-        println!("report: {}", path.display());
+        say_line!("report: {}", path.display());
     }
     Ok(code)
 }

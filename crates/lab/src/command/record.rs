@@ -34,7 +34,7 @@ are left out, provisional responses are optional.
 pub fn record(program: &str, words: &[String]) -> ExitCode {
     match work(words) {
         Ok(lines) => {
-            lines.iter().for_each(|line| println!("{line}"));
+            lines.iter().for_each(|line| say_line!("{line}"));
             ExitCode::Success
         }
         Err(message) => {

@@ -26,7 +26,7 @@ pub fn report(program: &str, words: &[String]) -> ExitCode {
     };
     match done {
         Ok((lines, code)) => {
-            lines.iter().for_each(|line| println!("{line}"));
+            lines.iter().for_each(|line| say_line!("{line}"));
             code
         }
         Err(message) => {

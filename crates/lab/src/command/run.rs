@@ -28,7 +28,7 @@ PLAN is a name of the list or a TOML file. A missed threshold is exit code 99.";
 /// Runs `ringer run`.
 pub fn run(program: &str, words: &[String]) -> ExitCode {
     if words.is_empty() || words.iter().any(|word| word == "--help" || word == "-h") {
-        println!("{USAGE}");
+        say_line!("{USAGE}");
         return if words.is_empty() { ExitCode::Fatal } else { ExitCode::Success };
     }
     work(words).unwrap_or_else(|message| {
@@ -148,13 +148,13 @@ fn work(words: &[String]) -> Result<ExitCode, String> {
     if words.list {
         for (name, text) in SHIPPED {
             let plan = Plan::parse(text, name).map_err(|error| error.to_string())?;
-            println!("{name:<16} {}", plan.about);
+            say_line!("{name:<16} {}", plan.about);
         }
         return Ok(ExitCode::Success);
     }
     let plan = words.plan()?;
     if words.show {
-        print!("{}", words.text()?.1);
+        say_text!("{}", words.text()?.1);
         return Ok(ExitCode::Success);
     }
     words.files.check()?;
@@ -172,7 +172,7 @@ fn work(words: &[String]) -> Result<ExitCode, String> {
     print_results(&finished, prepared.plan.seed.as_ref());
     let reports: Vec<Report> = finished.reports.iter().map(|(_, report)| report.clone()).collect();
     for path in write_reports(&words.files, &about, &reports)? {
-        println!("report: {}", path.display());
+        say_line!("report: {}", path.display());
     }
     Ok(code(&finished))
 }
@@ -214,13 +214,13 @@ fn print_results(finished: &PlanOutcome, seed: Option<&PublishedTest>) {
     // The loads of a plan watch the same processes: once is enough.
     let shown = |name: &str| seed.is_none_or(|seed| seed.generator == name);
     for (_, report) in finished.reports.iter().filter(|(name, _)| shown(name)) {
-        report.tables.iter().for_each(|table| print!("{}", tables::text(table)));
+        report.tables.iter().for_each(|table| say_text!("{}", tables::text(table)));
     }
     for (name, report) in &finished.reports {
-        summary::of(report).iter().for_each(|line| println!("{name}: {line}"));
-        report.thresholds.iter().for_each(|threshold| println!("{name}: {threshold}"));
+        summary::of(report).iter().for_each(|line| say_line!("{name}: {line}"));
+        report.thresholds.iter().for_each(|threshold| say_line!("{name}: {threshold}"));
         for reason in &report.limited_by_ringer {
-            println!("{name}: Ringer was the limit, the run does not count: {reason}");
+            say_line!("{name}: Ringer was the limit, the run does not count: {reason}");
         }
     }
 }

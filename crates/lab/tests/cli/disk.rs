@@ -1,6 +1,7 @@
 //! Files that cannot be written: reports, traces and account files on a full disk or in a folder that takes none.
 
-use std::process::Command;
+use std::fs::OpenOptions;
+use std::process::{Command, Output, Stdio};
 
 use super::program::{Place, RINGER};
 
@@ -68,4 +69,38 @@ fn an_account_file_is_whole_or_not_there() {
     let said = place.run(words);
     assert_eq!(said.code, Some(0), "{said:?}");
     assert_eq!(place.read("users.csv").lines().count(), 2_001);
+}
+
+/// Commands that print and end.
+const PRINT: [&str; 8] = [
+    "--help",
+    "sip -h",
+    "sip -sd uac",
+    "sip --schema",
+    "run --list",
+    "run --show jabber-100k",
+    "xmpp --help",
+    "xmpp --actions",
+];
+
+fn printed_to(words: &str, out: Stdio) -> Output {
+    let mut command = Command::new(RINGER);
+    command.args(words.split_whitespace()).stdin(Stdio::null()).stdout(out).stderr(Stdio::piped());
+    command.output().expect("the program is built")
+}
+
+#[test]
+fn a_full_disk_or_a_closed_pipe_is_no_panic_of_a_command_that_prints() {
+    for words in PRINT {
+        let full = OpenOptions::new().write(true).open("/dev/full").expect("of the kernel");
+        let said = printed_to(words, full.into());
+        let error = String::from_utf8_lossy(&said.stderr);
+        assert!(error.contains("cannot write the output: No space left"), "{words}: {error}");
+        assert_eq!(said.status.code(), Some(255), "{words}");
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let said = printed_to(words, writer.into());
+        let error = String::from_utf8_lossy(&said.stderr);
+        assert!(!error.contains("panicked") && said.status.code().is_some(), "{words}: {error}");
+    }
 }
