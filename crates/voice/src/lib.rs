@@ -36,6 +36,7 @@ mod perform;
 mod phases;
 mod phone_leg;
 mod prompts;
+mod queue_rows;
 mod recognise;
 pub mod record;
 mod recording_files;

@@ -153,8 +153,8 @@ pub enum Effect {
         name: String,
         /// The URL of the wait document; absolute.
         wait: Option<Target>,
-        /// The number of waiting calls beyond which the queue refuses.
-        max_size: u32,
+        /// The number of waiting calls beyond which the queue refuses. `None`: the queue's own.
+        max_size: Option<u32>,
     },
     /// Out of the queue: from the one that waits, or from its wait document, which then has no `id`.
     LeaveQueue {

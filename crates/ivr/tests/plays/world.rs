@@ -470,7 +470,8 @@ impl Play {
                     Method::Post => wait.url.clone(),
                     Method::Get => format!("GET {}", wait.url),
                 });
-                format!("enqueue {name} wait {wait} max {max_size}")
+                let max_size = max_size.map(|max_size| format!(" max {max_size}")).unwrap_or_default();
+                format!("enqueue {name} wait {wait}{max_size}")
             }
             Effect::LeaveQueue { .. } => "leave queue".into(),
             Effect::SendMessage { message: m, .. } => {
