@@ -577,6 +577,14 @@ fn notifications_and_transcriptions_are_read_and_deleted() {
     assert_eq!(world.get("/Notifications.json?MessageDate=2026-11-20").json()["total"], 0);
     assert_eq!(world.get("/Notifications/NO1.json").json()["call_sid"], "CA1");
     assert_eq!(
+        world.get("/Calls/CA1/Notifications/NO1.json").json(),
+        world.get("/Notifications/NO1.json").json()
+    );
+    world.insert(&world.call("CA2", 0, "completed"));
+    for wrong in ["/Calls/CA2/Notifications/NO1.json", "/Calls/CA1/Notifications/NO2.json"] {
+        assert_eq!(world.get(wrong).fault(), (404, 20404), "{wrong}");
+    }
+    assert_eq!(
         (
             world.delete("/Notifications/NO1.json").status,
             world.get("/Notifications.json").json()["total"].as_u64()
@@ -592,6 +600,15 @@ fn notifications_and_transcriptions_are_read_and_deleted() {
     assert_eq!(world.get("/Recordings/RE1/Transcriptions.json").json()["total"], 1);
     assert_eq!(world.get("/Transcriptions/TR1.json").json()["transcription_text"], "hi");
     assert_eq!(world.get("/Transcriptions.json").json()["total"], 1);
+    let of_recording = "/Recordings/RE1/Transcriptions/TR1.json";
+    assert_eq!(world.get(of_recording).json(), world.get("/Transcriptions/TR1.json").json());
+    world.insert(&Recording { common: world.common("RE2", 0), ..Recording::default() });
+    let of_another = "/Recordings/RE2/Transcriptions/TR1.json";
+    assert_eq!(world.get(of_another).fault(), (404, 20404));
+    assert_eq!(world.delete(of_another).fault(), (404, 20404));
+    assert_eq!(world.delete(of_recording).status, 204);
+    assert_eq!(world.delete("/Transcriptions/TR1.json").fault(), (404, 20404));
+    world.insert(&text);
     assert_eq!(world.delete("/Transcriptions/TR1.json").status, 204);
 }
 
