@@ -39,6 +39,7 @@ mod prompts;
 mod queue_rows;
 mod recognise;
 pub mod record;
+mod recording_callbacks;
 mod recording_files;
 mod recording_rows;
 pub mod redial;

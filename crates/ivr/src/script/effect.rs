@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::document::{Address, BridgeRecording, Conference, Email, Note, Piece, Severity, Track};
+use crate::document::{Address, BridgeRecording, Callback, Conference, Email, Note, Piece, Severity, Track};
 use crate::request::{Request, Target};
 
 /// Names one thing that was asked for; its answers carry it. Unique in one script.
@@ -253,6 +253,8 @@ pub struct Recording {
     pub trim: bool,
     /// The account that gets the recording as voicemail: a name or an address.
     pub mailbox: Option<String>,
+    /// Told when the recording begins, when it is complete, and when there is none; absolute.
+    pub status: Option<Callback>,
 }
 
 /// One leg to dial.

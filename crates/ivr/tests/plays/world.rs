@@ -430,12 +430,17 @@ impl Play {
             }
             Effect::StopListening => "stop listening".into(),
             Effect::Record { recording, .. } => format!(
-                "record{} silence {} at most {}{}{}",
+                "record{} silence {} at most {}{}{}{}",
                 if recording.beep { " beep" } else { "" },
                 seconds(recording.silence),
                 seconds(recording.max_length),
                 if recording.trim { " trim" } else { "" },
-                recording.mailbox.as_ref().map(|mailbox| format!(" for {mailbox}")).unwrap_or_default()
+                recording.mailbox.as_ref().map(|mailbox| format!(" for {mailbox}")).unwrap_or_default(),
+                recording
+                    .status
+                    .as_ref()
+                    .map(|to| format!(" told {}", callback(Some(to))))
+                    .unwrap_or_default()
             ),
             Effect::StopRecording { .. } => "stop recording".into(),
             Effect::Transcribe { recording_sid, callback } => {
