@@ -26,7 +26,7 @@ pub enum Notice {
     },
     /// Routes or domains.
     Plan,
-    /// Resources of the REST interface that decide how numbers are answered.
+    /// Resources of the REST interface that decide how numbers are answered, and which queue a document names.
     Numbers,
     /// Anything: a bulk import, or changes that were missed while there was no connection.
     Everything,
@@ -84,6 +84,8 @@ impl Notice {
             | Write::RemoveRoute { .. }
             | Write::AddDomain { .. }
             | Write::RemoveDomain { .. } => Some(Notice::Plan),
+            // A document has named the queue: such rows change nothing, and there is one for each call that has a queue of its own.
+            Write::Rest(RestWrite::Ensure(row)) if row.kind == Kind::Queue => None,
             Write::Rest(RestWrite::Insert(row) | RestWrite::Ensure(row) | RestWrite::Replace(row)) => {
                 decides_numbers(row.kind).then_some(Notice::Numbers)
             }
@@ -135,9 +137,17 @@ impl Notice {
     }
 }
 
-/// True if numbers may be answered otherwise after a change of a resource of this kind.
+/// True if numbers may be answered otherwise, or a document may name another queue, after a change of a resource of this kind.
 fn decides_numbers(kind: Kind) -> bool {
-    matches!(kind, Kind::IncomingNumber | Kind::Application | Kind::Account | Kind::CallerId | Kind::Client)
+    matches!(
+        kind,
+        Kind::IncomingNumber
+            | Kind::Application
+            | Kind::Account
+            | Kind::CallerId
+            | Kind::Client
+            | Kind::Queue
+    )
 }
 
 /// True if a write has changed anything.
@@ -200,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn bindings_and_call_records_send_no_notice() {
+    fn bindings_call_records_and_queues_of_documents_send_no_notice() {
         let binding = crate::record::BindingWrite {
             bucket: 1,
             aor: "sip:bob@example.org".into(),
@@ -212,6 +222,10 @@ mod tests {
         };
         assert_eq!(Notice::of(&Write::Binding(binding)), None);
         assert_eq!(Notice::of(&Write::ForgetCalls { before: stdx::Instant::default() }), None);
+        // One for each document that names a queue: it stays as it is.
+        let queue = || Box::new(crate::rest::Resource::row(&crate::rest::types::Queue::default()).unwrap());
+        assert_eq!(Notice::of(&Write::Rest(RestWrite::Ensure(queue()))), None);
+        assert_eq!(Notice::of(&Write::Rest(RestWrite::Replace(queue()))), Some(Notice::Numbers));
         let removed = Notice::of(&Write::RemoveAccount { account: bob() });
         assert_eq!(removed, Some(Notice::Account { address: bob(), change: AccountChange::Removed }));
     }

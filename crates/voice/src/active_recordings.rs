@@ -92,8 +92,8 @@ pub enum Modify {
 
 /// The receiver of the notice that a recording has ended.
 pub(super) enum RecordingObserver {
-    /// The script, for its Record; and the mailbox that gets the recording.
-    Verb { actor: Key, id: Id, mailbox: Option<Box<Mailbox>> },
+    /// The script, for its Record; and this URL. The mailbox gets the recording.
+    Verb { actor: Key, id: Id, mailbox: Option<Box<Mailbox>>, status: Option<Callback> },
     /// The script or request that began it; and this URL.
     Background { status: Option<Callback> },
     /// The REST interface, which made the row; and this URL.

@@ -122,7 +122,9 @@ fn mailbox_mut<'m>(
     calls: &'m mut Calls,
 ) -> Option<&'m mut Mailbox> {
     let of = |observer: &'m mut RecordingObserver| match observer {
-        RecordingObserver::Verb { actor, id, mailbox } if (*actor, *id) == record => mailbox.as_deref_mut(),
+        RecordingObserver::Verb { actor, id, mailbox, .. } if (*actor, *id) == record => {
+            mailbox.as_deref_mut()
+        }
         _ => None,
     };
     if let Some(mailbox) = recordings.closing.values_mut().find_map(|closing| of(&mut closing.observer)) {

@@ -18,6 +18,7 @@ use store::rest::{Resource, RestFilter, RestLoaded, RestRead};
 use store::{Loaded, Read, StoreError};
 
 use super::caller_ids::CallerIds;
+use super::queue_rows::QueueRows;
 use super::settings::{ConfiguredNumber, NumberSettings};
 use super::{Owner, limits};
 
@@ -34,6 +35,7 @@ pub struct Numbers {
     /// Strangers may call numbers of applications.
     open: bool,
     pub(super) caller_ids: CallerIds,
+    pub(super) queues: QueueRows,
 }
 
 /// The shard's knowledge about the caller of a request, besides what the request says.
@@ -156,9 +158,17 @@ fn callback(url: &str, method: &str) -> Option<Callback> {
 
 /// All resources of a kind, read page by page.
 pub fn all<T: Resource>(repository: &dyn Repository) -> Result<Vec<T>, StoreError> {
+    matching(repository, &RestFilter::all(T::KIND))
+}
+
+/// All resources that match, read page by page.
+pub(super) fn matching<T: Resource>(
+    repository: &dyn Repository,
+    filter: &RestFilter,
+) -> Result<Vec<T>, StoreError> {
     let mut found = Vec::new();
     loop {
-        let filter = RestFilter { offset: found.len() as u64, ascending: true, ..RestFilter::all(T::KIND) };
+        let filter = RestFilter { offset: found.len() as u64, ascending: true, ..filter.clone() };
         let loaded = repository.read(Read::Rest(RestRead::List(filter)))?;
         let Loaded::Rest(RestLoaded::Page { rows, .. }) = loaded else { return Ok(found) };
         if rows.is_empty() {
@@ -184,6 +194,7 @@ impl Numbers {
         };
         let mut numbers = Numbers::new(settings, all(repository)?, &directory);
         numbers.caller_ids = CallerIds::new(&settings.account, all(repository)?, all(repository)?);
+        numbers.queues = QueueRows::load(repository)?;
         Ok(numbers)
     }
 
@@ -219,6 +230,7 @@ impl Numbers {
             configured,
             open: settings.open,
             caller_ids: CallerIds::default(),
+            queues: QueueRows::default(),
         }
     }
 

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ivr::document::{Callback, code};
-use ivr::request::{Form, Request};
+use ivr::document::code;
 use ivr::script::{EffectFailure, Id, Recorded, Recording as Wanted};
 use media::prompt::Prompt;
 use media::record::{RecordOptions, Recorder};
@@ -22,7 +21,7 @@ use super::calls::Calls;
 use super::mailboxes::Mailbox;
 use super::recognise::Transcribing;
 use super::recording_files::{RecordingFiles, sid_of_sound};
-use super::recording_rows::{row_of, write, write_voicemail};
+use super::recording_rows::{VERB, row_of, write, write_voicemail};
 use super::{Owner, World, limits};
 
 pub use super::active_recordings::{Background, Modify, Pause};
@@ -108,7 +107,7 @@ impl Recordings {
     }
 
     /// A recording of the account, as its script is told of it.
-    fn recorded_of(&self, owner: &Owner, sid: &str, duration: Duration) -> Recorded {
+    pub(super) fn recorded_of(&self, owner: &Owner, sid: &str, duration: Duration) -> Recorded {
         let url = format!("{}.wav", self.url(&owner.account, "Recordings", sid));
         Recorded { sid: sid.to_owned(), public_url: Some(url.clone()), url, duration }
     }
@@ -184,10 +183,7 @@ impl Recordings {
         let (max, observer) = (limits::RECORDING, RecordingObserver::Api { status: status.clone() });
         let begin = Begin { sid: sid.to_owned(), of, conference, source, trim, max, observer };
         self.begin_take(now, leg, begin, calls)?;
-        if let Some((row, owner)) = calls.legs.get(leg).and_then(|leg| leg.row_under_way(now, sid)) {
-            let recorded = self.recorded_of(&owner, sid, Duration::ZERO);
-            self.tell_status(status.as_ref(), &row, &recorded, &owner, calls);
-        }
+        self.tell_begun(now, leg, sid, status.as_ref(), calls);
         Ok(())
     }
 
@@ -252,7 +248,7 @@ impl Recordings {
             leg.beep = Some(Box::new(Beep { playing: leg.playing, actor, id, wanted, mailbox }));
             return;
         }
-        self.record_now(now, key, RecordingObserver::Verb { actor, id, mailbox }, &wanted, calls, world);
+        self.record_now(now, key, (actor, id, mailbox), wanted, calls, world);
     }
 
     /// A prompt came to its end, perhaps the beep.
@@ -267,7 +263,7 @@ impl Recordings {
         let Some(leg) = calls.legs.get_mut(key) else { return };
         if let Some(beep) = leg.beep.take_if(|beep| beep.playing == playing) {
             let Beep { actor, id, wanted, mailbox, .. } = *beep;
-            self.record_now(now, key, RecordingObserver::Verb { actor, id, mailbox }, &wanted, calls, world);
+            self.record_now(now, key, (actor, id, mailbox), wanted, calls, world);
         }
     }
 
@@ -275,15 +271,17 @@ impl Recordings {
         &mut self,
         now: Instant,
         key: Key,
-        observer: RecordingObserver,
-        wanted: &Wanted,
+        (actor, id, mailbox): (Key, Id, Option<Box<Mailbox>>),
+        wanted: Wanted,
         calls: &mut Calls,
         world: &mut World<'_>,
     ) {
-        let RecordingObserver::Verb { actor, id, .. } = observer else { return };
+        let sid = calls.new_sid(ivr::sid::RECORDING);
+        let status = wanted.status.clone();
+        let observer = RecordingObserver::Verb { actor, id, mailbox, status: wanted.status };
         let begin = Begin {
-            sid: calls.new_sid(ivr::sid::RECORDING),
-            of: "RecordVerb",
+            sid: sid.clone(),
+            of: VERB,
             conference: None,
             source: RecordSource::Received,
             trim: wanted.trim,
@@ -291,10 +289,12 @@ impl Recordings {
             observer,
         };
         if let Err(text) = self.begin_take(now, key, begin, calls) {
+            self.tell_absent(now, key, sid, status.as_ref(), calls);
             let failure = EffectFailure { code: code::RECORDING, text: format!("Record: {text}") };
             return calls
                 .tell(now, actor, world, |script, out| script.handle_recorded(now, id, Err(failure), out));
         }
+        self.tell_begun(now, key, &sid, status.as_ref(), calls);
         let silence_ms = millis(wanted.silence);
         if let Some(media) = calls.legs.get_mut(key).and_then(|leg| leg.media.as_mut()) {
             media.detect_speech(Some(SpeechOptions { silence_ms, end_ms: 0 }));
@@ -310,10 +310,12 @@ impl Recordings {
         world: &mut World<'_>,
     ) {
         let Some((key, leg)) = calls.leg_of(actor) else { return };
-        if leg.beep.take_if(|beep| beep.actor == actor && beep.id == id).is_some() {
+        if let Some(beep) = leg.beep.take_if(|beep| beep.actor == actor && beep.id == id) {
             if let Some(media) = &mut leg.media {
                 media.stop();
             }
+            let sid = calls.new_sid(ivr::sid::RECORDING);
+            self.tell_absent(now, key, sid, beep.wanted.status.as_ref(), calls);
             let (sid, url) = (String::new(), String::new());
             let none = Recorded { sid, url, public_url: None, duration: Duration::ZERO };
             return calls
@@ -501,7 +503,7 @@ impl Recordings {
         row.duration = is_kept.then(|| u32::try_from(recorded.duration.as_secs()).unwrap_or(u32::MAX));
         row.error_code = result.is_err().then_some(code::RECORDING);
         row.common.updated_at = now;
-        let RecordingObserver::Verb { actor, id, mailbox } = observer else {
+        let RecordingObserver::Verb { actor, id, mailbox, status } = observer else {
             write(&row, RestWrite::Replace, world);
             if let Err(problem) = result {
                 calls.warn(now, leg, code::RECORDING, format!("the recording ended: {problem}"), world);
@@ -517,40 +519,11 @@ impl Recordings {
                 _ => write(&row, RestWrite::Insert, world),
             }
         }
+        self.tell_status(status.as_ref(), &row, &recorded, &owner, calls);
         let answer = result
             .map(|()| recorded)
             .map_err(|problem| EffectFailure { code: code::RECORDING, text: format!("Record: {problem}") });
         calls.tell(now, actor, world, |script, out| script.handle_recorded(now, id, answer, out));
-    }
-
-    /// `recordingStatusCallback` of a recording that has no verb.
-    fn tell_status(
-        &mut self,
-        status: Option<&Callback>,
-        row: &Kept,
-        recorded: &Recorded,
-        owner: &Owner,
-        calls: &mut Calls,
-    ) {
-        let Some(callback) = status.filter(|status| status.events.contains(&&*row.status)) else { return };
-        let mut form: Form = Vec::new();
-        let mut add = |name: &str, value: &str| form.push((name.to_owned(), value.to_owned()));
-        add("AccountSid", &owner.account);
-        add("CallSid", &row.call_sid);
-        if !row.conference_sid.is_empty() {
-            add("ConferenceSid", &row.conference_sid);
-        }
-        add("RecordingSid", &recorded.sid);
-        add("RecordingUrl", &recorded.url);
-        add("RecordingStatus", &row.status);
-        add("RecordingDuration", &recorded.duration.as_secs().to_string());
-        add("RecordingChannels", &row.channels.to_string());
-        if let Some(started) = row.started_at {
-            add("RecordingStartTime", &ivr::script::rfc_2822(started));
-        }
-        add("RecordingSource", &row.source);
-        let request = Request { method: callback.target.method, url: callback.target.url.clone(), form };
-        calls.helper_requests.tell(request.to_wire(&owner.signing_key));
     }
 
     /// The number of recordings under way, of those on their way to the disk or to a text, and of callers whose words

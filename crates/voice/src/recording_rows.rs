@@ -10,7 +10,23 @@ use super::active_recordings::ActiveRecording;
 use super::leg::Leg;
 use super::{Owner, VoiceEffect, World};
 
+/// The source of a Record's recording, in Twilio's words.
+pub(super) const VERB: &str = "RecordVerb";
+
 impl Leg {
+    /// The row of a Record that recorded nothing, for its callback, and the account of the call.
+    pub(super) fn row_of_none(&self, now: Instant, sid: String) -> (Kept, Arc<Owner>) {
+        let row = Kept {
+            common: Common { sid, account: self.owner.account.to_string(), created_at: now, updated_at: now },
+            call_sid: self.sid.clone(),
+            status: "absent".to_owned(),
+            source: VERB.to_owned(),
+            channels: 1,
+            ..Kept::default()
+        };
+        (row, Arc::clone(&self.owner))
+    }
+
     /// The row of a recording under way, and the account of the call.
     pub(super) fn row_under_way(&self, now: Instant, sid: &str) -> Option<(Kept, Arc<Owner>)> {
         let take = self.recording.as_ref()?.takes.iter().find(|take| take.sid == sid)?;

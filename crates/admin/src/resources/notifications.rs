@@ -22,6 +22,20 @@ const LIST: &[Parameter] = &[
     day("EndTime"),
 ];
 
+const fn get_route(path: &'static str) -> Route {
+    Route {
+        method: "GET",
+        path,
+        summary: "A notification, with the request and the response",
+        parameters: NONE,
+        answer: Shape::Item(200, "Notification", example),
+        handler: |context| {
+            let found = notification(context)?;
+            Ok(Answer::Item(200, "Notification", render(Some(context), &found)))
+        },
+    }
+}
+
 /// The operations, in the order of the description.
 pub(crate) const ROUTES: &[Route] = &[
     Route {
@@ -44,17 +58,8 @@ pub(crate) const ROUTES: &[Route] = &[
             list(context, Some(call.common.sid.into()))
         },
     },
-    Route {
-        method: "GET",
-        path: "/Accounts/{AccountSid}/Notifications/{Sid}",
-        summary: "A notification, with the request and the response",
-        parameters: NONE,
-        answer: Shape::Item(200, "Notification", example),
-        handler: |context| {
-            let found = own(context, last(context))?;
-            Ok(Answer::Item(200, "Notification", render(Some(context), &found)))
-        },
-    },
+    get_route("/Accounts/{AccountSid}/Calls/{CallSid}/Notifications/{Sid}"),
+    get_route("/Accounts/{AccountSid}/Notifications/{Sid}"),
     Route {
         method: "DELETE",
         path: "/Accounts/{AccountSid}/Notifications/{Sid}",
@@ -68,6 +73,15 @@ pub(crate) const ROUTES: &[Route] = &[
         },
     },
 ];
+
+/// The notification of the path, which is its call's where the path names one.
+fn notification(context: &Context<'_>) -> Result<Notification, Fault> {
+    let found: Notification = own(context, last(context))?;
+    match context.variables[..] {
+        [_, call, sid] if found.call_sid != call => Err(Fault::not_found(sid)),
+        _ => Ok(found),
+    }
+}
 
 /// Log, ErrorCode and MessageDate are Twilio's filters.
 fn list(context: &Context<'_>, call: Option<Box<str>>) -> Result<Answer, Fault> {

@@ -3,8 +3,8 @@
 //! A queue is a row with a name and a size; the calls in it are in the memory of the nodes. In a farm the callers of one queue may wait at several
 //! nodes.
 
-use store::rest::Kind;
 use store::rest::types::Queue;
+use store::rest::{Kind, queue_sid};
 
 use crate::control::{Document, QueueMember};
 use crate::fault::Fault;
@@ -95,17 +95,27 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
         return Err(Fault::invalid(20002, "FriendlyName is required"));
     };
     let mut common = context.state.common("QU", &context.account);
+    let mut first_name = name.to_owned();
+    let before = context.state.get::<Queue>(&queue_sid(&common.account, name))?;
+    if before.is_some_and(|queue| queue.friendly_name != name) {
+        // A queue that has another name now has the sid, and keeps it.
+        first_name = format!("{name} {}", common.sid);
+    }
     // Documents name the same queue.
-    common.sid = store::rest::queue_sid(&common.account, name);
+    common.sid = queue_sid(&common.account, &first_name);
     let max_size = context.int("MaxSize").unwrap_or(limits::QUEUE_SIZE);
-    let queue = Queue { common, friendly_name: name.to_owned(), max_size };
+    let queue = Queue { common, friendly_name: name.to_owned(), max_size, first_name };
     context.state.insert(&queue)?;
     Ok(item(context, 201, &queue))
 }
 
-/// A new name does not change the sid, which follows from the first one.
+/// A new name does not change the sid, which follows from the first one. Shards know of both before the answer is sent.
 fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     let mut queue: Queue = own(context, last(context))?;
+    if queue.first_name.is_empty() {
+        // A document has made it.
+        queue.first_name.clone_from(&queue.friendly_name);
+    }
     if let Some(name) = context.text("FriendlyName") {
         name.clone_into(&mut queue.friendly_name);
     }

@@ -13,6 +13,36 @@ use crate::value::Value;
 
 use super::{NONE, PAGE, created, last, own, price, updated, uri, version};
 
+const fn get_route(path: &'static str) -> Route {
+    Route {
+        method: "GET",
+        path,
+        summary: "A transcription",
+        parameters: NONE,
+        answer: Shape::Item(200, "Transcription", example),
+        handler: |context| {
+            let found = transcription(context)?;
+            Ok(Answer::Item(200, "Transcription", render(Some(context), &found)))
+        },
+    }
+}
+
+const fn delete_route(path: &'static str) -> Route {
+    Route {
+        method: "DELETE",
+        path,
+        summary: "Delete a transcription",
+        parameters: NONE,
+        answer: Shape::Nothing,
+        handler: |context| {
+            let found = transcription(context)?;
+            // The recording stays.
+            context.state.remove(Kind::Transcription, &found.common.sid)?;
+            Ok(Answer::Nothing)
+        },
+    }
+}
+
 /// The operations; `openapi` makes the description of the interface of the same entries.
 pub(crate) const ROUTES: &[Route] = &[
     Route {
@@ -35,31 +65,20 @@ pub(crate) const ROUTES: &[Route] = &[
             list(context, Some(recording.common.sid.into()))
         },
     },
-    Route {
-        method: "GET",
-        path: "/Accounts/{AccountSid}/Transcriptions/{Sid}",
-        summary: "A transcription",
-        parameters: NONE,
-        answer: Shape::Item(200, "Transcription", example),
-        handler: |context| {
-            let found = own(context, last(context))?;
-            Ok(Answer::Item(200, "Transcription", render(Some(context), &found)))
-        },
-    },
-    Route {
-        method: "DELETE",
-        path: "/Accounts/{AccountSid}/Transcriptions/{Sid}",
-        summary: "Delete a transcription",
-        parameters: NONE,
-        answer: Shape::Nothing,
-        handler: |context| {
-            let found: Transcription = own(context, last(context))?;
-            // The recording stays.
-            context.state.remove(Kind::Transcription, &found.common.sid)?;
-            Ok(Answer::Nothing)
-        },
-    },
+    get_route("/Accounts/{AccountSid}/Recordings/{RecordingSid}/Transcriptions/{Sid}"),
+    delete_route("/Accounts/{AccountSid}/Recordings/{RecordingSid}/Transcriptions/{Sid}"),
+    get_route("/Accounts/{AccountSid}/Transcriptions/{Sid}"),
+    delete_route("/Accounts/{AccountSid}/Transcriptions/{Sid}"),
 ];
+
+/// The transcription of the path, which is its recording's where the path names one.
+fn transcription(context: &Context<'_>) -> Result<Transcription, Fault> {
+    let found: Transcription = own(context, last(context))?;
+    match context.variables[..] {
+        [_, recording, sid] if found.recording_sid != recording => Err(Fault::not_found(sid)),
+        _ => Ok(found),
+    }
+}
 
 fn list(context: &Context<'_>, recording: Option<Box<str>>) -> Result<Answer, Fault> {
     let filter = RestFilter { parent: recording, ..paging::of_account(context, Kind::Transcription) };

@@ -4,7 +4,10 @@ use admin::control::{Participant, QueueMember};
 use admin::limits;
 use serde_json::Value;
 use stdx::Instant;
-use store::rest::types::{Conference, IncomingNumber, Notification, Recording, TextMessage, Transcription};
+use store::rest::types::{
+    Conference, IncomingNumber, Notification, Queue, Recording, TextMessage, Transcription,
+};
+use store::rest::{Kind, REQUESTED, Resource as _, RestFilter, RestLoaded};
 
 use crate::plane::START;
 use crate::world::{World, keys};
@@ -353,6 +356,39 @@ fn queues_show_waiting_calls_and_let_them_out() {
     assert_eq!(world.post("/Queues.json", "FriendlyName=a&MaxSize=0").fault(), (400, 20400));
 }
 
+/// The sid of a queue stays, and its former name is free for another.
+#[test]
+fn a_queue_that_is_renamed_keeps_its_sid() {
+    let world = World::new();
+    let queue = world.make("/Queues.json", "FriendlyName=small&MaxSize=1");
+    let path = format!("/Queues/{}.json", queue["sid"].as_str().unwrap());
+    world.make("/Queues.json", "FriendlyName=taken");
+    assert_eq!(world.post(&path, "FriendlyName=taken").fault(), (409, 20409));
+    let renamed = world.post(&path, "FriendlyName=renamed").json();
+    assert_eq!((&renamed["sid"], &renamed["max_size"]), (&queue["sid"], &1.into()));
+    assert_eq!(world.post("/Queues.json", "FriendlyName=renamed").fault(), (409, 20409));
+    let next = world.make("/Queues.json", "FriendlyName=small");
+    assert_ne!(next["sid"], queue["sid"]);
+    assert_eq!(world.post("/Queues.json", "FriendlyName=small").fault(), (409, 20409));
+    // One that a document has made.
+    let common = world.common(&store::rest::queue_sid(&world.me.sid, "line"), 0);
+    let friendly_name = "line".to_owned();
+    world.insert(&Queue { common, friendly_name, max_size: 20, ..Queue::default() });
+    let sid = store::rest::queue_sid(&world.me.sid, "line");
+    assert_eq!(world.post(&format!("/Queues/{sid}.json"), "MaxSize=3").json()["max_size"], 3);
+    let filter = RestFilter { parent: Some(REQUESTED.into()), ..RestFilter::all(Kind::Queue) };
+    let read = store::Read::Rest(store::rest::RestRead::List(filter));
+    let found = admin::Repository::read(&*world.repository, read);
+    let Ok(store::Loaded::Rest(RestLoaded::Page { rows, .. })) = found else { panic!("{found:?}") };
+    let mut rows: Vec<Queue> = rows.iter().map(|row| Queue::from_row(row).unwrap()).collect();
+    rows.sort_by(|a, b| a.friendly_name.cmp(&b.friendly_name));
+    let names: Vec<&str> = rows.iter().map(|row| &*row.friendly_name).collect();
+    assert_eq!(names, ["line", "renamed", "small", "taken"]);
+    let follows = |row: &Queue| row.common.sid == store::rest::queue_sid(&world.me.sid, &row.first_name);
+    assert!(rows.iter().all(follows), "{rows:?}");
+    assert_eq!((&*rows[0].first_name, &*rows[1].first_name), ("line", "small"));
+}
+
 #[test]
 fn recordings_are_started_heard_and_deleted() {
     let world = World::new();
@@ -541,6 +577,14 @@ fn notifications_and_transcriptions_are_read_and_deleted() {
     assert_eq!(world.get("/Notifications.json?MessageDate=2026-11-20").json()["total"], 0);
     assert_eq!(world.get("/Notifications/NO1.json").json()["call_sid"], "CA1");
     assert_eq!(
+        world.get("/Calls/CA1/Notifications/NO1.json").json(),
+        world.get("/Notifications/NO1.json").json()
+    );
+    world.insert(&world.call("CA2", 0, "completed"));
+    for wrong in ["/Calls/CA2/Notifications/NO1.json", "/Calls/CA1/Notifications/NO2.json"] {
+        assert_eq!(world.get(wrong).fault(), (404, 20404), "{wrong}");
+    }
+    assert_eq!(
         (
             world.delete("/Notifications/NO1.json").status,
             world.get("/Notifications.json").json()["total"].as_u64()
@@ -556,6 +600,15 @@ fn notifications_and_transcriptions_are_read_and_deleted() {
     assert_eq!(world.get("/Recordings/RE1/Transcriptions.json").json()["total"], 1);
     assert_eq!(world.get("/Transcriptions/TR1.json").json()["transcription_text"], "hi");
     assert_eq!(world.get("/Transcriptions.json").json()["total"], 1);
+    let of_recording = "/Recordings/RE1/Transcriptions/TR1.json";
+    assert_eq!(world.get(of_recording).json(), world.get("/Transcriptions/TR1.json").json());
+    world.insert(&Recording { common: world.common("RE2", 0), ..Recording::default() });
+    let of_another = "/Recordings/RE2/Transcriptions/TR1.json";
+    assert_eq!(world.get(of_another).fault(), (404, 20404));
+    assert_eq!(world.delete(of_another).fault(), (404, 20404));
+    assert_eq!(world.delete(of_recording).status, 204);
+    assert_eq!(world.delete("/Transcriptions/TR1.json").fault(), (404, 20404));
+    world.insert(&text);
     assert_eq!(world.delete("/Transcriptions/TR1.json").status, 204);
 }
 

@@ -249,7 +249,7 @@ pub(super) const VERBS: &[ElementEntry] = &[
         &[
             ACTION,
             METHOD,
-            a("maxQueueSize", whole(1, 1_000), "100", "callers; when full: QueueResult=queue-full"),
+            a("maxQueueSize", whole(1, 1_000), "", "callers, or the queue's MaxSize; when full: queue-full"),
             a(
                 "waitUrl",
                 ValueKind::Url,

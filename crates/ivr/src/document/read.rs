@@ -276,7 +276,7 @@ fn enqueue(
         name: needed_body(node, entry, notes)?,
         action: fields.target("action", "method"),
         wait: fields.target("waitUrl", "waitUrlMethod"),
-        max_size: fields.number("maxQueueSize"),
+        max_size: fields.whole("maxQueueSize"),
     })
 }
 

@@ -322,8 +322,8 @@ pub struct Enqueue {
     pub action: Option<Target>,
     /// None: the built-in music.
     pub wait: Option<Target>,
-    /// `maxQueueSize`: a queue that is full refuses the call.
-    pub max_size: u32,
+    /// `maxQueueSize`: a queue that is full refuses the call. None: the size of the queue.
+    pub max_size: Option<u32>,
 }
 
 /// `<Sms>`: sends a text message.

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::document::{Address, BridgeRecording, Conference, Email, Note, Piece, Severity, Track};
+use crate::document::{Address, BridgeRecording, Callback, Conference, Email, Note, Piece, Severity, Track};
 use crate::request::{Request, Target};
 
 /// Names one thing that was asked for; its answers carry it. Unique in one script.
@@ -153,8 +153,8 @@ pub enum Effect {
         name: String,
         /// The URL of the wait document; absolute.
         wait: Option<Target>,
-        /// The number of waiting calls beyond which the queue refuses.
-        max_size: u32,
+        /// The number of waiting calls beyond which the queue refuses. `None`: the queue's own.
+        max_size: Option<u32>,
     },
     /// Out of the queue: from the one that waits, or from its wait document, which then has no `id`.
     LeaveQueue {
@@ -253,6 +253,8 @@ pub struct Recording {
     pub trim: bool,
     /// The account that gets the recording as voicemail: a name or an address.
     pub mailbox: Option<String>,
+    /// Told when the recording begins, when it is complete, and when there is none; absolute.
+    pub status: Option<Callback>,
 }
 
 /// One leg to dial.

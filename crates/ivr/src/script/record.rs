@@ -18,7 +18,7 @@ use crate::request::{Form, Target};
 pub(super) struct Recorder {
     /// The id of `Effect::Record`.
     pub(super) id: Id,
-    /// The verb, for its `action` and its callbacks.
+    /// The verb, for its `action` and its transcription.
     record: Box<Record>,
     /// The media's own limit (`maxLength`) comes first; this is for when it does not.
     pub(super) until: Instant,
@@ -55,12 +55,11 @@ impl Recorder {
             max_length: record.max_length,
             trim: record.trim,
             mailbox: record.mailbox.clone(),
+            status: record.status.clone().and_then(|status| call.absolute_callback(status, out)),
         };
         out.push(Effect::Record { id, recording: Box::new(recording) });
         let until = now + record.max_length + limits::ANSWER_WAIT;
-        let recorder = Recorder { id, record, until, key: None, is_stopped: false };
-        recorder.tell_status(call, "in-progress", None, out);
-        recorder
+        Recorder { id, record, until, key: None, is_stopped: false }
     }
 
     /// A key of `finishOnKey` ends the recording.
@@ -112,7 +111,7 @@ impl Recorder {
         Target { url: self.record.action.clone().unwrap_or_default(), method: self.record.method }
     }
 
-    /// The recording, unless it is empty or failed. The status callback is told either way.
+    /// The recording, unless it is empty or failed.
     fn kept_recording(
         &self,
         call: &CallContext,
@@ -121,44 +120,17 @@ impl Recorder {
     ) -> Option<Recorded> {
         let recorded = match result {
             Ok(recorded) if !recorded.duration.is_zero() => recorded,
-            Ok(_) => {
-                self.tell_status(call, "absent", None, out);
-                return None;
-            }
+            Ok(_) => return None,
             Err(EffectFailure { code, text }) => {
                 call.notify(Severity::Error, code, text, out);
-                self.tell_status(call, "absent", None, out);
                 return None;
             }
         };
-        self.tell_status(call, "completed", Some(&recorded), out);
         if let Some(transcribe) = &self.record.transcribe {
             let callback = transcribe.callback.as_ref().and_then(|target| call.absolute_target(target, out));
             out.push(Effect::Transcribe { recording_sid: recorded.sid.clone(), callback });
         }
         Some(recorded)
-    }
-
-    /// The request of `recordingStatusCallback`, when it asked for this event.
-    fn tell_status(
-        &self,
-        call: &CallContext,
-        event: &str,
-        recorded: Option<&Recorded>,
-        out: &mut ScriptOutbox,
-    ) {
-        let Some(callback) = &self.record.status else { return };
-        if !callback.events.contains(&event) {
-            return;
-        }
-        let mut form = call.form();
-        form.push(pair("RecordingStatus", event));
-        form.push(pair("RecordingSource", "RecordVerb"));
-        form.push(pair("RecordingChannels", "1"));
-        if let Some(recorded) = recorded {
-            form.extend(of_recorded(recorded));
-        }
-        call.tell(&callback.target, form, out);
     }
 }
 

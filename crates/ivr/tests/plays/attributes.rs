@@ -37,7 +37,7 @@ fn attributes_of_verbs_without_effect_are_noted() {
     passes_over(
         "<Enqueue workflowSid='WW1'>a</Enqueue>",
         &["Enqueue: workflowSid"],
-        "> enqueue a wait music max 100",
+        "> enqueue a wait music",
     );
     passes_over(
         "<Start action='/x' method='GET'><Stream url='ws://s/a' connectorName='c'/></Start><Hangup/>",
@@ -167,10 +167,7 @@ fn requests_use_the_method_of_the_document() {
          recordingStatusCallbackEvent='in-progress'>a</Conference></Dial>",
         "> join a muted false beep Both start true end false wait music max 40 record false trim false coach - label - told nobody recordings GET http://app/r in-progress own false",
     );
-    performs(
-        "<Enqueue waitUrl='/w' waitUrlMethod='GET'>a</Enqueue>",
-        "> enqueue a wait GET http://app/w max 100",
-    );
+    performs("<Enqueue waitUrl='/w' waitUrlMethod='GET'>a</Enqueue>", "> enqueue a wait GET http://app/w");
     performs(
         "<Refer action='/r' method='GET'><Sip>sip:a@b</Sip></Refer>",
         "> refer sip:a@b

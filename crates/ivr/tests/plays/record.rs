@@ -81,11 +81,9 @@ fn a_silent_recording_goes_on_with_the_next_verb() {
         "<Record transcribe='true' recordingStatusCallback='/s' recordingStatusCallbackMethod='GET' \
          recordingStatusCallbackEvent='in-progress completed absent'/><Hangup/>",
         "> listen digits
-         > record beep silence 5s at most 3600s
-         > tell GET http://app/s RecordingStatus=in-progress RecordingSource=RecordVerb RecordingChannels=1
+         > record beep silence 5s at most 3600s told GET http://app/s in-progress+completed+absent
          media: recorded 0
          > stop listening
-         > tell GET http://app/s RecordingStatus=absent RecordingSource=RecordVerb RecordingChannels=1
          > hang up
          > end completed",
     );
@@ -125,13 +123,12 @@ fn a_hang_up_ends_the_recording_and_the_action_is_told() {
         "<Record action='/mail' recordingStatusCallback='/s'/>",
         &format!(
             "> listen digits
-             > record beep silence 5s at most 3600s
+             > record beep silence 5s at most 3600s told POST http://app/s completed
              caller: hangs up
              > stop recording
              > stop listening
              caller: hangs up
              media: recorded 7
-             > tell POST http://app/s RecordingStatus=completed RecordingSource=RecordVerb RecordingChannels=1 {RECORDED}
              > tell POST http://app/mail {RECORDED} Digits=hangup
              > end completed"
         ),

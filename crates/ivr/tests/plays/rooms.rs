@@ -81,7 +81,7 @@ fn a_hang_up_leaves_room_and_queue_and_tells_the_action() {
     );
     performs(
         "<Enqueue action='/q'>a</Enqueue>",
-        "> enqueue a wait music max 100
+        "> enqueue a wait music
          queue: entered
          wait: 2000
          caller: hangs up
@@ -112,7 +112,7 @@ fn a_queue_is_left_in_each_way() {
     }
     performs(
         "<Enqueue>a</Enqueue><Say>next</Say>",
-        r#"> enqueue a wait music max 100
+        r#"> enqueue a wait music
            queue: entered
            queue: taken
            wait: 3000
@@ -129,7 +129,7 @@ fn a_queue_is_left_in_each_way() {
 fn a_call_in_a_queue_can_be_sent_elsewhere() {
     performs(
         "<Enqueue action='/q'>a</Enqueue>",
-        "> enqueue a wait music max 100
+        "> enqueue a wait music
          rest: redirects http://app/b
          > leave queue
          > tell POST http://app/q QueueResult=redirected QueueTime=0

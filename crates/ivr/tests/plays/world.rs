@@ -430,12 +430,17 @@ impl Play {
             }
             Effect::StopListening => "stop listening".into(),
             Effect::Record { recording, .. } => format!(
-                "record{} silence {} at most {}{}{}",
+                "record{} silence {} at most {}{}{}{}",
                 if recording.beep { " beep" } else { "" },
                 seconds(recording.silence),
                 seconds(recording.max_length),
                 if recording.trim { " trim" } else { "" },
-                recording.mailbox.as_ref().map(|mailbox| format!(" for {mailbox}")).unwrap_or_default()
+                recording.mailbox.as_ref().map(|mailbox| format!(" for {mailbox}")).unwrap_or_default(),
+                recording
+                    .status
+                    .as_ref()
+                    .map(|to| format!(" told {}", callback(Some(to))))
+                    .unwrap_or_default()
             ),
             Effect::StopRecording { .. } => "stop recording".into(),
             Effect::Transcribe { recording_sid, callback } => {
@@ -470,7 +475,8 @@ impl Play {
                     Method::Post => wait.url.clone(),
                     Method::Get => format!("GET {}", wait.url),
                 });
-                format!("enqueue {name} wait {wait} max {max_size}")
+                let max_size = max_size.map(|max_size| format!(" max {max_size}")).unwrap_or_default();
+                format!("enqueue {name} wait {wait}{max_size}")
             }
             Effect::LeaveQueue { .. } => "leave queue".into(),
             Effect::SendMessage { message: m, .. } => {

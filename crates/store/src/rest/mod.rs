@@ -104,7 +104,8 @@ pub struct Row {
     pub sid: Box<str>,
     /// The owner's sid; of an account, its parent's, or its own.
     pub account: Box<str>,
-    /// The parent account or call, the call of a recording or notification, the recording of a transcription.
+    /// The parent account or call, the call of a recording or notification, the recording of a transcription; of a queue
+    /// that a request of the REST interface has made or changed, [`REQUESTED`].
     pub parent: Option<Box<str>>,
     /// E-mail address, number, login or friendly name; of a call, [`types::RestCall::node_life`].
     pub name: Option<Box<str>>,
@@ -346,6 +347,10 @@ pub struct Sum {
 
 /// A fixed key: the sids must be the same at every start and at every node.
 const QUEUES: Keyed = Keyed::new(*b"belfry's queues!");
+
+/// The column `parent` of queues that a request of the REST interface has made or changed: a program that reads these reads none of
+/// the many that documents make.
+pub const REQUESTED: &str = "requested";
 
 /// A queue is known by its name, in documents and to the REST interface: its sid follows from the name, so
 /// that both make the same row.

@@ -501,20 +501,23 @@ impl Resource for TextMessage {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Queue {
-    /// Sid, owner and times. The sid follows from the name: [`super::queue_sid`].
+    /// Sid, owner and times. The sid follows from the first name: [`super::queue_sid`].
     #[serde(flatten)]
     pub common: Common,
     /// The name that `Enqueue` and `Dial` use.
     pub friendly_name: String,
     /// `MaxSize`: waiting calls at most.
     pub max_size: u32,
+    /// The name that the sid follows from; empty: only documents have made the queue.
+    pub first_name: String,
 }
 
 impl Resource for Queue {
     const KIND: Kind = Kind::Queue;
 
     fn columns(&self) -> Row {
-        Row { name: text(&self.friendly_name), ..self.common.row(Self::KIND) }
+        let parent = text(&self.first_name).map(|_| super::REQUESTED.into());
+        Row { name: text(&self.friendly_name), parent, ..self.common.row(Self::KIND) }
     }
 }
 

@@ -87,6 +87,7 @@ fn numbers_are_unique_in_all_and_queues_in_their_account() {
         common: common(sid, account, 1),
         friendly_name: "support".into(),
         max_size: 1,
+        ..Queue::default()
     };
     insert(&mut admin, &queue("QU1", "AC1")).unwrap();
     insert(&mut admin, &queue("QU2", "AC2")).unwrap();
@@ -99,7 +100,12 @@ fn numbers_are_unique_in_all_and_queues_in_their_account() {
 #[test]
 fn a_row_that_is_ensured_is_made_once_and_stays_as_it_was() {
     let (_database, mut admin) = admin();
-    let mut queue = Queue { common: common("QU1", "AC1", 1), friendly_name: "support".into(), max_size: 10 };
+    let mut queue = Queue {
+        common: common("QU1", "AC1", 1),
+        friendly_name: "support".into(),
+        max_size: 10,
+        ..Queue::default()
+    };
     let ensure = |admin: &mut Admin, queue: &Queue| {
         admin.write(&Write::Rest(RestWrite::Ensure(Box::new(queue.row().unwrap()))))
     };

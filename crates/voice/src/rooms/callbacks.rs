@@ -130,7 +130,8 @@ pub(super) fn conference_row(
 
 /// The row of a queue that a document named, where there is none: it outlasts those that wait.
 pub(super) fn queue_row(owner: &Owner, sid: &str, name: &str, max_size: u32, now: Instant) -> Option<Write> {
-    let queue = Queue { common: common(owner, sid, (now, now)), friendly_name: name.to_owned(), max_size };
+    let common = common(owner, sid, (now, now));
+    let queue = Queue { common, friendly_name: name.to_owned(), max_size, ..Queue::default() };
     queue.row().ok().map(|row| Write::Rest(RestWrite::Ensure(Box::new(row))))
 }
 

@@ -154,11 +154,13 @@ impl Rooms {
         actor: Key,
         id: Id,
         name: &str,
-        (wait, max_size): (Option<Target>, u32),
+        (wait, max_size): (Option<Target>, Option<u32>),
         parts: &mut RoomParts<'_, '_>,
     ) {
-        let wanted = RoomTarget::Queue { name: name.into(), max_size };
-        self.sit(now, (actor, id, Kind::Caller), (wanted, name), (wait, None), parts);
+        let Some((_, leg)) = parts.calls.leg_of(actor) else { return };
+        let (name, max_size) = parts.queues.find(&leg.owner.account, name, max_size);
+        let wanted = RoomTarget::Queue { name: name.clone(), max_size };
+        self.sit(now, (actor, id, Kind::Caller), (wanted, &name), (wait, None), parts);
     }
 
     /// A Dial's leg that is the first caller of a queue, or the next that comes.
@@ -170,8 +172,10 @@ impl Rooms {
         name: &str,
         parts: &mut RoomParts<'_, '_>,
     ) {
-        let wanted = RoomTarget::First { queue: name.into() };
-        self.sit(now, (actor, leg, Kind::Taker), (wanted, name), (None, None), parts);
+        let Some((_, caller)) = parts.calls.leg_of(actor) else { return };
+        let (name, _) = parts.queues.find(&caller.owner.account, name, None);
+        let wanted = RoomTarget::First { queue: name.clone() };
+        self.sit(now, (actor, leg, Kind::Taker), (wanted, &name), (None, None), parts);
     }
 
     /// Makes the membership and asks its home to let it in.

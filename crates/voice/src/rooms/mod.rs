@@ -40,6 +40,7 @@ use stdx::rng::Rng;
 use stdx::slab::Key;
 
 use super::calls::Calls;
+use super::queue_rows::QueueRows;
 use super::record::Recordings;
 use super::{Voice, VoiceEffect, World, limits};
 use frames::Sound;
@@ -203,6 +204,8 @@ fn music() -> Vec<i16> {
 pub(super) struct RoomParts<'a, 'w> {
     pub(super) calls: &'a mut Calls,
     pub(super) recordings: &'a mut Recordings,
+    /// The names and sizes of queues that requests have set.
+    queues: &'a QueueRows,
     pub(super) world: &'a mut World<'w>,
 }
 
@@ -214,8 +217,9 @@ impl Voice {
         world: &mut World<'_>,
         act: impl FnOnce(&mut Rooms, &mut RoomParts<'_, '_>) -> T,
     ) -> T {
-        let Voice { rooms, calls, recordings, .. } = self;
-        let done = act(rooms, &mut RoomParts { calls, recordings, world: &mut *world });
+        let Voice { rooms, calls, recordings, numbers, .. } = self;
+        let parts = &mut RoomParts { calls, recordings, queues: &numbers.queues, world: &mut *world };
+        let done = act(rooms, parts);
         self.perform_queued(now, world);
         done
     }

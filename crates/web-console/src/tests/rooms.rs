@@ -142,7 +142,8 @@ async fn a_conference_is_seen_by_readers_and_an_operator_puts_a_call_out_and_end
 #[tokio::test]
 async fn a_queue_shows_how_long_its_calls_wait_and_an_operator_hangs_one_up() {
     let mut all = applications("");
-    let queue = Queue { common: common(QUEUE), friendly_name: "sales".into(), max_size: 100 };
+    let queue =
+        Queue { common: common(QUEUE), friendly_name: "sales".into(), max_size: 100, ..Queue::default() };
     insert(&all.repository, &queue);
     let waits = |call: &str, seconds| {
         let enqueued_at = Instant::from_unix_seconds(NOW - seconds);

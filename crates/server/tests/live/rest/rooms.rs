@@ -195,3 +195,38 @@ fn calls_in_a_queue_are_listed_in_order_and_dequeued_to_a_document() {
     assert_eq!(site.rest.ask("DELETE", &format!("{path}.json"), "").status, 204);
     assert_eq!(site.rest.ask("GET", &format!("{path}.json"), "").status, 404);
 }
+
+/// `MaxSize` bounds a queue whose documents name no bound, and a queue that is renamed stays one with its callers.
+#[test]
+fn the_size_and_the_name_of_a_queue_by_rest_count_for_documents() {
+    let site = Site::new(&[
+        ("/1", "<Response><Enqueue action='/left'>small</Enqueue></Response>"),
+        ("/2", "<Response><Enqueue action='/left'>renamed</Enqueue></Response>"),
+        ("/3", "<Response><Dial action='/dialled'><Queue>renamed</Queue></Dial></Response>"),
+        ("/left", "<Response><Hangup/></Response>"),
+        ("/dialled", "<Response><Hangup/></Response>"),
+    ]);
+    let queue = site.post("/Queues.json", &[("FriendlyName", "small"), ("MaxSize", "1")]);
+    let path = format!("/Queues/{}.json", queue["sid"].as_str().unwrap());
+    let members = format!("/Queues/{}/Members.json", queue["sid"].as_str().unwrap());
+    let mut first = Talker::call(&site.place, "1", 0, TONES[0]);
+    site.until_listed(&members, "queue_members", 1);
+    let mut second = Talker::call(&site.place, "1", 1, 0);
+    second.is_hung_up();
+    assert_eq!(site.asked("/left")["QueueResult"], "queue-full");
+    let renamed = site.post(&path, &[("FriendlyName", "renamed"), ("MaxSize", "2")]);
+    assert_eq!((&renamed["sid"], &renamed["friendly_name"]), (&queue["sid"], &"renamed".into()));
+    let mut third = Talker::call(&site.place, "2", 0, 0);
+    assert_eq!(site.until_listed(&members, "queue_members", 2)[1]["position"], 2);
+    let mut fourth = Talker::call(&site.place, "2", 1, 0);
+    fourth.is_hung_up();
+    assert_eq!(site.rest.get("/Queues.json")["total"], 1);
+    // The first in line is one that came by the former name.
+    let mut agent = Talker::call(&site.place, "3", 1, TONES[1]);
+    agent.hears([TONES[0]], [TONES[1]]);
+    first.hears([TONES[1]], [TONES[0]]);
+    agent.hang_up();
+    first.is_hung_up();
+    third.hang_up();
+    site.nothing_left();
+}

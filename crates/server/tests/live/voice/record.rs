@@ -230,6 +230,62 @@ fn a_caller_that_hangs_up_leaves_a_complete_recording() {
 }
 
 #[test]
+fn the_callbacks_of_a_record_name_one_recording_from_its_first_sample() {
+    let app = App::new(&[
+        (
+            "/",
+            "<Response><Record action='/never' recordingStatusCallback='/none' recordingStatusCallbackEvent='absent'/>\
+             <Record action='/recorded' timeout='1' recordingStatusCallback='/status' recordingStatusCallbackEvent='in-progress completed absent'/></Response>",
+        ),
+        ("/recorded", "<Response><Hangup/></Response>"),
+        ("/none", ""),
+        ("/status", ""),
+    ]);
+    let place = Place::new(&app.voice("/", ""));
+    let mut node = place.start();
+    let mut caller = Caller::new(&place);
+    let (_, remote) = caller.call();
+    caller.hear(5);
+    // During the beep: nothing is recorded.
+    caller.press('#', remote);
+    let none = until("no recording is told of", || app.asked_for("/none"));
+    assert_eq!((&*none["RecordingStatus"], &*none["RecordingSource"]), ("absent", "RecordVerb"));
+    let told = |status: &'static str| {
+        until(status, || {
+            let asked = app.asked.lock().unwrap();
+            let is_it = |(path, form): &&(String, HashMap<String, String>)| {
+                path == "/status" && form["RecordingStatus"] == status
+            };
+            asked.iter().find(is_it).map(|(_, form)| form.clone())
+        })
+    };
+    let begun = told("in-progress");
+    assert_eq!(begun["RecordingDuration"], "0");
+    until("it is recorded", || is_recording(&node));
+    let mut voice = Voice::new(&caller, remote);
+    // Behind the packets of the key.
+    (voice.sequence, voice.timestamp) = (8_400, 8_400 * 160);
+    voice.tone(400.0, 1_300);
+    let ended = told("completed");
+    for name in
+        ["AccountSid", "CallSid", "RecordingSid", "RecordingUrl", "RecordingStartTime", "RecordingSource"]
+    {
+        assert_eq!((name, &begun[name]), (name, &ended[name]));
+    }
+    assert_eq!((&*ended["RecordingSource"], &*ended["RecordingChannels"]), ("RecordVerb", "1"));
+    assert!(ended["RecordingStartTime"].ends_with(" +0000"), "{ended:?}");
+    assert_ne!(none["RecordingSid"], ended["RecordingSid"]);
+    let action = until("the action", || app.asked_for("/recorded"));
+    assert_eq!(action["RecordingSid"], ended["RecordingSid"]);
+    assert!(app.asked_for("/never").is_none());
+    let bye = caller.phone.expect_request("BYE");
+    caller.phone.reply(&bye, "200 OK", "", "");
+    nothing_left(&node, 1);
+    assert_eq!(recordings(&place).len(), 1);
+    node.stop();
+}
+
+#[test]
 fn a_disk_that_is_full_ends_the_recording_and_not_the_call() {
     let app = App::new(&[
         (
