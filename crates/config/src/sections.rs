@@ -134,7 +134,6 @@ impl Sip {
             "advertise",
             "Host name or address peers are told to reach us at, where it is not the one we listen at (behind NAT, or `0.0.0.0`).",
         );
-        let advertise = advertise.map(host::without_brackets);
         // Read before the struct, in the order of the page; the fields of a struct may stand in any.
         let (domains, default_domain) = read_domains(&mut section);
         let authenticate_calls = section.key(
@@ -145,7 +144,7 @@ impl Sip {
         let watching = read_watching(&mut section);
         let (min_expires, default_expires, max_expires) = read_expires(&mut section);
         let sip = Sip {
-            advertise,
+            advertise: advertise.map(host::without_brackets),
             domains,
             default_domain,
             authenticate_calls,
