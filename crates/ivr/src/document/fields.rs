@@ -38,6 +38,9 @@ impl Fields {
             };
             let place = notes.place_at(attribute.range().start);
             let Some(known) = entry.attributes.iter().find(|known| known.name == name) else {
+                if notes.is_full() {
+                    continue;
+                }
                 let hint = nearest(&name, entry.attributes.iter().map(|known| known.name));
                 notes.warn(place, format!("`{name}` means nothing on <{}> and is ignored{hint}", entry.name));
                 continue;

@@ -68,6 +68,9 @@ fn known(
     if allowed.clone().any(|known| known == name) {
         return find(name);
     }
+    if notes.is_full() {
+        return None;
+    }
     let place = notes.place_at(node.range().start);
     match ELSEWHERE.iter().find(|(elsewhere, _)| *elsewhere == name) {
         Some((_, reason)) => notes.error(place, code::INVALID, format!("<{name}> {reason}: passed over")),

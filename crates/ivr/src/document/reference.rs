@@ -103,6 +103,8 @@ fn limits(page: &mut String) {
         ("bytes of a document", limits::DOCUMENT_BYTES.to_string()),
         ("elements inside elements", limits::DOCUMENT_DEPTH.to_string()),
         ("elements, texts and comments", limits::DOCUMENT_NODES.to_string()),
+        ("attributes of one element", limits::DOCUMENT_ATTRIBUTES.to_string()),
+        ("`xmlns` declarations of a document", limits::DOCUMENT_NAMESPACES.to_string()),
         ("verbs of a document", limits::DOCUMENT_VERBS.to_string()),
         ("characters of one `<Say>`", limits::SPEECH_CHARS.to_string()),
         ("children of one `<Dial>`", limits::DIAL_TARGETS.to_string()),

@@ -233,6 +233,66 @@ fn documents_that_are_too_large_or_too_deep_are_refused() {
     assert!(matches!(&dial.to, Dialed::Parties(parties) if parties.len() == limits::DIAL_TARGETS));
 }
 
+/// The parser would need half a minute for the largest of these. Nothing before the element hides it from the limits.
+#[test]
+fn documents_with_too_many_attributes_or_namespaces_are_refused_at_once() {
+    let attributes = |count: usize| (0..count).map(|at| format!(" a{at}=''")).collect::<String>();
+    let declarations = |count: usize| (0..count).map(|at| format!(" xmlns:n{at}='u'")).collect::<String>();
+    let within = format!("<Response{}/>", attributes(limits::DOCUMENT_ATTRIBUTES));
+    assert_eq!(parse(&within).verbs, []);
+    let within = format!("<Response{}><Hangup/></Response>", declarations(limits::DOCUMENT_NAMESPACES));
+    assert_eq!(parse(&within).verbs.len(), 1);
+    // What stands in a value or a text counts for nothing.
+    let equal = "a=b xmlns ".repeat(100);
+    assert_eq!(
+        parse(&format!("<Response><Say voice='man' xml:space=\"{equal}\">{equal}</Say></Response>"))
+            .verbs
+            .len(),
+        1
+    );
+    let beyond = [
+        format!("<Response{}/>", attributes(limits::DOCUMENT_ATTRIBUTES + 1)),
+        format!("<Response{}/>", attributes(25_000)),
+        format!("<Response{}/>", declarations(limits::DOCUMENT_NAMESPACES + 1)),
+        format!(
+            "<Response{}>{}</Response>",
+            declarations(20),
+            "<Say xmlns:z='u'>a</Say>".repeat(limits::DOCUMENT_NAMESPACES - 19)
+        ),
+        // Tags without an end: the parser reads all their attributes before it misses it.
+        format!("<Response{}", declarations(10_000)),
+        format!("<Response><Say{}", attributes(20_000)),
+    ];
+    let before = [
+        "",
+        "<?x \" ?>",
+        "<?x ' > ?>",
+        "<?xml version='1.0' standalone='yes'?>",
+        "<!-- ' -->",
+        "<!--><x \"-->",
+        "<!-- <![CDATA[ -->",
+        "<!---->",
+    ];
+    for before in before {
+        for document in &beyond {
+            let (line, number, text) = refused(format!("\n{before}{document}").as_bytes());
+            assert_eq!((line, number), (2, code::NOT_A_DOCUMENT), "{text} after {before}");
+            assert!(text.starts_with("more than"), "{text} after {before}");
+        }
+    }
+    for before in
+        ["<![CDATA[\"]]>", "<![CDATA[<!--]]>", "<![CDATA[]]]]>", "<?y ' ?>", "<!--><a '-->", "<a b='>'/>"]
+    {
+        let text = format!("<Response>{before}<Say{}/></Response>", attributes(20_000));
+        assert!(refused(text.as_bytes()).2.starts_with("more than"), "after {before}");
+    }
+    // The parser stops at a DTD.
+    for dtd in ["<!DOCTYPE r [<!ENTITY a '\"'>]>", "<!DOCTYPE r SYSTEM \"a>b\">"] {
+        let text = refused(format!("{dtd}{}", beyond[1]).as_bytes()).2;
+        assert!(text.contains("DTD"), "{text}");
+    }
+}
+
 /// RFC 7303 §3.2: the charset of the Content-Type wins over the XML declaration.
 #[test]
 fn the_declared_encoding_is_used() {
