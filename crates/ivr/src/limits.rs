@@ -34,6 +34,13 @@ pub const SPEECH_BREAK: Duration = Duration::from_secs(10);
 /// Children of one Dial that ring: Twilio's own limit of simultaneous calls. More are passed over with a note.
 pub const DIAL_TARGETS: usize = 10;
 
+/// Children of one Gather: all their sounds are requested at once. Those beyond it are passed over with a note.
+pub const GATHER_CHILDREN: usize = 64;
+
+/// Characters of `digits`, `sendDigits` and the parameter `SendDigits` of REST: the longest number that is dialled has 15, with its
+/// extension and pauses some dozens. A longer value is noted, and nothing is sent; REST answers 400.
+pub const TONES: usize = 256;
+
 /// Digits kept by one Gather without `numDigits`. More are dropped.
 pub const GATHERED_DIGITS: usize = 256;
 

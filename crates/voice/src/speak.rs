@@ -87,9 +87,8 @@ impl Calls {
                 leg.playing += 1;
                 media.play(prompt, PlayOptions { id: leg.playing, loops, offset_ms: 0 });
             }
-            Next::Dial(digits) => match media.send_digits(&digits) {
-                Ok(true) => {}
-                Ok(false) | Err(_) => {
+            Next::Dial(digits) => {
+                if !media.send_digits(&digits) {
                     speaking.is_playing = false;
                     speaking.failed = Some(EffectFailure {
                         code: code::PROMPT,
@@ -97,7 +96,7 @@ impl Calls {
                     });
                     self.go_on(now, key, world);
                 }
-            },
+            }
             Next::Over if is_first => {
                 leg.first_digits = None;
                 self.go_on(now, key, world);

@@ -219,7 +219,12 @@ fn gather(
     notes: &mut Notes<'_>,
 ) -> Gather {
     let mut prompt = Vec::new();
-    for (child, kind) in children(node, entry, notes) {
+    for (index, (child, kind)) in children(node, entry, notes).into_iter().enumerate() {
+        if index == limits::GATHER_CHILDREN {
+            let text = format!("<Gather>: only the first {} children are played", limits::GATHER_CHILDREN);
+            notes.error(notes.place_at(child.range().start), code::INVALID, text);
+            break;
+        }
         let nested = Fields::read(child, kind, notes);
         prompt.extend(match kind.name {
             "Say" => say(child, kind, &nested, notes),

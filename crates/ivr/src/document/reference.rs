@@ -107,6 +107,8 @@ fn limits(page: &mut String) {
         ("`xmlns` declarations of a document", limits::DOCUMENT_NAMESPACES.to_string()),
         ("verbs of a document", limits::DOCUMENT_VERBS.to_string()),
         ("characters of one `<Say>`", limits::SPEECH_CHARS.to_string()),
+        ("children of one `<Gather>`", limits::GATHER_CHILDREN.to_string()),
+        ("characters of `digits` and `sendDigits`", limits::TONES.to_string()),
         ("children of one `<Dial>`", limits::DIAL_TARGETS.to_string()),
         ("bytes of a URL", limits::URL_BYTES.to_string()),
         ("documents of a call", limits::DOCUMENTS_PER_CALL.to_string()),

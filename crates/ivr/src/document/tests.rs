@@ -293,6 +293,28 @@ fn documents_with_too_many_attributes_or_namespaces_are_refused_at_once() {
     }
 }
 
+/// All sounds of a Gather are requested at once, and each key takes time.
+#[test]
+fn children_of_a_gather_and_keys_beyond_their_limits_are_noted_and_passed_over() {
+    let text =
+        format!("<Response><Gather>{}</Gather></Response>", "<Pause length='3600'/>\n".repeat(8_000 / 2));
+    let document = parse(&text);
+    let Verb::Gather(gather) = &document.verbs[0] else { panic!("no Gather") };
+    assert_eq!(gather.prompt.len(), limits::GATHER_CHILDREN);
+    let note = &document.notes[0];
+    assert_eq!((document.notes.len(), note.line, note.severity), (1, 65, Severity::Error), "{note}");
+    assert_eq!(note.text, "<Gather>: only the first 64 children are played");
+    let play = |keys: usize| parse(&format!("<Response><Play digits='{}'/></Response>", "W".repeat(keys)));
+    assert_eq!((play(limits::TONES).verbs.len(), play(limits::TONES).notes.len()), (1, 0));
+    let long = play(limits::TONES + 1);
+    assert_eq!(long.verbs, []);
+    assert!(long.notes[0].text.contains("expected at most 256 of the keys"), "{:?}", long.notes);
+    let number = format!("<Number sendDigits='{}'>1</Number>", "1".repeat(limits::TONES + 1));
+    let number = parse(&format!("<Response><Dial>{number}</Dial></Response>"));
+    let plain = parse("<Response><Dial><Number>1</Number></Dial></Response>");
+    assert_eq!((number.verbs, number.notes.len()), (plain.verbs, 1));
+}
+
 /// RFC 7303 §3.2: the charset of the Content-Type wins over the XML declaration.
 #[test]
 fn the_declared_encoding_is_used() {
