@@ -4,7 +4,8 @@
 //! digits. All sounds are requested when the prompt begins; a piece plays once all its parts are here, while
 //! later ones may still be on their way. Parts that cannot be had are left out, and the first piece after
 //! them plays all the same. Silence and digits are no sound before their piece is next, and then take neither time nor memory
-//! that a document chooses.
+//! that a document chooses; a sound that would take a shard long to encode is encoded by a helper, or frame by frame as it
+//! plays (`docs/decisions/0127`).
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -77,26 +78,27 @@ impl Frames {
         }
     }
 
-    /// The frames of samples. The same samples, by their address, give the same frames without work; others
-    /// replace them.
-    pub(super) fn encode(
-        &mut self,
-        sound: &Sound,
-        codec: Codec,
-        samples: &Arc<[i16]>,
-    ) -> Result<Prompt, String> {
-        let key = (sound.clone(), codec);
-        if let Some(known) = self.cache.get(&key)
-            && Arc::ptr_eq(&known.samples, samples)
-        {
-            return Ok(known.prompt.clone());
+    /// The prompt of samples, if it takes the shard no time. The same samples, by their address, give the same frames; a long
+    /// sound is encoded as it plays. `None`: a helper is to encode them for [`insert`](Self::insert).
+    pub(super) fn prompt(&mut self, sound: &Sound, codec: Codec, samples: &Arc<[i16]>) -> Option<Prompt> {
+        if samples.len() > limits::PROMPT_ENCODED {
+            return Some(Prompt::of_samples(codec, samples));
         }
-        let prompt = Prompt::encode(codec, samples, 8_000).map_err(|error| error.to_string())?;
-        // A long one would push out many short ones that are played more often.
-        if prompt.size() <= limits::PROMPT_CACHED {
-            self.cache.insert(key, Encoded { samples: Arc::clone(samples), prompt: prompt.clone() });
+        let known = self.cache.get(&(sound.clone(), codec));
+        if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.samples, samples)) {
+            return Some(known.prompt.clone());
         }
-        Ok(prompt)
+        // G.711 is a look-up a sample; G.722 and Opus take up to two seconds for the longest sound.
+        let is_quick = matches!(codec, Codec::Pcmu | Codec::Pcma);
+        let prompt = is_quick.then(|| Prompt::encode(codec, samples, Prompt::SAMPLE_RATE).ok()).flatten()?;
+        self.insert(sound.clone(), codec, samples, &prompt);
+        Some(prompt)
+    }
+
+    /// Keeps the frames of samples; they replace those of others.
+    pub(super) fn insert(&mut self, sound: Sound, codec: Codec, samples: &Arc<[i16]>, prompt: &Prompt) {
+        let encoded = Encoded { samples: Arc::clone(samples), prompt: prompt.clone() };
+        self.cache.insert((sound, codec), encoded);
     }
 }
 
@@ -323,5 +325,27 @@ mod tests {
         // Two keys of 240 ms and the pause.
         assert_eq!(next(&mut speaking).0.duration_ms(), 980);
         assert!(matches!(speaking.next(), Next::Over));
+    }
+
+    /// The shard encodes nothing that takes it long: the time of a call for each codec, without a clock.
+    #[test]
+    fn sounds_that_take_time_are_encoded_by_a_helper_or_as_they_play() {
+        let sound = |text: &str| Sound::Audio { url: text.to_owned() };
+        let five_minutes: Arc<[i16]> = vec![1_000; 300 * 8_000].into();
+        let word: Arc<[i16]> = vec![1_000; 8_000].into();
+        let is_encoded = |prompt: &Prompt| prompt.frame(0).and_then(|frame| frame.payload()).is_some();
+        for codec in [Codec::Pcmu, Codec::Pcma, Codec::G722, Codec::Opus] {
+            let mut frames = Frames::new();
+            let long = frames.prompt(&sound("long"), codec, &five_minutes).expect("it plays at once");
+            assert_eq!((is_encoded(&long), long.len()), (false, 15_000), "{codec:?}");
+            let short = frames.prompt(&sound("word"), codec, &word);
+            let is_g711 = matches!(codec, Codec::Pcmu | Codec::Pcma);
+            assert_eq!(short.as_ref().map(is_encoded), is_g711.then_some(true), "{codec:?}");
+            let made = Prompt::encode(codec, &word, 8_000).unwrap();
+            frames.insert(sound("word"), codec, &word, &made);
+            assert_eq!(frames.prompt(&sound("word"), codec, &word), Some(made), "{codec:?}");
+            let other: Arc<[i16]> = vec![1_000; 8_000].into();
+            assert_eq!(frames.prompt(&sound("word"), codec, &other).is_some(), is_g711, "{codec:?}");
+        }
     }
 }
