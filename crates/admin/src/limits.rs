@@ -20,6 +20,8 @@ pub const MAX_VALUE: usize = 4_096;
 pub const MAX_DOCUMENT: usize = 32 * 1024;
 /// Bytes of a message: Twilio's 1,600 characters. 400, code 21617.
 pub const MAX_MESSAGE: usize = 1_600;
+/// Characters of `SendDigits`, as documents have it: each `W` is a second of sound. 400, code 21206.
+pub const MAX_TONES: usize = 256;
 /// Requests at work at once, each on a thread of the blocking pool. Beyond: 429, code 20429.
 pub const MAX_AT_WORK: usize = 64;
 /// Rows of a page when the request does not say (RestComm's and Twilio's).

@@ -12,6 +12,13 @@ pub const DOCUMENT_DEPTH: usize = 16;
 /// Elements, texts and comments of one document. Beyond it: code 12100.
 pub const DOCUMENT_NODES: u32 = 8_192;
 
+/// Attributes of one element, and `xmlns` declarations of a whole document: no element of the language has half as many. The parser
+/// compares each attribute with all earlier ones of its element, and copies the namespaces around an element to each that declares
+/// another, which made 250 KB cost half a minute. Beyond them: code 12100.
+pub const DOCUMENT_ATTRIBUTES: usize = 64;
+/// As [`DOCUMENT_ATTRIBUTES`].
+pub const DOCUMENT_NAMESPACES: usize = 32;
+
 /// Verbs of one document, children not counted. Those beyond it are passed over with a note.
 pub const DOCUMENT_VERBS: usize = 512;
 
@@ -26,6 +33,13 @@ pub const SPEECH_BREAK: Duration = Duration::from_secs(10);
 
 /// Children of one Dial that ring: Twilio's own limit of simultaneous calls. More are passed over with a note.
 pub const DIAL_TARGETS: usize = 10;
+
+/// Children of one Gather: all their sounds are requested at once. Those beyond it are passed over with a note.
+pub const GATHER_CHILDREN: usize = 64;
+
+/// Characters of `digits`, `sendDigits` and the parameter `SendDigits` of REST: the longest number that is dialled has 15, with its
+/// extension and pauses some dozens. A longer value is noted, and nothing is sent; REST answers 400.
+pub const TONES: usize = 256;
 
 /// Digits kept by one Gather without `numDigits`. More are dropped.
 pub const GATHERED_DIGITS: usize = 256;

@@ -94,7 +94,7 @@ impl Calls {
         let Some(Partner::Leg(other)) = self.legs.get(leg).map(|leg| leg.partner) else { return };
         if let Some(media) = self.legs.get_mut(other).and_then(|leg| leg.media.as_mut()) {
             // More than 64 digits are waiting: keys are not pressed that fast, and further digits are lost.
-            let _ = media.send_digits(&[digit]);
+            media.send_digits(&[digit]);
         }
     }
 }

@@ -8,6 +8,8 @@ use bytes::Bytes;
 use ivr::document::{Email, Voice};
 use ivr::request::Wire;
 use ivr::script::{EffectFailure, FetchResponse, Speech};
+use media::codec::Codec;
+use media::prompt::Prompt;
 
 /// The asking shard, and its number for the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub enum Done {
     Fetched(Result<FetchResponse, EffectFailure>),
     /// A decoded prompt, or the reason why there is none.
     Samples(Result<Arc<[i16]>, String>),
+    /// Samples as frames of a codec, or the reason why they are not encoded.
+    Encoded(Result<Prompt, String>),
     /// The relay has taken a mail, or the reason why it has not.
     Mailed(Result<(), String>),
     /// An event of a media stream; any number of them.
@@ -67,6 +71,9 @@ pub trait HelperService: Send + Sync {
 
     /// Requests the sound of a recording of this node. Answered by `Done::Samples`.
     fn recording(&self, ticket: Ticket, file: PathBuf);
+
+    /// Encodes samples of 8 kHz. Answered by `Done::Encoded`.
+    fn encode(&self, ticket: Ticket, codec: Codec, samples: Arc<[i16]>);
 
     /// Sends a mail. Answered by `Done::Mailed`.
     fn mail(&self, ticket: Ticket, mail: Email);

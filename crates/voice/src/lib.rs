@@ -351,14 +351,14 @@ impl Voice {
                 else {
                     return;
                 };
+                self.calls.samples_came(now, &sound, waiters, &result, world);
+            }
+            Done::Encoded(result) => {
+                let Some((prompt, waiters)) = self.calls.helper_requests.take_encoded(ticket, result) else {
+                    return;
+                };
                 for waiter in waiters {
-                    let prompt = match &result {
-                        Ok(samples) => {
-                            self.calls.helper_requests.frames.encode(&sound, waiter.codec, samples)
-                        }
-                        Err(text) => Err(text.clone()),
-                    };
-                    self.calls.sound_came(now, waiter, prompt, world);
+                    self.calls.sound_came(now, waiter, Ok(prompt.clone()), world);
                 }
             }
             Done::Stream(news) => self.calls.stream_news(now, ticket, news, world),

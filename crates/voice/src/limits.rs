@@ -5,8 +5,9 @@ use std::time::Duration;
 /// Prompts a shard keeps encoded. The least recently played make room.
 pub(super) const PROMPTS: usize = 1_024;
 
-/// Bytes of one of them: two minutes of G.711. Longer ones are encoded for each call.
-pub(super) const PROMPT_CACHED: usize = 1 << 20;
+/// Samples of one of them: two minutes, for which a helper encodes some two seconds. Longer sounds are encoded as they play, by each
+/// call: no caller waits for them, and they would push out many short ones that are played more often.
+pub(super) const PROMPT_ENCODED: usize = 120 * 8_000;
 
 /// The duration of each key among the sounds of a prompt.
 pub(super) const DIGIT_MS: u32 = 160;

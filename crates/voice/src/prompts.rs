@@ -3,7 +3,9 @@
 //! A prompt is a list of pieces, each with a number of loops and made of items: speech, audio, silence,
 //! digits. All sounds are requested when the prompt begins; a piece plays once all its parts are here, while
 //! later ones may still be on their way. Parts that cannot be had are left out, and the first piece after
-//! them plays all the same.
+//! them plays all the same. Silence and digits are no sound before their piece is next, and then take neither time nor memory
+//! that a document chooses; a sound that would take a shard long to encode is encoded by a helper, or frame by frame as it
+//! plays (`docs/decisions/0127`).
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -76,26 +78,27 @@ impl Frames {
         }
     }
 
-    /// The frames of samples. The same samples, by their address, give the same frames without work; others
-    /// replace them.
-    pub(super) fn encode(
-        &mut self,
-        sound: &Sound,
-        codec: Codec,
-        samples: &Arc<[i16]>,
-    ) -> Result<Prompt, String> {
-        let key = (sound.clone(), codec);
-        if let Some(known) = self.cache.get(&key)
-            && Arc::ptr_eq(&known.samples, samples)
-        {
-            return Ok(known.prompt.clone());
+    /// The prompt of samples, if it takes the shard no time. The same samples, by their address, give the same frames; a long
+    /// sound is encoded as it plays. `None`: a helper is to encode them for [`insert`](Self::insert).
+    pub(super) fn prompt(&mut self, sound: &Sound, codec: Codec, samples: &Arc<[i16]>) -> Option<Prompt> {
+        if samples.len() > limits::PROMPT_ENCODED {
+            return Some(Prompt::of_samples(codec, samples));
         }
-        let prompt = Prompt::encode(codec, samples, 8_000).map_err(|error| error.to_string())?;
-        // A long one would push out many short ones that are played more often.
-        if prompt.size() <= limits::PROMPT_CACHED {
-            self.cache.insert(key, Encoded { samples: Arc::clone(samples), prompt: prompt.clone() });
+        let known = self.cache.get(&(sound.clone(), codec));
+        if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.samples, samples)) {
+            return Some(known.prompt.clone());
         }
-        Ok(prompt)
+        // G.711 is a look-up a sample; G.722 and Opus take up to two seconds for the longest sound.
+        let is_quick = matches!(codec, Codec::Pcmu | Codec::Pcma);
+        let prompt = is_quick.then(|| Prompt::encode(codec, samples, Prompt::SAMPLE_RATE).ok()).flatten()?;
+        self.insert(sound.clone(), codec, samples, &prompt);
+        Some(prompt)
+    }
+
+    /// Keeps the frames of samples; they replace those of others.
+    pub(super) fn insert(&mut self, sound: Sound, codec: Codec, samples: &Arc<[i16]>, prompt: &Prompt) {
+        let encoded = Encoded { samples: Arc::clone(samples), prompt: prompt.clone() };
+        self.cache.insert((sound, codec), encoded);
     }
 }
 
@@ -105,7 +108,9 @@ enum Part {
     Waiting,
     /// Frames to be played.
     Here(Prompt),
-    /// Keys to be sent as events.
+    /// A pause, in milliseconds.
+    Silence(u32),
+    /// Keys to be sent, as events or as tones.
     Digits(Vec<Digit>),
     /// Could not be had.
     Missing,
@@ -116,6 +121,8 @@ pub(super) struct Speaking {
     /// The actor whose script speaks.
     pub(super) actor: Key,
     pub(super) id: Id,
+    /// The codec of the leg when the prompt began.
+    codec: Codec,
     pieces: VecDeque<(Vec<Part>, u32)>,
     /// The number of pieces that are over: parts on their way keep the numbers they were asked for with.
     over: usize,
@@ -144,16 +151,13 @@ impl Speaking {
         mut fetch: impl FnMut((usize, usize), Sound) -> Option<Prompt>,
     ) -> Speaking {
         let mut speaking =
-            Speaking { actor, id, pieces: VecDeque::new(), over: 0, is_playing: false, failed: None };
+            Speaking { actor, id, codec, pieces: VecDeque::new(), over: 0, is_playing: false, failed: None };
         for (at, piece) in pieces.iter().enumerate() {
-            // The choice is made for the piece: its sounds are joined to one prompt.
-            let keys_only = piece.items.iter().all(|item| matches!(item, Item::Digits(_)));
             let part = |(index, item): (usize, &Item)| match (item, Sound::of(item)) {
                 (_, Some(sound)) => fetch((at, index), sound).map_or(Part::Waiting, Part::Here),
-                (Item::Digits(keys), _) => digits(keys, keys_only, codec),
+                (Item::Digits(keys), _) => Part::Digits(keys.chars().filter_map(Digit::from_char).collect()),
                 (Item::Silence(length), _) => {
-                    let length = u32::try_from(length.as_millis()).unwrap_or(u32::MAX);
-                    Prompt::pause(codec, length).map_or(Part::Missing, Part::Here)
+                    Part::Silence(u32::try_from(length.as_millis()).unwrap_or(u32::MAX))
                 }
                 _ => Part::Missing,
             };
@@ -184,7 +188,7 @@ impl Speaking {
             if parts.iter().any(|part| matches!(part, Part::Waiting)) {
                 return Next::Wait;
             }
-            let (parts, loops) = (take(parts), (*loops > 0).then_some(*loops));
+            let (parts, loops) = (take(parts, self.codec), (*loops > 0).then_some(*loops));
             self.pieces.pop_front();
             self.over += 1;
             match parts {
@@ -210,30 +214,138 @@ enum Taken {
     Nothing,
 }
 
-/// Joins the parts of a piece. Missing ones are left out.
-fn take(parts: &[Part]) -> Taken {
-    let mut sounds = Vec::new();
-    let mut keys = Vec::new();
-    for part in parts {
-        match part {
-            Part::Here(prompt) => sounds.push(prompt.clone()),
-            Part::Digits(digits) => keys.extend_from_slice(digits),
-            Part::Waiting | Part::Missing => {}
-        }
+/// Joins the parts of a piece. Missing ones are left out. Keys alone go as events (RFC 4733) where the peer takes them; among
+/// sounds they are sounds, as both at a time would be heard twice.
+fn take(parts: &[Part], codec: Codec) -> Taken {
+    let keys: Option<Vec<&[Digit]>> = parts
+        .iter()
+        .map(|part| match part {
+            Part::Digits(digits) => Some(&**digits),
+            _ => None,
+        })
+        .collect();
+    if let Some(keys) = keys {
+        return Taken::Digits(keys.concat());
     }
-    match Prompt::concat(&sounds) {
-        Some(prompt) => Taken::Sound(prompt),
-        None if keys.is_empty() => Taken::Nothing,
-        None => Taken::Digits(keys),
-    }
+    let sound = |part: &Part| match part {
+        Part::Here(prompt) => Some(prompt.clone()),
+        Part::Silence(length) => Prompt::pause(codec, *length).ok(),
+        Part::Digits(digits) => Some(Prompt::digits(codec, digits, limits::DIGIT_MS)),
+        Part::Waiting | Part::Missing => None,
+    };
+    let sounds: Vec<Prompt> = parts.iter().filter_map(sound).collect();
+    Prompt::concat(&sounds).map_or(Taken::Nothing, Taken::Sound)
 }
 
-/// Keys alone go as events (RFC 4733) where the peer takes them; among sounds they are sounds, as both at a
-/// time would be heard twice.
-fn digits(keys: &str, alone: bool, codec: Codec) -> Part {
-    let digits: Vec<Digit> = keys.chars().filter_map(Digit::from_char).collect();
-    if alone {
-        return Part::Digits(digits);
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use stdx::slab::Slab;
+
+    use super::*;
+
+    impl Speaking {
+        /// Bytes on the heap.
+        fn size(&self) -> usize {
+            let part = |part: &Part| match part {
+                Part::Here(prompt) => prompt.size(),
+                Part::Digits(digits) => digits.capacity(),
+                Part::Silence(_) | Part::Waiting | Part::Missing => 0,
+            };
+            let piece = |(parts, _): &(Vec<Part>, u32)| {
+                parts.capacity() * size_of::<Part>() + parts.iter().map(part).sum::<usize>()
+            };
+            self.pieces.capacity() * size_of::<(Vec<Part>, u32)>()
+                + self.pieces.iter().map(piece).sum::<usize>()
+        }
     }
-    Prompt::digits(codec, &digits, limits::DIGIT_MS).map_or(Part::Missing, Part::Here)
+
+    fn speaking(codec: Codec, pieces: &[Piece]) -> Speaking {
+        Speaking::new(Slab::new().insert(()), Id(1), pieces, codec, |_, _| None)
+    }
+
+    /// The prompt that is next, and its loops.
+    fn next(speaking: &mut Speaking) -> (Prompt, Option<u32>) {
+        let Next::Play(prompt, loops) = speaking.next() else { panic!("a sound is next") };
+        speaking.is_playing = false;
+        (prompt, loops)
+    }
+
+    fn speech() -> Item {
+        Item::Speech { text: "a".to_owned(), voice: Voice::Man, language: "en".to_owned() }
+    }
+
+    const HOUR: Item = Item::Silence(Duration::from_secs(3_600));
+
+    #[test]
+    fn pauses_take_no_memory_before_they_are_played_nor_then() {
+        for codec in [Codec::Pcma, Codec::G722, Codec::Opus] {
+            let hours = vec![Piece { items: vec![HOUR], loops: 0 }; 100];
+            let mut alone = speaking(codec, &hours);
+            let tones = Piece { items: vec![Item::Digits("1".repeat(256)), HOUR], loops: 3 };
+            let mut mixed = speaking(codec, &vec![tones; 64]);
+            let mut breaks: Vec<Item> = vec![HOUR; 4_000];
+            breaks.push(speech());
+            let mut long = speaking(codec, &[Piece { items: breaks, loops: 1 }]);
+            long.put((0, 4_000), Ok(Prompt::beep(codec).unwrap()));
+            for speaking in [&alone, &mixed, &long] {
+                assert!(speaking.size() < 1_000_000, "{codec:?}: {}", speaking.size());
+            }
+            for (speaking, frames, loops) in [
+                (&mut alone, 180_000..180_001, None),
+                (&mut mixed, 183_072..183_073, Some(3)),
+                (&mut long, 1_080_000..1_300_000, Some(1)),
+            ] {
+                let (prompt, played) = next(speaking);
+                assert_eq!(
+                    (frames.contains(&prompt.len()), played),
+                    (true, loops),
+                    "{codec:?}: {}",
+                    prompt.len()
+                );
+                assert!(prompt.size() < 1_000_000, "{codec:?}: {}", prompt.size());
+            }
+        }
+    }
+
+    /// Keys among sounds are sounds, and alone they are keys.
+    #[test]
+    fn keys_alone_are_dialled_and_keys_among_pauses_are_tones() {
+        let keys = |text: &str| Item::Digits(text.to_owned());
+        let pieces = [
+            Piece { items: vec![keys("1"), keys("2#")], loops: 1 },
+            Piece { items: vec![keys("1"), Item::Silence(Duration::from_millis(500)), keys("2")], loops: 1 },
+            Piece { items: vec![Item::Silence(Duration::ZERO)], loops: 1 },
+        ];
+        let mut speaking = speaking(Codec::Pcmu, &pieces);
+        let Next::Dial(digits) = speaking.next() else { panic!("keys are next") };
+        assert_eq!(digits.iter().map(|digit| digit.to_char()).collect::<String>(), "12#");
+        speaking.is_playing = false;
+        // Two keys of 240 ms and the pause.
+        assert_eq!(next(&mut speaking).0.duration_ms(), 980);
+        assert!(matches!(speaking.next(), Next::Over));
+    }
+
+    /// The shard encodes nothing that takes it long: the time of a call for each codec, without a clock.
+    #[test]
+    fn sounds_that_take_time_are_encoded_by_a_helper_or_as_they_play() {
+        let sound = |text: &str| Sound::Audio { url: text.to_owned() };
+        let five_minutes: Arc<[i16]> = vec![1_000; 300 * 8_000].into();
+        let word: Arc<[i16]> = vec![1_000; 8_000].into();
+        let is_encoded = |prompt: &Prompt| prompt.frame(0).and_then(|frame| frame.payload()).is_some();
+        for codec in [Codec::Pcmu, Codec::Pcma, Codec::G722, Codec::Opus] {
+            let mut frames = Frames::new();
+            let long = frames.prompt(&sound("long"), codec, &five_minutes).expect("it plays at once");
+            assert_eq!((is_encoded(&long), long.len()), (false, 15_000), "{codec:?}");
+            let short = frames.prompt(&sound("word"), codec, &word);
+            let is_g711 = matches!(codec, Codec::Pcmu | Codec::Pcma);
+            assert_eq!(short.as_ref().map(is_encoded), is_g711.then_some(true), "{codec:?}");
+            let made = Prompt::encode(codec, &word, 8_000).unwrap();
+            frames.insert(sound("word"), codec, &word, &made);
+            assert_eq!(frames.prompt(&sound("word"), codec, &word), Some(made), "{codec:?}");
+            let other: Arc<[i16]> = vec![1_000; 8_000].into();
+            assert_eq!(frames.prompt(&sound("word"), codec, &other).is_some(), is_g711, "{codec:?}");
+        }
+    }
 }

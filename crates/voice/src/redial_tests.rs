@@ -12,6 +12,7 @@ use bytes::Bytes;
 use ivr::document::{Address, Callback, Email, Voice as SpokenVoice};
 use ivr::request::{Method as HttpMethod, Target, Wire};
 use ivr::script::{FetchResponse, Start};
+use media::codec::Codec;
 use router::{Life, ShardAddress};
 use sip::endpoint::{Decision, Endpoint, EndpointEffect, EndpointOutbox};
 use sip::transport::{Packet, Source, Transport};
@@ -59,6 +60,7 @@ impl HelperService for Application {
     fn speech(&self, _: Ticket, _: &str, _: SpokenVoice, _: &str) {}
     fn audio(&self, _: Ticket, _: &str) {}
     fn recording(&self, _: Ticket, _: PathBuf) {}
+    fn encode(&self, _: Ticket, _: Codec, _: Arc<[i16]>) {}
     fn mail(&self, _: Ticket, _: Email) {}
     fn transcribe(&self, _: Ticket, _: PathBuf) {}
     fn stream(&self, _: Ticket, _: Opening) -> Box<dyn StreamSender> {

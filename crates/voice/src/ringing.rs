@@ -51,26 +51,23 @@ impl RingTones {
         let cadence = CADENCES.iter().find(is_it).unwrap_or(&CADENCES[0]);
         match self.made.entry((cadence.country, codec)) {
             Entry::Occupied(made) => Some(made.get().clone()),
-            Entry::Vacant(place) => {
-                Prompt::encode(codec, &samples(cadence), RATE).ok().map(|prompt| place.insert(prompt).clone())
-            }
+            Entry::Vacant(place) => round(cadence, codec).map(|prompt| place.insert(prompt).clone()),
         }
     }
 }
 
-/// One round of a cadence, which the media repeats without end.
-fn samples(cadence: &Cadence) -> Vec<i16> {
-    let mut all = Vec::new();
-    for (index, &milliseconds) in cadence.milliseconds.iter().enumerate() {
-        let length = (RATE * milliseconds / 1_000) as usize;
+/// One round of a cadence, which the media repeats without end. Its silence is not encoded: the shard does this while calls wait.
+fn round(cadence: &Cadence, codec: Codec) -> Option<Prompt> {
+    let part = |(index, &milliseconds): (usize, &u32)| {
         if index % 2 == 1 {
-            all.resize(all.len() + length, 0);
-            continue;
+            return Prompt::pause(codec, milliseconds).ok();
         }
         let [first, second] = cadence.tones.map(|frequency| tone::tone(frequency, LEVEL, RATE, milliseconds));
-        all.extend(first.iter().zip(second).map(|(a, b)| a.saturating_add(b)));
-    }
-    all
+        let samples: Vec<i16> = first.iter().zip(second).map(|(a, b)| a.saturating_add(b)).collect();
+        Prompt::encode(codec, &samples, RATE).ok()
+    };
+    let parts: Option<Vec<Prompt>> = cadence.milliseconds.iter().enumerate().map(part).collect();
+    Prompt::concat(&parts?)
 }
 
 impl Leg {

@@ -5,6 +5,8 @@
 //! of a part if there was one. [`Speaking`] (`prompts`) keeps the parts; one prompt plays at a time on a leg,
 //! and a new one replaces the old one.
 
+use std::sync::Arc;
+
 use ivr::document::{Item, Piece, code};
 use ivr::script::{EffectFailure, Id};
 use media::prompt::Prompt;
@@ -87,9 +89,8 @@ impl Calls {
                 leg.playing += 1;
                 media.play(prompt, PlayOptions { id: leg.playing, loops, offset_ms: 0 });
             }
-            Next::Dial(digits) => match media.send_digits(&digits) {
-                Ok(true) => {}
-                Ok(false) | Err(_) => {
+            Next::Dial(digits) => {
+                if !media.send_digits(&digits) {
                     speaking.is_playing = false;
                     speaking.failed = Some(EffectFailure {
                         code: code::PROMPT,
@@ -97,7 +98,7 @@ impl Calls {
                     });
                     self.go_on(now, key, world);
                 }
-            },
+            }
             Next::Over if is_first => {
                 leg.first_digits = None;
                 self.go_on(now, key, world);
@@ -106,6 +107,27 @@ impl Calls {
                 let (actor, id, failed) = (speaking.actor, speaking.id, speaking.failed.take());
                 leg.speaking = None;
                 self.tell(now, actor, world, |script, out| script.handle_prompt(now, id, failed, out));
+            }
+        }
+    }
+
+    /// The samples of a sound are here, or will not be. Those that a helper encodes for a waiter's codec come later.
+    pub(super) fn samples_came(
+        &mut self,
+        now: Instant,
+        sound: &Sound,
+        waiters: Vec<Waiter>,
+        samples: &Result<Arc<[i16]>, String>,
+        world: &mut World<'_>,
+    ) {
+        for waiter in waiters {
+            match samples {
+                Ok(samples) => {
+                    if let Some(prompt) = self.helper_requests.prompt(sound, samples, waiter) {
+                        self.sound_came(now, waiter, Ok(prompt), world);
+                    }
+                }
+                Err(text) => self.sound_came(now, waiter, Err(text.clone()), world),
             }
         }
     }

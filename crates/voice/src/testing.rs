@@ -35,6 +35,7 @@ impl HelperService for NoHelpers {
     fn speech(&self, _: Ticket, _: &str, _: SpokenVoice, _: &str) {}
     fn audio(&self, _: Ticket, _: &str) {}
     fn recording(&self, _: Ticket, _: PathBuf) {}
+    fn encode(&self, _: Ticket, _: Codec, _: Arc<[i16]>) {}
     fn mail(&self, _: Ticket, _: Email) {}
     fn transcribe(&self, _: Ticket, _: PathBuf) {}
 

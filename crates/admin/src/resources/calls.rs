@@ -10,6 +10,7 @@ use crate::control::{
     CallChange, ControlError, Document, End, StartCall, StartRecording, StatusCallback, Track,
 };
 use crate::fault::Fault;
+use crate::limits::MAX_TONES;
 use crate::paging::{self, PAGING};
 use crate::request::Base;
 use crate::table::{Answer, Context, Kind as Of, Parameter, Route, Shape};
@@ -245,10 +246,11 @@ pub(super) fn place(
     check_address(to, 21211, "To")?;
     check_address(from, 21212, "From")?;
     let send_digits = context.text("SendDigits").unwrap_or_default();
-    if !send_digits.chars().all(|c| matches!(c, '0'..='9' | '*' | '#' | 'w' | 'W' | 'A'..='D')) {
+    let is_tone = |c| matches!(c, '0'..='9' | '*' | '#' | 'w' | 'W' | 'A'..='D');
+    if send_digits.len() > MAX_TONES || !send_digits.chars().all(is_tone) {
         return Err(Fault::invalid(
             21206,
-            format!("SendDigits {send_digits:?}: expected digits, *, # and w"),
+            format!("SendDigits: expected at most {MAX_TONES} digits, *, # and w"),
         ));
     }
     let call = RestCall {

@@ -56,7 +56,9 @@ fn a_url_comes_before_an_inline_document_and_an_application_before_both() {
 #[test]
 fn wrong_parameters_place_no_call() {
     let world = World::new();
+    let long = format!("To=1&From=2&Url=http://a&SendDigits={}", "W".repeat(257));
     let cases = [
+        (&*long, (400, 21206)),
         ("From=1&Url=http://a", (400, 21201)),
         ("To=1&Url=http://a", (400, 21213)),
         ("To=1&From=2", (400, 21205)),

@@ -11,6 +11,7 @@ use super::lexicon::{Attribute, ElementEntry, ValueKind};
 use super::verb::Callback;
 use super::voices::named;
 use super::{Notes, Place, code};
+use crate::limits::TONES;
 use crate::request::{Method, Target};
 
 /// The namespace of `xml:lang` and `xml:space`, which every element may have.
@@ -38,6 +39,9 @@ impl Fields {
             };
             let place = notes.place_at(attribute.range().start);
             let Some(known) = entry.attributes.iter().find(|known| known.name == name) else {
+                if notes.is_full() {
+                    continue;
+                }
                 let hint = nearest(&name, entry.attributes.iter().map(|known| known.name));
                 notes.warn(place, format!("`{name}` means nothing on <{}> and is ignored{hint}", entry.name));
                 continue;
@@ -181,7 +185,8 @@ fn expectation(kind: ValueKind, value: &str) -> Option<String> {
         }
         ValueKind::Tones => {
             let good = |c: char| key(c) || matches!(c, 'w' | 'W');
-            (!value.chars().all(good)).then(|| "keys 0-9, *, #, A-D, and w or W".to_owned())
+            let is_good = value.len() <= TONES && value.chars().all(good);
+            (!is_good).then(|| format!("at most {TONES} of the keys 0-9, *, #, A-D, and of w and W"))
         }
         ValueKind::Passed => Some(String::new()),
     }

@@ -1,6 +1,6 @@
 //! Documents: RCML and TwiML, one language with two names. Bytes to typed verbs, every mistake at once.
 //!
-//! The order of [`Document::parse`]: bytes to text (`xml::decode`), text to a tree (`xml::read`), elements to verbs (`read`), attributes by the
+//! The order of [`Document::parse`]: bytes to text (`xml::decode`), its limits (`xml::check_limits`), text to a tree (`xml::read`), elements to verbs (`read`), attributes by the
 //! tables (`fields`). Only a text that is no XML, or has no `<Response>`, is refused; every other mistake is a [`Note`].
 //!
 //! The reader works by the tables of `lexicon`, of which `docs/rcml.md` is made.
@@ -132,6 +132,7 @@ impl Document {
             return Err(fatal((1, 1), code::TOO_LARGE, text));
         }
         let text = xml::decode(bytes, charset).map_err(|text| fatal((1, 1), code::NOT_A_DOCUMENT, text))?;
+        xml::check_limits(&text).map_err(|(place, text)| fatal(place, code::NOT_A_DOCUMENT, text))?;
         let declared;
         let tree = match xml::read(&text) {
             // The fault may be a prefix alone. Most documents have none, and are parsed once.
@@ -186,9 +187,14 @@ impl<'t> Notes<'t> {
         Note { line: place.line, column: u32::try_from(column).unwrap_or(u32::MAX), severity, code, text }
     }
 
+    /// True if further notes are dropped: their text need not be made.
+    fn is_full(&self) -> bool {
+        self.list.len() >= limits::DOCUMENT_NOTES
+    }
+
     /// Beyond the limit, notes are dropped.
     fn add(&mut self, place: Place, severity: Severity, code: u32, text: String) {
-        if self.list.len() < limits::DOCUMENT_NOTES {
+        if !self.is_full() {
             let note = self.note(place, severity, code, text);
             self.list.push(note);
         }

@@ -68,6 +68,9 @@ fn known(
     if allowed.clone().any(|known| known == name) {
         return find(name);
     }
+    if notes.is_full() {
+        return None;
+    }
     let place = notes.place_at(node.range().start);
     match ELSEWHERE.iter().find(|(elsewhere, _)| *elsewhere == name) {
         Some((_, reason)) => notes.error(place, code::INVALID, format!("<{name}> {reason}: passed over")),
@@ -216,7 +219,12 @@ fn gather(
     notes: &mut Notes<'_>,
 ) -> Gather {
     let mut prompt = Vec::new();
-    for (child, kind) in children(node, entry, notes) {
+    for (index, (child, kind)) in children(node, entry, notes).into_iter().enumerate() {
+        if index == limits::GATHER_CHILDREN {
+            let text = format!("<Gather>: only the first {} children are played", limits::GATHER_CHILDREN);
+            notes.error(notes.place_at(child.range().start), code::INVALID, text);
+            break;
+        }
         let nested = Fields::read(child, kind, notes);
         prompt.extend(match kind.name {
             "Say" => say(child, kind, &nested, notes),

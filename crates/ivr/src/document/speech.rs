@@ -65,22 +65,21 @@ struct Spoken {
 impl Spoken {
     /// Texts and elements in their order.
     fn walk(&mut self, node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes<'_>) {
-        for child in node.children().filter(Node::is_text) {
-            // Elements are met in `children` below only when there are any; a text alone is the common case.
-            if node.first_element_child().is_none() {
+        // A text alone is the common case.
+        if node.first_element_child().is_none() {
+            for child in node.children().filter(Node::is_text) {
                 self.say(child.text().unwrap_or_default());
             }
-        }
-        if node.first_element_child().is_none() {
             return;
         }
-        let known: Vec<(Node<'_, '_>, &'static ElementEntry)> = children(node, entry, notes);
+        // In the order of the document, as the nodes below.
+        let mut known = children(node, entry, notes).into_iter().peekable();
         for child in node.children() {
             if child.is_text() {
                 self.say(child.text().unwrap_or_default());
             } else if child.is_element() {
-                match known.iter().find(|(node, _)| *node == child) {
-                    Some((node, entry)) => self.element(*node, entry, notes),
+                match known.next_if(|(node, _)| *node == child) {
+                    Some((node, entry)) => self.element(node, entry, notes),
                     // Not SSML's, noted already: its text is still meant to be heard.
                     None => self.say(&plain(child)),
                 }

@@ -233,6 +233,88 @@ fn documents_that_are_too_large_or_too_deep_are_refused() {
     assert!(matches!(&dial.to, Dialed::Parties(parties) if parties.len() == limits::DIAL_TARGETS));
 }
 
+/// The parser would need half a minute for the largest of these. Nothing before the element hides it from the limits.
+#[test]
+fn documents_with_too_many_attributes_or_namespaces_are_refused_at_once() {
+    let attributes = |count: usize| (0..count).map(|at| format!(" a{at}=''")).collect::<String>();
+    let declarations = |count: usize| (0..count).map(|at| format!(" xmlns:n{at}='u'")).collect::<String>();
+    let within = format!("<Response{}/>", attributes(limits::DOCUMENT_ATTRIBUTES));
+    assert_eq!(parse(&within).verbs, []);
+    let within = format!("<Response{}><Hangup/></Response>", declarations(limits::DOCUMENT_NAMESPACES));
+    assert_eq!(parse(&within).verbs.len(), 1);
+    // What stands in a value or a text counts for nothing.
+    let equal = "a=b xmlns ".repeat(100);
+    assert_eq!(
+        parse(&format!("<Response><Say voice='man' xml:space=\"{equal}\">{equal}</Say></Response>"))
+            .verbs
+            .len(),
+        1
+    );
+    let beyond = [
+        format!("<Response{}/>", attributes(limits::DOCUMENT_ATTRIBUTES + 1)),
+        format!("<Response{}/>", attributes(25_000)),
+        format!("<Response{}/>", declarations(limits::DOCUMENT_NAMESPACES + 1)),
+        format!(
+            "<Response{}>{}</Response>",
+            declarations(20),
+            "<Say xmlns:z='u'>a</Say>".repeat(limits::DOCUMENT_NAMESPACES - 19)
+        ),
+        // Tags without an end: the parser reads all their attributes before it misses it.
+        format!("<Response{}", declarations(10_000)),
+        format!("<Response><Say{}", attributes(20_000)),
+    ];
+    let before = [
+        "",
+        "<?x \" ?>",
+        "<?x ' > ?>",
+        "<?xml version='1.0' standalone='yes'?>",
+        "<!-- ' -->",
+        "<!--><x \"-->",
+        "<!-- <![CDATA[ -->",
+        "<!---->",
+    ];
+    for before in before {
+        for document in &beyond {
+            let (line, number, text) = refused(format!("\n{before}{document}").as_bytes());
+            assert_eq!((line, number), (2, code::NOT_A_DOCUMENT), "{text} after {before}");
+            assert!(text.starts_with("more than"), "{text} after {before}");
+        }
+    }
+    for before in
+        ["<![CDATA[\"]]>", "<![CDATA[<!--]]>", "<![CDATA[]]]]>", "<?y ' ?>", "<!--><a '-->", "<a b='>'/>"]
+    {
+        let text = format!("<Response>{before}<Say{}/></Response>", attributes(20_000));
+        assert!(refused(text.as_bytes()).2.starts_with("more than"), "after {before}");
+    }
+    // The parser stops at a DTD.
+    for dtd in ["<!DOCTYPE r [<!ENTITY a '\"'>]>", "<!DOCTYPE r SYSTEM \"a>b\">"] {
+        let text = refused(format!("{dtd}{}", beyond[1]).as_bytes()).2;
+        assert!(text.contains("DTD"), "{text}");
+    }
+}
+
+/// All sounds of a Gather are requested at once, and each key takes time.
+#[test]
+fn children_of_a_gather_and_keys_beyond_their_limits_are_noted_and_passed_over() {
+    let text =
+        format!("<Response><Gather>{}</Gather></Response>", "<Pause length='3600'/>\n".repeat(8_000 / 2));
+    let document = parse(&text);
+    let Verb::Gather(gather) = &document.verbs[0] else { panic!("no Gather") };
+    assert_eq!(gather.prompt.len(), limits::GATHER_CHILDREN);
+    let note = &document.notes[0];
+    assert_eq!((document.notes.len(), note.line, note.severity), (1, 65, Severity::Error), "{note}");
+    assert_eq!(note.text, "<Gather>: only the first 64 children are played");
+    let play = |keys: usize| parse(&format!("<Response><Play digits='{}'/></Response>", "W".repeat(keys)));
+    assert_eq!((play(limits::TONES).verbs.len(), play(limits::TONES).notes.len()), (1, 0));
+    let long = play(limits::TONES + 1);
+    assert_eq!(long.verbs, []);
+    assert!(long.notes[0].text.contains("expected at most 256 of the keys"), "{:?}", long.notes);
+    let number = format!("<Number sendDigits='{}'>1</Number>", "1".repeat(limits::TONES + 1));
+    let number = parse(&format!("<Response><Dial>{number}</Dial></Response>"));
+    let plain = parse("<Response><Dial><Number>1</Number></Dial></Response>");
+    assert_eq!((number.verbs, number.notes.len()), (plain.verbs, 1));
+}
+
 /// RFC 7303 §3.2: the charset of the Content-Type wins over the XML declaration.
 #[test]
 fn the_declared_encoding_is_used() {

@@ -295,7 +295,7 @@ impl MediaSession {
 
     /// As events, or as tones when the peer takes none, before whatever else there is to say. `false`, and nothing is
     /// sent, when more than 64 would wait.
-    pub fn send_digits(&mut self, digits: &[Digit]) -> Result<bool, Error> {
+    pub fn send_digits(&mut self, digits: &[Digit]) -> bool {
         self.send.queue_digits(&self.peer.negotiated, digits)
     }
 

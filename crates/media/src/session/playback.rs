@@ -3,7 +3,7 @@
 use super::PlayOptions;
 use crate::codec::Codec;
 use crate::limits::FRAME_MS;
-use crate::prompt::Prompt;
+use crate::prompt::{Prompt, PromptFrame};
 
 /// The frames that a leg has by itself. Tones go before the prompt, the prompt before the filling.
 #[derive(Default)]
@@ -31,7 +31,7 @@ pub(super) enum PlaybackFrame<'p> {
     Idle,
     Frame {
         codec: Codec,
-        payload: &'p [u8],
+        frame: PromptFrame<'p>,
     },
     /// It came to its end by itself before this tick.
     Ended {
@@ -82,8 +82,9 @@ impl Playback {
     }
 
     /// Silence for peers that take a pause for a dead line.
-    pub(super) fn fill(&self) -> Option<(Codec, &[u8])> {
-        self.fill.as_ref().map(|fill| (fill.codec(), fill.frame(0).unwrap_or(&[])))
+    pub(super) fn fill(&self) -> Option<(Codec, PromptFrame<'_>)> {
+        let fill = self.fill.as_ref()?;
+        Some((fill.codec(), fill.frame(0)?))
     }
 }
 
@@ -96,8 +97,8 @@ fn next_frame(playing: &mut Option<Playing>) -> PlaybackFrame<'_> {
     }
     match (playing, next) {
         (Some(playing), Some((Some(frame), _))) => {
-            let payload = playing.prompt.frame(frame).unwrap_or(&[]);
-            PlaybackFrame::Frame { codec: playing.prompt.codec(), payload }
+            let frame = playing.prompt.frame(frame).unwrap_or(PromptFrame::Encoded(&[]));
+            PlaybackFrame::Frame { codec: playing.prompt.codec(), frame }
         }
         _ => PlaybackFrame::Idle,
     }

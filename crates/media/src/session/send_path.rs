@@ -75,16 +75,16 @@ impl SendPath {
     }
 
     /// Queues digits, as events or as tones. `false` if more than 64 would wait.
-    pub(super) fn queue_digits(&mut self, negotiated: &Negotiated, digits: &[Digit]) -> Result<bool, Error> {
+    pub(super) fn queue_digits(&mut self, negotiated: &Negotiated, digits: &[Digit]) -> bool {
         if self.digits.len() + digits.len() > DIGITS_OUT || self.playback.has_tones() {
-            return Ok(false);
+            return false;
         }
         if negotiated.events.is_some() {
             self.digits.push(digits);
         } else if !digits.is_empty() {
-            self.playback.play_tones(Prompt::digits(negotiated.audio.codec, digits, DIGIT_MS)?);
+            self.playback.play_tones(Prompt::digits(negotiated.audio.codec, digits, DIGIT_MS));
         }
-        Ok(true)
+        true
     }
 
     /// One frame: of a digit first, then of tones and prompts, then `feed`.
@@ -113,16 +113,16 @@ impl SendPath {
     fn choose(&mut self, feed: FrameSource<'_>, work: &mut TickWork, out: &mut impl MediaOutbox) -> bool {
         let TickWork { scratch, payload: into, .. } = work;
         match self.playback.next_tone() {
-            PlaybackFrame::Frame { codec, payload } => {
-                self.transcoder.payload(codec, payload, scratch, into);
+            PlaybackFrame::Frame { codec, frame } => {
+                self.transcoder.frame(codec, frame, scratch, into);
                 return true;
             }
             PlaybackFrame::Ended { .. } => out.event(MediaEvent::DigitsSent),
             PlaybackFrame::Idle => {}
         }
         match self.playback.next_prompt() {
-            PlaybackFrame::Frame { codec, payload } => {
-                self.transcoder.payload(codec, payload, scratch, into);
+            PlaybackFrame::Frame { codec, frame } => {
+                self.transcoder.frame(codec, frame, scratch, into);
                 return !into.is_empty();
             }
             PlaybackFrame::Ended { id } => out.event(MediaEvent::PromptEnded { id }),
@@ -136,9 +136,9 @@ impl SendPath {
             }
         }
         if into.is_empty()
-            && let Some((codec, payload)) = self.playback.fill()
+            && let Some((codec, frame)) = self.playback.fill()
         {
-            self.transcoder.payload(codec, payload, scratch, into);
+            self.transcoder.frame(codec, frame, scratch, into);
         }
         !into.is_empty()
     }

@@ -2,6 +2,7 @@
 
 use super::Scratch;
 use crate::codec::{Codec, Decoder, Encoder, Error, alaw_to_ulaw, ulaw_to_alaw};
+use crate::prompt::{Prompt, PromptFrame};
 use crate::resample::Resampler;
 
 /// Samples of any rate at the one that is wanted.
@@ -54,6 +55,22 @@ impl Transcoder {
             return Err(Error::Unsupported(codec));
         }
         Ok(Transcoder { codec, encoder: None, decoder: None, converter: RateConverter::default() })
+    }
+
+    /// A frame of a prompt of that codec.
+    pub(crate) fn frame(
+        &mut self,
+        codec: Codec,
+        frame: PromptFrame<'_>,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) {
+        match frame {
+            PromptFrame::Encoded(payload) => self.payload(codec, payload, scratch, out),
+            PromptFrame::Samples(samples) => {
+                self.samples(Prompt::SAMPLE_RATE, samples, &mut scratch.resampled, out);
+            }
+        }
     }
 
     /// A frame of any codec. A payload that does not decode is left out.

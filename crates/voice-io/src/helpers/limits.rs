@@ -49,7 +49,10 @@ pub(super) const AUDIO_FRESH_MOST: Duration = Duration::from_hours(24);
 /// Files decoded at the same time. More wait.
 pub(super) const DECODERS: usize = 2;
 
-/// Threads for what blocks: names looked up, files read, sounds decoded. More wait.
+/// Sounds encoded at the same time, each for two seconds at most. More wait.
+pub(super) const ENCODERS: usize = 2;
+
+/// Threads for what blocks: names looked up, files read, sounds decoded and encoded. More wait.
 pub(super) const BLOCKING: usize = 8;
 
 /// For one text to be spoken: the longest takes a second. Longer: the engine is killed, and the text not spoken.

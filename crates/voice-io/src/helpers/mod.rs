@@ -35,6 +35,8 @@ use anyhow::Context;
 use ivr::document::{Email, Voice, code};
 use ivr::request::Wire;
 use ivr::script::{EffectFailure, FetchResponse};
+use media::codec::Codec;
+use media::prompt::Prompt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 
@@ -94,6 +96,8 @@ enum JobKind {
     Audio(String),
     /// The file of a recording, to be played.
     Recording(PathBuf),
+    /// Samples of a sound, to be encoded.
+    Encode(Codec, Samples),
     /// A mail of a document.
     Mail(Box<Email>),
     /// A media stream, and the messages for it.
@@ -217,6 +221,12 @@ impl HelperService for Helpers {
         self.prompt(ticket, JobKind::Recording(file));
     }
 
+    fn encode(&self, ticket: Ticket, codec: Codec, samples: Samples) {
+        if !self.ask(&self.prompts, ticket, JobKind::Encode(codec, samples)) {
+            self.deliver.deliver(ticket, Done::Encoded(Err("too many prompts are being made".to_owned())));
+        }
+    }
+
     fn mail(&self, ticket: Ticket, mail: Email) {
         if !self.ask(&self.mails, ticket, JobKind::Mail(Box::new(mail))) {
             self.deliver.deliver(ticket, Done::Mailed(Err("too many mails are on their way".to_owned())));
@@ -306,6 +316,8 @@ struct Worker {
     processes: Semaphore,
     /// Files that are being decoded.
     decoders: Semaphore,
+    /// Sounds that are being encoded.
+    encoders: Semaphore,
     /// Recordings that are being transcribed.
     transcribers: Semaphore,
 }
@@ -327,6 +339,7 @@ async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
             JobKind::Speech(words) => worker.speech((ticket, place), words),
             JobKind::Audio(url) => worker.audio((ticket, place), url),
             JobKind::Recording(file) => worker.recording((ticket, place), file),
+            JobKind::Encode(codec, samples) => worker.encode((ticket, place), codec, samples),
             JobKind::Mail(mail) => {
                 let worker = Rc::clone(&worker);
                 spawn_local(async move {
@@ -387,6 +400,7 @@ impl Worker {
             sounds: RefCell::new(Cache::new(settings.cache)),
             processes: Semaphore::new(settings.processes.max(1)),
             decoders: Semaphore::new(limits::DECODERS),
+            encoders: Semaphore::new(limits::ENCODERS),
             transcribers: Semaphore::new(limits::TRANSCRIBERS),
             settings,
         }
@@ -505,6 +519,22 @@ impl Worker {
             };
             let result = result.map_err(|error| error.to_string()).flatten();
             worker.tell(vec![waiter], &result.map_err(|error| format!("the recording: {error}")));
+        });
+    }
+
+    /// The frames of a sound. The shard that asks keeps them.
+    fn encode(self: &Rc<Self>, (ticket, place): Waiter, codec: Codec, samples: Samples) {
+        let worker = Rc::clone(self);
+        spawn_local(async move {
+            let turn = worker.encoders.acquire().await;
+            let made = spawn_blocking(move || Prompt::encode(codec, &samples, Prompt::SAMPLE_RATE)).await;
+            drop(turn);
+            let result = match made {
+                Ok(result) => result.map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            drop(place);
+            worker.deliver.deliver(ticket, Done::Encoded(result));
         });
     }
 

@@ -153,6 +153,21 @@ impl World {
     }
 }
 
+/// The work of a shard is not held up by it.
+#[test]
+fn samples_are_encoded_for_a_codec() {
+    let world = world(&open(), &[]);
+    let samples: Arc<[i16]> = vec![1_000; 8_000].into();
+    for (codec, frames) in [(Codec::Opus, 50), (Codec::G722, 50)] {
+        world.helpers.encode(ME, codec, Arc::clone(&samples));
+        let Done::Encoded(result) = world.next() else { panic!("something else than frames") };
+        let expected = Prompt::encode(codec, &samples, Prompt::SAMPLE_RATE).unwrap();
+        assert_eq!((result.as_ref().map(Prompt::len), &result), (Ok(frames), &Ok(expected)), "{codec:?}");
+    }
+    world.helpers.encode(ME, Codec::G729, samples);
+    assert!(matches!(world.next(), Done::Encoded(Err(text)) if text.contains("G729")));
+}
+
 #[test]
 fn a_document_is_asked_for_with_form_and_signature() {
     let world = world(&open(), &[("/a", page("200 OK\r\ncontent-type: text/xml", b"<Response/>"))]);
