@@ -15,6 +15,7 @@ use std::task::Waker;
 use bytes::Bytes;
 use router::{FlowId, ShardAddress};
 use sip::transport::{Packet, Source, TlsNames, TransmitId, Transport};
+use tokio::time::Instant;
 
 use super::admission::Admitted;
 use super::capture::{Capture, Way};
@@ -37,6 +38,13 @@ pub(super) struct Queued {
     pub(super) report: Option<TransmitId>,
 }
 
+impl Queued {
+    /// Bytes of memory: its place in the queue is the larger part of a short answer.
+    fn cost(&self) -> usize {
+        size_of::<Queued>() + self.bytes.len()
+    }
+}
+
 /// The origin of a connection.
 pub(super) enum Origin {
     Accepted(Admitted),
@@ -54,7 +62,10 @@ pub(super) struct Flow {
     pub(super) local: Cell<SocketAddr>,
     pub(super) key: Option<PeerKey>,
     pub(super) queue: RefCell<VecDeque<Queued>>,
-    pub(super) queued_bytes: Cell<usize>,
+    /// Memory held by `queue`.
+    queued: Cell<usize>,
+    /// When the kernel took the last message from `queue`, or the first one came into it.
+    progressed: Cell<Instant>,
     /// Its place among those that were accepted; `None`: we connected.
     accepted: Option<Admitted>,
     /// The same as the client for which a proxy speaks, once that is known.
@@ -99,13 +110,6 @@ impl Flow {
         }
     }
 
-    /// Takes the first waiting message.
-    pub(super) fn pop(&self) -> Option<Queued> {
-        let queued = self.queue.borrow_mut().pop_front()?;
-        self.queued_bytes.set(self.queued_bytes.get() - queued.bytes.len());
-        Some(queued)
-    }
-
     /// The first reason stays.
     pub(super) fn close(&self, reason: CloseReason) {
         if self.closing.get().is_none() {
@@ -137,6 +141,10 @@ pub(super) struct Shared {
     pub(super) handshakes: Arc<HandshakePermits>,
     /// Memory held by messages that have not come whole.
     partial: Cell<usize>,
+    /// Memory held by messages that wait to be written.
+    queued: Cell<usize>,
+    /// Not before then are stalled connections looked for again.
+    next_stall_look: Cell<Instant>,
     /// Counts sixteenths of `flow_idle`.
     pub(super) tick: Cell<u32>,
     /// Every connection reads into this, one at a time, so that an idle one needs no buffer.
@@ -170,6 +178,8 @@ impl Shared {
             peers: RefCell::default(),
             next_flow: Cell::new(start),
             partial: Cell::new(0),
+            queued: Cell::new(0),
+            next_stall_look: Cell::new(Instant::now()),
             tick: Cell::new(0),
             scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
         })
@@ -332,7 +342,8 @@ impl Shared {
             local: Cell::new(local),
             key: key.clone(),
             queue: RefCell::default(),
-            queued_bytes: Cell::new(0),
+            queued: Cell::new(0),
+            progressed: Cell::new(Instant::now()),
             accepted,
             client: OnceCell::new(),
             partial: Cell::new(0),
@@ -362,6 +373,7 @@ impl Shared {
             }
         }
         self.hold_partial(flow, 0);
+        self.hold_queued(flow, 0);
         if flow.is_certified.get() {
             self.certified.borrow_mut().push(Certified { flow: flow.id, names: None });
             self.wake_shard();
@@ -404,18 +416,62 @@ impl Shared {
 
     /// Queues a message on a connection. A peer that does not read loses the connection.
     pub(super) fn write(&self, flow: &Flow, queued: Queued) {
-        let bytes = flow.queued_bytes.get() + queued.bytes.len();
         let too_many = !flow.open.get() && flow.queue.borrow().len() >= self.settings.flow_connect_queue;
         if too_many {
             return self.send_failed(queued.report, SendFault::Overflow);
         }
+        let bytes = flow.queued.get() + queued.cost();
         if bytes > self.settings.flow_write_queue {
             self.send_failed(queued.report, SendFault::Overflow);
             return flow.close(CloseReason::Overflow);
         }
-        flow.queued_bytes.set(bytes);
+        if flow.queue.borrow().is_empty() {
+            flow.progressed.set(Instant::now());
+        }
+        self.hold_queued(flow, bytes);
         flow.queue.borrow_mut().push_back(queued);
         flow.wake();
+        if self.queued.get() > self.settings.max_queued {
+            self.close_stalled();
+        }
+    }
+
+    /// Takes the first message that waits to be written.
+    pub(super) fn pop(&self, flow: &Flow) -> Option<Queued> {
+        let queued = flow.queue.borrow_mut().pop_front()?;
+        flow.progressed.set(Instant::now());
+        self.hold_queued(flow, flow.queued.get() - queued.cost());
+        Some(queued)
+    }
+
+    /// So many bytes of memory are held by the queue of a connection.
+    fn hold_queued(&self, flow: &Flow, bytes: usize) {
+        self.queued.set(self.queued.get() - flow.queued.replace(bytes) + bytes);
+    }
+
+    /// All queues together are too large. Those of peers that do not read are the attack, a long queue of one that reads is none.
+    fn close_stalled(&self) {
+        let now = Instant::now();
+        if now < self.next_stall_look.get() {
+            return;
+        }
+        self.next_stall_look.set(now + limits::WRITE_STALL);
+        for flow in self.flows.borrow().values() {
+            let is_stalled = now.saturating_duration_since(flow.progressed.get()) >= limits::WRITE_STALL;
+            if is_stalled && flow.queued.get() > limits::WRITE_QUEUE_FREE {
+                flow.close(CloseReason::Overflow);
+            }
+        }
+    }
+
+    /// Answers a keep-alive, in the order of the messages. An answer that waits is one to this keep-alive, too: both are
+    /// read at the same time.
+    pub(super) fn write_pong(&self, flow: &Flow, bytes: Bytes) {
+        // The first of the queue may be written in part.
+        let waits = flow.queue.borrow().iter().skip(1).next_back().is_some_and(|last| last.bytes == bytes);
+        if !waits {
+            self.write(flow, Queued { bytes, report: None });
+        }
     }
 
     /// Closes what was silent for too long. Called once per tick.
@@ -433,5 +489,89 @@ impl Shared {
         for flow in self.flows.borrow().values() {
             flow.close(CloseReason::Ours);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use router::Life;
+
+    use super::*;
+
+    fn shared(settings: NetSettings) -> Rc<Shared> {
+        Shared::new(ShardAddress::new(Life(1), 0), settings)
+    }
+
+    /// A connection that no task drives: its peer does not read.
+    fn open_flow(shared: &Shared) -> Rc<Flow> {
+        let remote = SocketAddr::from(([192, 0, 2, 7], 5060));
+        let key = PeerKey { transport: Transport::Tcp, remote, tls_name: None };
+        let flow = shared.add_flow(Transport::Tcp, remote, remote, Origin::Ours(key));
+        flow.open.set(true);
+        flow
+    }
+
+    fn queued(bytes: &'static [u8]) -> Queued {
+        Queued { bytes: Bytes::from_static(bytes), report: None }
+    }
+
+    #[test]
+    fn short_messages_that_wait_count_with_their_places_in_the_queue() {
+        let shared = shared(NetSettings { flow_write_queue: 100_000, ..NetSettings::default() });
+        let flow = open_flow(&shared);
+        for _ in 0..40_000 {
+            shared.write(&flow, queued(b"\r\n"));
+        }
+        assert_eq!(flow.closing.get(), Some(CloseReason::Overflow));
+        let memory = flow.queue.borrow().len() * size_of::<Queued>();
+        assert!((50_000..=100_000).contains(&memory), "{memory}");
+        // All of it is given back.
+        while shared.pop(&flow).is_some() {}
+        assert_eq!((flow.queued.get(), shared.queued.get()), (0, 0));
+    }
+
+    #[test]
+    fn keep_alives_that_are_not_read_queue_no_more_answers() {
+        let shared = shared(NetSettings::default());
+        let flow = open_flow(&shared);
+        shared.write(&flow, queued(b"a message"));
+        for _ in 0..40_000 {
+            shared.write_pong(&flow, Bytes::from_static(b"\r\n"));
+        }
+        assert_eq!(flow.queue.borrow().len(), 2);
+        // In the order of the messages.
+        shared.write(&flow, queued(b"another"));
+        shared.write_pong(&flow, Bytes::from_static(b"\r\n"));
+        let written: Vec<_> = std::iter::from_fn(|| shared.pop(&flow)).map(|queued| queued.bytes).collect();
+        assert_eq!(written, [&b"a message"[..], b"\r\n", b"another", b"\r\n"]);
+        assert_eq!(flow.closing.get(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_queues_of_a_shard_together_are_bounded() {
+        let max_queued = 500_000;
+        let shared = shared(NetSettings { max_queued, ..NetSettings::default() });
+        let write = |flow: &Flow, bytes: usize| {
+            shared.write(flow, Queued { bytes: Bytes::from(vec![b'x'; bytes]), report: None });
+        };
+        let stalled: Vec<_> = (0..10).map(|_| open_flow(&shared)).collect();
+        stalled.iter().for_each(|flow| write(flow, 49_000));
+        let (short, reading) = (open_flow(&shared), open_flow(&shared));
+        write(&short, limits::WRITE_QUEUE_FREE - size_of::<Queued>());
+        tokio::time::advance(limits::WRITE_STALL).await;
+        (0..10).for_each(|_| write(&reading, 10_000));
+        assert!(shared.queued.get() > max_queued);
+        let is_closed = |flow: &Rc<Flow>| flow.closing.get() == Some(CloseReason::Overflow);
+        assert!(stalled.iter().all(is_closed));
+        assert!(!is_closed(&short) && !is_closed(&reading));
+        // One whose peer reads slowly stays.
+        for _ in 0..5 {
+            tokio::time::advance(limits::WRITE_STALL / 2).await;
+            shared.pop(&reading);
+            write(&reading, 10_000);
+        }
+        assert!(!is_closed(&reading));
+        stalled.iter().for_each(|flow| shared.remove_flow(flow, CloseReason::Overflow));
+        assert!(shared.queued.get() < max_queued / 2);
     }
 }

@@ -32,8 +32,19 @@ pub const STREAM_INBOX: usize = 1024;
 /// Messages taken from streams in one turn of the shard's loop, so that datagrams and timers get theirs.
 pub const STREAM_BATCH: usize = 256;
 
-/// Bytes waiting to be written to one connection. More: the peer does not read; the connection is closed.
+/// Bytes of memory waiting to be written to one connection. More: the peer does not read; the connection is closed.
 pub const FLOW_WRITE_QUEUE: usize = 1024 * 1024;
+
+/// Bytes of one shard waiting to be written: 64 of the largest queues. More: the connections are closed that have more than the next
+/// number and whose peers do not read.
+pub const WRITE_QUEUE_BYTES: usize = 64 * 1024 * 1024;
+
+/// Bytes of one queue that are never too many: some messages of one turn.
+pub const WRITE_QUEUE_FREE: usize = 8 * 1024;
+
+/// A peer that has not taken a message for so long does not read; also the time between two looks for such. Some repetitions of a lost
+/// segment take less.
+pub const WRITE_STALL: Duration = Duration::from_secs(2);
 
 /// Messages waiting for one connection to be made. More: not sent, and reported.
 pub const FLOW_CONNECT_QUEUE: usize = 256;

@@ -18,6 +18,8 @@ pub(super) struct MessageTimer(Option<Box<Running>>);
 struct Running {
     /// When the message must be whole; `None` between messages.
     until: Option<Instant>,
+    /// It is the time for the first message, which runs before that is begun.
+    is_first: bool,
     /// Set again only when it rings: a connection whose reads end within messages does not set a timer for each.
     alarm: Pin<Box<Sleep>>,
 }
@@ -25,15 +27,19 @@ struct Running {
 impl MessageTimer {
     /// Time for the first message.
     pub(super) fn of_first(within: Duration) -> MessageTimer {
-        let until = Instant::now() + within;
-        MessageTimer(Some(Box::new(Running { until: Some(until), alarm: Box::pin(sleep_until(until)) })))
+        MessageTimer::running(Instant::now() + within, true)
+    }
+
+    fn running(until: Instant, is_first: bool) -> MessageTimer {
+        let alarm = Box::pin(sleep_until(until));
+        MessageTimer(Some(Box::new(Running { until: Some(until), is_first, alarm })))
     }
 
     /// A message is whole.
     /// The alarm stays set; when it rings it finds no message and is dropped.
     pub(super) fn stop(&mut self) {
         if let Some(running) = &mut self.0 {
-            running.until = None;
+            (running.until, running.is_first) = (None, false);
         }
     }
 
@@ -44,8 +50,12 @@ impl MessageTimer {
             let until = Instant::now() + within;
             match &mut self.0 {
                 Some(running) => running.until = Some(until),
-                None => *self = MessageTimer::of_first(within),
+                None => *self = MessageTimer::running(until, false),
             }
+        }
+        if let Some(running) = self.0.as_mut().filter(|running| !is_begun && !running.is_first) {
+            // What had begun was no message, but a ping of a WebSocket that came in two pieces.
+            running.until = None;
         }
         let Some(running) = &mut self.0 else { return Poll::Pending };
         // It may have been set for an earlier message: then it is set again, for the rest of this one's time.
@@ -93,6 +103,16 @@ mod tests {
         assert!(!poll(&mut timer).await && until(&timer) > first);
         let mut slow = MessageTimer::default();
         assert!(is_over(&mut slow, true, PATIENCE).await, "it did not come whole");
+    }
+
+    #[tokio::test]
+    async fn a_ping_that_came_in_pieces_is_no_message() {
+        let mut timer = MessageTimer::default();
+        let mut poll = async |is_begun| {
+            poll_fn(|cx| Poll::Ready(timer.poll(cx, is_begun, PATIENCE).is_ready())).await;
+            timer.0.as_ref().is_some_and(|running| running.until.is_some())
+        };
+        assert!(poll(true).await && !poll(false).await);
     }
 
     #[tokio::test]

@@ -41,8 +41,10 @@ pub struct NetSettings {
     pub udp_receive_buffer: usize,
     /// Datagrams that wait for a full kernel send buffer, for each socket.
     pub udp_send_queue: usize,
-    /// Bytes that wait to be written to one connection.
+    /// Bytes of memory that wait to be written to one connection.
     pub flow_write_queue: usize,
+    /// The same of all connections.
+    pub max_queued: usize,
     /// Messages that wait for one connection to be made.
     pub flow_connect_queue: usize,
     /// Connections of one shard.
@@ -93,6 +95,7 @@ impl Default for NetSettings {
             udp_receive_buffer: limits::UDP_RECEIVE_BUFFER,
             udp_send_queue: limits::UDP_SEND_QUEUE,
             flow_write_queue: limits::FLOW_WRITE_QUEUE,
+            max_queued: limits::WRITE_QUEUE_BYTES,
             flow_connect_queue: limits::FLOW_CONNECT_QUEUE,
             max_flows: limits::FLOWS,
             shares_ports: false,
@@ -175,7 +178,7 @@ pub enum CloseReason {
     Slow,
     /// It made room for another connection before its first message.
     Evicted,
-    /// The peer does not read: `flow_write_queue`.
+    /// The peer does not read: `flow_write_queue`, or `max_queued`.
     Overflow,
     /// The bytes received cannot be cut into messages.
     Malformed,

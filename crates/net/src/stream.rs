@@ -26,7 +26,7 @@ use tokio::task::{JoinHandle, spawn_local, unconstrained, yield_now};
 use tokio::time::timeout;
 
 use super::admission::{Admission, within};
-use super::flow::{Flow, Origin, PeerKey, Queued, Shared};
+use super::flow::{Flow, Origin, PeerKey, Shared};
 use super::patience::MessageTimer;
 use super::reserve_file::AcceptFailures;
 use super::reuse_group::{self, Room};
@@ -333,8 +333,8 @@ fn handle_frame<W: Wire>(shared: &Shared, flow: &Flow, frame: Frame, timer: &mut
         }
         Frame::Ping => {
             shared.count(|counters| counters.stream_keepalives += 1);
-            // RFC 5626 §4.4.1: a double CRLF is answered with one. It is queued like a message, in its order.
-            shared.write(flow, Queued { bytes: W::pong(), report: None });
+            // RFC 5626 §4.4.1: a double CRLF is answered with one.
+            shared.write_pong(flow, W::pong());
         }
         Frame::Pong => {}
     }

@@ -75,7 +75,7 @@ fn advance(shared: &Shared, flow: &Flow, written: &mut usize, count: usize) -> u
     *written += count;
     let mut done = 0;
     while flow.queue.borrow().front().is_some_and(|first| first.bytes.len() <= *written) {
-        let Some(queued) = flow.pop() else { break };
+        let Some(queued) = shared.pop(flow) else { break };
         shared.capture_sent(flow, &queued.bytes);
         *written -= queued.bytes.len();
         done += 1;

@@ -31,6 +31,40 @@ use super::wire::{End, Wire};
 /// A connection past its HTTP handshake.
 pub(super) struct WsWire<S> {
     stream: WebSocketStream<Counted<S>>,
+    pongs: Pongs,
+}
+
+/// Keeps a peer that does not read from filling memory with answers to its pings: the library queues one for each, and reads on.
+#[derive(Debug, Default)]
+pub struct Pongs {
+    /// A ping has come whose answer may not be written.
+    is_due: bool,
+}
+
+impl Pongs {
+    /// A message has come.
+    pub fn note(&mut self, message: &Message) {
+        self.is_due |= message.is_ping();
+    }
+
+    /// To be called before each read. Ready when the answer to the last ping is with the kernel.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub fn poll_written<S>(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut WebSocketStream<S>,
+    ) -> Poll<Result<(), Error>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        if self.is_due {
+            ready!(Pin::new(stream).poll_flush(cx))?;
+            self.is_due = false;
+        }
+        Poll::Ready(Ok(()))
+    }
 }
 
 /// Counts bytes that were read: how much of a message has come that is not whole yet is not told otherwise.
@@ -38,6 +72,9 @@ struct Counted<S> {
     io: S,
     read: usize,
 }
+
+/// Bytes of a client's frame besides its payload, of at most 125 bytes (RFC 6455 §5.2): the head and the mask.
+const CONTROL_HEAD: usize = 2 + 4;
 
 /// The HTTP handshake. The subprotocol `sip` is required (RFC 7118 §4.1), the path is not looked at. Also the address of the
 /// client, which a trusted proxy may have named.
@@ -52,7 +89,7 @@ where
     let io = Counted { io, read: 0 };
     let accepted = accept_hdr_async_with_config(io, upgrade, Some(config(largest)));
     let stream = accepted.await.map_err(io::Error::other)?;
-    Ok((WsWire { stream }, client.get()))
+    Ok((WsWire { stream, pongs: Pongs::default() }, client.get()))
 }
 
 /// Decides on the request for a WebSocket of SIP.
@@ -167,14 +204,25 @@ fn message(bytes: Bytes) -> Message {
 impl<S: AsyncRead + AsyncWrite + Unpin> Wire for WsWire<S> {
     fn poll_frame(&mut self, cx: &mut Context<'_>, _scratch: &mut [u8]) -> Poll<Result<Frame, End>> {
         loop {
+            if let Err(error) = ready!(self.pongs.poll_written(cx, &mut self.stream)) {
+                return Poll::Ready(Err(End::Closed(end(&error))));
+            }
             let next = match ready!(Pin::new(&mut self.stream).poll_next(cx)) {
                 None => return Poll::Ready(Err(End::Closed(CloseReason::Peer))),
                 Some(Err(error)) => return Poll::Ready(Err(End::Closed(end(&error)))),
                 Some(Ok(message)) => message,
             };
-            // A whole message has come; bytes of the next one that were read with it are not counted, which is
-            // less than one read.
-            self.stream.get_mut().read = 0;
+            self.pongs.note(&next);
+            let read = &mut self.stream.get_mut().read;
+            *read = match &next {
+                // RFC 6455 §5.4: it may stand between the fragments of a message, which are still held.
+                Message::Ping(payload) | Message::Pong(payload) => {
+                    read.saturating_sub(CONTROL_HEAD + payload.len())
+                }
+                // A whole message has come; bytes of the next one that were read with it are not counted, which is
+                // less than one read.
+                _ => 0,
+            };
             return Poll::Ready(Ok(match next {
                 Message::Text(text) => frame(text.as_bytes()),
                 Message::Binary(bytes) => frame(&bytes),
@@ -197,7 +245,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire for WsWire<S> {
             if let Err(error) = ready!(Pin::new(&mut self.stream).poll_ready(cx)) {
                 return Poll::Ready(Err(end(&error)));
             }
-            let Some(queued) = flow.pop() else { break };
+            let Some(queued) = shared.pop(flow) else { break };
             shared.capture_sent(flow, &queued.bytes);
             if let Err(error) = Pin::new(&mut self.stream).start_send(message(queued.bytes)) {
                 shared.send_failed(queued.report, super::SendFault::Closed(end(&error)));
@@ -245,5 +293,99 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+    use tokio_tungstenite::tungstenite::protocol::Role;
+
+    use super::*;
+
+    const FRAGMENT: u8 = 0x01;
+    const LAST_FRAGMENT: u8 = 0x80;
+    const PING: u8 = 0x89;
+
+    /// The server's end of a connection past its handshake, and the client's, between which so many bytes fit each way.
+    async fn connection(room: usize) -> (WsWire<DuplexStream>, DuplexStream) {
+        let (io, client) = duplex(room);
+        let io = Counted { io, read: 0 };
+        let stream = WebSocketStream::from_raw_socket(io, Role::Server, Some(config(100_000))).await;
+        (WsWire { stream, pongs: Pongs::default() }, client)
+    }
+
+    /// A client's frame of less than 64 KiB with the mask 0.
+    fn client_frame(first: u8, payload: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(payload.len()).unwrap();
+        let mut bytes = vec![first];
+        match u8::try_from(length) {
+            Ok(length @ ..126) => bytes.push(0x80 | length),
+            _ => {
+                bytes.push(0x80 | 126);
+                bytes.extend_from_slice(&length.to_be_bytes());
+            }
+        }
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(payload);
+        bytes
+    }
+
+    async fn poll_once(wire: &mut WsWire<DuplexStream>) -> Poll<Result<Frame, End>> {
+        poll_fn(|cx| Poll::Ready(wire.poll_frame(cx, &mut []))).await
+    }
+
+    /// Reads all that has come; the frames.
+    async fn read_all(wire: &mut WsWire<DuplexStream>) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        while let Poll::Ready(Ok(frame)) = poll_once(wire).await {
+            frames.push(frame);
+        }
+        frames
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_does_not_read_the_answers_to_its_pings_is_not_read_from() {
+        let (mut wire, mut client) = connection(1_000).await;
+        let ping = client_frame(PING, &[b'x'; 100]);
+        let mut taken = 0;
+        for _ in 0..10_000 {
+            let written = poll_fn(|cx| Poll::Ready(Pin::new(&mut client).poll_write(cx, &ping))).await;
+            // A ping that is not written whole is the last one.
+            let is_whole = matches!(written, Poll::Ready(Ok(count)) if count == ping.len());
+            taken += read_all(&mut wire).await.len();
+            if !is_whole {
+                break;
+            }
+        }
+        // As many as answers fit, and one that waits.
+        assert!((1..=20).contains(&taken), "{taken}");
+    }
+
+    #[tokio::test]
+    async fn a_ping_between_fragments_does_not_hide_them() {
+        let (mut wire, mut client) = connection(100_000).await;
+        client.write_all(&client_frame(FRAGMENT, &[b'x'; 50_000])).await.unwrap();
+        assert_eq!(read_all(&mut wire).await, []);
+        assert!(wire.partial() >= 50_000);
+        client.write_all(&client_frame(PING, b"abc")).await.unwrap();
+        assert_eq!(read_all(&mut wire).await, [Frame::Pong]);
+        assert!(wire.partial() >= 50_000);
+        client.write_all(&client_frame(LAST_FRAGMENT, b"y")).await.unwrap();
+        assert!(matches!(read_all(&mut wire).await[..], [Frame::Message(_)]));
+        assert_eq!(wire.partial(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_ping_that_comes_in_two_pieces_begins_no_message() {
+        let (mut wire, mut client) = connection(1_000).await;
+        let ping = client_frame(PING, b"abc");
+        client.write_all(&ping[..3]).await.unwrap();
+        assert_eq!(read_all(&mut wire).await, []);
+        client.write_all(&ping[3..]).await.unwrap();
+        assert_eq!(read_all(&mut wire).await, [Frame::Pong]);
+        assert_eq!(wire.partial(), 0);
     }
 }

@@ -15,7 +15,8 @@ pub(crate) fn same_binding(a: &Contact, b: &Contact) -> bool {
     }
 }
 
-fn is_flow(contact: &Contact) -> bool {
+/// True if the contact is one of the flows of its instance (RFC 5626 §4.2).
+pub(crate) fn is_flow(contact: &Contact) -> bool {
     contact.reg_id != 0 && !contact.instance.is_empty()
 }
 

@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 
 mod admission;
+mod bound_target;
 mod buckets;
 mod calls;
 mod contact;
@@ -21,6 +22,7 @@ mod router;
 mod soft;
 mod watch;
 
+pub use bound_target::{BoundTarget, bound_targets};
 pub use buckets::{BucketSet, bindings_of_record};
 pub use contact::contact_key;
 pub use interface::*;

@@ -102,9 +102,8 @@ impl Framer {
     #[expect(clippy::should_implement_trait, reason = "more may come after None, so this is no iterator")]
     pub fn next(&mut self) -> Option<Result<Frame, FrameFault>> {
         let frame = self.step();
-        if self.start == self.buffer.len() {
-            self.buffer = Vec::new();
-            self.start = 0;
+        if frame.is_none() || self.start == self.buffer.len() {
+            self.forget_consumed();
         }
         frame
     }
@@ -117,6 +116,23 @@ impl Framer {
     /// Bytes of memory held, for tests and for counting.
     pub fn capacity(&self) -> usize {
         self.buffer.capacity()
+    }
+
+    /// Gives back the memory of bytes that were handed out. The rest that is copied came with the last push, as a message or a
+    /// keep-alive ended in it: a large message that comes in many pieces is copied once.
+    fn forget_consumed(&mut self) {
+        if self.start == 0 {
+            return;
+        }
+        let rest = &self.buffer[self.start..];
+        let length = match self.state {
+            FramerState::Body { length } => length,
+            _ => rest.len(),
+        };
+        let mut buffer = Vec::with_capacity(length);
+        buffer.extend_from_slice(rest);
+        self.buffer = buffer;
+        self.start = 0;
     }
 
     fn step(&mut self) -> Option<Result<Frame, FrameFault>> {
@@ -189,9 +205,11 @@ impl Framer {
     fn body(&mut self, length: usize) -> Option<Frame> {
         let bytes = &self.buffer[self.start..];
         if bytes.len() < length {
-            // One growth to the final size instead of doublings.
+            // One growth to the final size instead of doublings; behind other bytes it comes when they are given back.
             let missing = length - bytes.len();
-            self.buffer.reserve_exact(missing);
+            if self.start == 0 {
+                self.buffer.reserve_exact(missing);
+            }
             return None;
         }
         let message = Bytes::copy_from_slice(&bytes[..length]);

@@ -11,7 +11,7 @@ use ::voice::{
     Address, Destination, Done, HelperResult, Purpose, Resolved, Ticket, Voice, VoiceEffect, World,
 };
 use cluster::Outlet;
-use router::{Answer, AskId, Query};
+use router::{Answer, AskId, Binding, BoundTarget, Query, bound_targets};
 use sip::endpoint::{Account, StoreUnavailable};
 use stdx::Instant;
 use voice_io::helpers::Deliver;
@@ -205,17 +205,31 @@ impl Shard {
             Answer::Unavailable => return self.resolved(now, ticket, Err(503)),
             _ => return,
         };
-        let reach = |binding: router::Binding| Destination {
-            uri: binding.contact.uri,
-            path: binding.contact.path,
-            received: binding.contact.received,
-            public_only: false,
-            is_binding: true,
-        };
-        let all: Vec<Destination> = bindings.into_iter().map(reach).collect();
         // RFC 3261 §21.4.18: the account exists, but no phone is registered.
-        self.resolved(now, ticket, if all.is_empty() { Err(480) } else { Ok(vec![all]) });
+        self.resolved(now, ticket, if bindings.is_empty() { Err(480) } else { Ok(groups_of(bindings)) });
     }
+}
+
+/// All phones at once; of an instance one flow (RFC 5626 §7), and the others in the groups behind, for the case that it cannot be
+/// reached.
+fn groups_of(bindings: Vec<Binding>) -> Vec<Vec<Destination>> {
+    let reach = |binding: Binding| Destination {
+        uri: binding.contact.uri,
+        path: binding.contact.path,
+        received: binding.contact.received,
+        public_only: false,
+        is_binding: true,
+    };
+    let mut groups: Vec<Vec<Destination>> = Vec::new();
+    for BoundTarget { binding, other_flows } in bound_targets(bindings) {
+        for (place, flow) in std::iter::once(binding).chain(other_flows).enumerate() {
+            if groups.len() == place {
+                groups.push(Vec::new());
+            }
+            groups[place].push(reach(flow));
+        }
+    }
+    groups
 }
 
 /// Handles a message for the calls of applications of one shard.

@@ -1,12 +1,16 @@
 //! RFC 3261 §16.6 and §16.7: several callees, and which answer the caller gets.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use insta::assert_snapshot;
 use sip::endpoint::{Decision, PlanRequest};
+use sip::transport::Transport;
 
 use crate::phone::Phone;
-use crate::{Scene, bob, carol, server, targets};
+use crate::raw::{Peer, Raw};
+use crate::server::Server;
+use crate::{SERVER, Scene, accounts, bob, carol, server, targets};
 
 const BOB: &str = "sip:bob@10.0.0.3";
 const CAROL: &str = "sip:carol@10.0.0.4";
@@ -338,4 +342,68 @@ fn an_unanswered_non_invite_gets_100_and_no_408() {
     assert!(heard.iter().all(|line| line.contains("──100 INFO──")), "{ladder}");
     assert_eq!(scene.alice().finals, [(408, "INFO".to_owned())], "by its own timer F");
     scene.rest();
+}
+
+/// Registers a connection of bob's phone by RFC 5626.
+fn register_flow(scene: &mut Scene, flow: &mut Peer, reg_id: u32) {
+    let instance = "<urn:uuid:00000000-0000-1000-8000-000a95a0e128>";
+    let contact =
+        format!("<sip:bob@{};transport=tcp;ob>;reg-id={reg_id};+sip.instance=\"{instance}\"", flow.addr);
+    let raw = Raw {
+        method: "REGISTER",
+        uri: "sip:example.test",
+        from: "<sip:bob@example.test>;tag=x",
+        to: "<sip:bob@example.test>",
+        call_id: &format!("register-{reg_id}"),
+        contact: &contact,
+        ..Raw::default()
+    };
+    let tcp = SocketAddr::new(SERVER.ip(), 5062);
+    flow.send_to(scene, tcp, raw);
+    let challenge = flow.last(scene, "SIP/2.0 401");
+    let credentials = accounts::credentials(&challenge, "bob", "secret", "REGISTER", "sip:example.test");
+    flow.send_to(scene, tcp, Raw { lines: &(credentials + "Supported: outbound, path\r\n"), ..raw });
+    assert!(flow.last(scene, "SIP/2.0 ").contains("\r\nRequire: outbound\r\n"));
+}
+
+/// RFC 5626 §7: "the proxy MUST NOT populate the target set with more than one contact with the same AOR and instance-id at a time",
+/// and another one is for a request that failed with 430.
+#[test]
+fn two_flows_of_one_instance_are_one_target() {
+    for method in ["INVITE", "MESSAGE"] {
+        let mut scene = Scene::build(1, accounts::server(), vec![]);
+        let (mut first, mut second) = (Peer::new(&mut scene, 3), Peer::new(&mut scene, 4));
+        register_flow(&mut scene, &mut first, 1);
+        register_flow(&mut scene, &mut second, 2);
+        let mut caller = Peer::new(&mut scene, 8);
+        let mut ask = |scene: &mut Scene, call_id: &str| {
+            let (uri, to) = ("sip:bob@example.test", "<sip:bob@example.test>");
+            let (from, contact) = ("<sip:eve@elsewhere.test>;tag=1", "<sip:eve@10.0.0.8>");
+            caller.send(scene, Raw { method, uri, from, to, call_id, contact, ..Raw::default() });
+        };
+        let count = |scene: &Scene, flow: &Peer| {
+            flow.received(scene).iter().filter(|text| text.starts_with(method)).count()
+        };
+        ask(&mut scene, "newest");
+        assert_eq!((count(&scene, &first), count(&scene, &second)), (0, 1), "{method}");
+        // The phone has answered: no other copy of the request is for it.
+        let request = second.last(&scene, method);
+        second.respond(&mut scene, &request, "486 Busy Here", "t", "", "");
+        assert_eq!((count(&scene, &first), count(&scene, &second)), (0, 1), "{method}");
+
+        register_flow(&mut scene, &mut first, 1);
+        ask(&mut scene, "refreshed");
+        assert_eq!((count(&scene, &first), count(&scene, &second)), (1, 1), "{method}");
+
+        let close = |scene: &mut Scene, flow: &Peer| {
+            scene.world.node_mut::<Server>(scene.server).unreachable.push((Transport::Tcp, flow.addr));
+        };
+        close(&mut scene, &first);
+        ask(&mut scene, "closed");
+        assert_eq!((count(&scene, &first), count(&scene, &second)), (1, 2), "{method}");
+        close(&mut scene, &second);
+        ask(&mut scene, "both-closed");
+        assert_eq!((count(&scene, &first), count(&scene, &second)), (1, 2), "{method}");
+        assert!(caller.last(&scene, "SIP/2.0 ").starts_with("SIP/2.0 480 "), "{method}");
+    }
 }

@@ -105,6 +105,39 @@ fn memory_is_given_back_between_messages() {
     assert!(framer.is_between_messages());
 }
 
+/// Each read ends within a message, as with a peer that sends without a pause.
+#[test]
+fn memory_of_messages_that_were_handed_out_is_given_back_within_the_next_one() {
+    let message = b"A\r\nX: 1234567890\r\nl: 3\r\n\r\nabc";
+    for cut in 1..message.len() {
+        let (begin, rest) = message.split_at(cut);
+        let mut framer = Framer::new();
+        framer.push(begin);
+        assert!(framer.next().is_none());
+        for _ in 0..1_000 {
+            framer.push(rest);
+            framer.push(begin);
+            assert_eq!(all(&mut framer), [Ok(Frame::Message(Bytes::from_static(message)))]);
+            assert!(framer.capacity() < 4096, "{cut}: {}", framer.capacity());
+        }
+    }
+}
+
+#[test]
+fn a_body_behind_another_message_grows_once() {
+    let mut framer = Framer::new();
+    framer.push(b"A\r\nl: 0\r\n\r\nB\r\nl: 100000\r\n\r\n");
+    assert_eq!(all(&mut framer), [message(b"A\r\nl: 0\r\n\r\n")]);
+    let whole = b"B\r\nl: 100000\r\n\r\n".len() + 100_000;
+    for piece in 0..1_000 {
+        assert_eq!(framer.capacity(), whole, "{piece}");
+        framer.push(&[b'x'; 100]);
+        let is_message = matches!(all(&mut framer)[..], [Ok(Frame::Message(_))]);
+        assert_eq!(is_message, piece == 999);
+    }
+    assert_eq!(framer.capacity(), 0);
+}
+
 /// Streams of well-formed messages, keep-alives and, sometimes, a broken end.
 fn streams() -> impl Strategy<Value = Vec<u8>> {
     let body = proptest::collection::vec(any::<u8>(), 0..40);

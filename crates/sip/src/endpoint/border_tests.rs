@@ -280,6 +280,33 @@ fn privacy_keeps_identities_from_the_untrusted_only() {
     }
 }
 
+/// RFC 3323 §5.3, RFC 3261 §7.3.3: in the long and in the compact form.
+#[test]
+fn no_form_of_a_header_that_names_its_user_reaches_the_untrusted() {
+    for name in [
+        "Subject",
+        "s",
+        "User-Agent",
+        "Call-Info",
+        "Organization",
+        "Reply-To",
+        "In-Reply-To",
+        "Referred-By",
+        "REFERRED-BY",
+        "b",
+        "B",
+        "b ",
+    ] {
+        for (privacy, kept) in [("user", false), ("id", true)] {
+            let headers = format!("Privacy: {privacy}\r\n{name}: <sip:boss@example.test>\r\n");
+            let outside = World::new(Caller::Stranger, STRANGER).forward(TRUSTED, &headers);
+            assert_eq!(outside.contains("boss"), kept, "{name}, {privacy}: {outside}");
+            let inside = World::new(Caller::Stranger, TRUNK).forward(TRUSTED, &headers);
+            assert!(inside.contains("boss"), "{name}, {privacy}: {inside}");
+        }
+    }
+}
+
 #[test]
 fn an_account_is_asserted_to_trusted_peers_only() {
     let asserted = "\r\nP-Asserted-Identity: <sip:al%20ice@example.test>\r\n";

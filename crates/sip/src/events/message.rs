@@ -5,11 +5,11 @@
 //! good. After any other outcome it is offered again, so that a phone may get it twice but none is lost by a
 //! phone that was out of reach.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
-use router::{Aor, Binding, KeepRefused, Offer, Query, WaitingMessage};
+use router::{Aor, Binding, BoundTarget, KeepRefused, Offer, Query, WaitingMessage, bound_targets};
 use stdx::Instant;
 
 use super::package::media_type;
@@ -29,6 +29,23 @@ struct MessageDelivery {
     outstanding: usize,
     /// Some contact will never take it.
     is_refused: bool,
+    /// For other flows of an instance; `None`: no instance has any.
+    copies: Option<Box<MessageCopies>>,
+}
+
+/// A message with the fields that all its copies share.
+struct MessageCopies {
+    message: WaitingMessage,
+    tag: String,
+    call_id: String,
+}
+
+/// A copy of a message without a final response.
+struct OpenRequest {
+    /// The number of its delivery.
+    delivery: u64,
+    /// The other flows of the instance, each for the case that those before it have failed.
+    other_flows: VecDeque<Binding>,
 }
 
 /// The origin of a MESSAGE: it decides where its outcome goes.
@@ -46,8 +63,7 @@ const OF_CHAT: &str = "@chat";
 #[derive(Default)]
 pub(super) struct MessageDeliveries {
     open: HashMap<u64, MessageDelivery>,
-    /// Deliveries by request.
-    by_request: HashMap<u64, u64>,
+    by_request: HashMap<u64, OpenRequest>,
 }
 
 impl MessageDeliveries {
@@ -56,7 +72,7 @@ impl MessageDeliveries {
     }
 
     /// Sends a kept message.
-    /// To every contact at once, as a proxy would fork it.
+    /// To every contact at once, as a proxy would fork it; the flows of one instance are one contact.
     pub(super) fn deliver(
         &mut self,
         ids: &mut Identifiers,
@@ -98,7 +114,8 @@ impl MessageDeliveries {
         origin: MessageOrigin,
         out: &mut Vec<EventEffect>,
     ) {
-        let bindings = &bindings[..bindings.len().min(limits::DELIVERY_CONTACTS)];
+        let mut targets = bound_targets(bindings.to_vec());
+        targets.truncate(limits::DELIVERY_CONTACTS);
         let delivery = ids.next_id();
         // One tag and one Call-ID for all contacts, as of a forked request: a phone that is behind two of
         // them can refuse the second as merged (RFC 3261 §8.2.2.2).
@@ -107,26 +124,51 @@ impl MessageDeliveries {
             MessageOrigin::Kept { .. } => call_id,
             MessageOrigin::Text { .. } => call_id + OF_CHAT,
         };
-        for binding in bindings {
+        let outstanding = targets.len();
+        let has_others = targets.iter().any(|target| !target.other_flows.is_empty());
+        for BoundTarget { binding, other_flows } in targets {
             let id = RequestId(ids.next_id());
-            let (bytes, onward) = message_request(binding, message, &tag, &call_id);
-            self.by_request.insert(id.0, delivery);
+            let (bytes, onward) = message_request(&binding, message, &tag, &call_id);
+            self.by_request.insert(id.0, OpenRequest { delivery, other_flows: other_flows.into() });
             out.push(EventEffect::Request { id, bytes, onward });
         }
-        self.open
-            .insert(delivery, MessageDelivery { origin, outstanding: bindings.len(), is_refused: false });
+        let copies = has_others.then(|| Box::new(MessageCopies { message: message.clone(), tag, call_id }));
+        self.open.insert(delivery, MessageDelivery { origin, outstanding, is_refused: false, copies });
+    }
+
+    /// Sends another copy by the next flow of the instance. False: there is none.
+    fn send_by_next_flow(
+        &mut self,
+        ids: &mut Identifiers,
+        mut request: OpenRequest,
+        out: &mut Vec<EventEffect>,
+    ) -> bool {
+        let delivery = self.open.get(&request.delivery);
+        let Some(copies) = delivery.and_then(|delivery| delivery.copies.as_ref()) else { return false };
+        let Some(binding) = request.other_flows.pop_front() else { return false };
+        let MessageCopies { message, tag, call_id } = &**copies;
+        let id = RequestId(ids.next_id());
+        let (bytes, onward) = message_request(&binding, message, tag, call_id);
+        self.by_request.insert(id.0, request);
+        out.push(EventEffect::Request { id, bytes, onward });
+        true
     }
 
     /// The first 2xx is a delivery. When all others have failed, one refusal for good is enough: the message
     /// would be refused the same way for ever. Returns the report to the router, if one is due.
     pub(super) fn handle_status(
         &mut self,
-        request: RequestId,
-        status: u16,
+        ids: &mut Identifiers,
+        (request, status): (RequestId, u16),
         counters: &mut EventCounters,
         out: &mut Vec<EventEffect>,
     ) -> Option<Query> {
-        let id = self.by_request.remove(&request.0)?;
+        let request = self.by_request.remove(&request.0)?;
+        let id = request.delivery;
+        // RFC 5626 §7: any other response is that of the instance.
+        if matches!(status, 408 | 430) && self.send_by_next_flow(ids, request, out) {
+            return None;
+        }
         let delivery = self.open.get_mut(&id)?;
         delivery.outstanding -= 1;
         delivery.is_refused |= is_for_good(status);

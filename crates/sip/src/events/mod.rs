@@ -355,7 +355,8 @@ impl Notifier {
             Some(key) => self.handle_notified(now, key, status, out),
             // A MESSAGE, or a last NOTIFY: its dialog is gone whatever the peer says.
             None => {
-                if let Some(query) = self.deliveries.handle_status(id, status, &mut self.counters, out) {
+                let (ids, counters) = (&mut self.ids, &mut self.counters);
+                if let Some(query) = self.deliveries.handle_status(ids, (id, status), counters, out) {
                     self.tell(query, out);
                 }
             }

@@ -6,7 +6,7 @@ mod best_response;
 mod effect;
 mod response_context;
 
-use router::Received;
+use router::{Binding, Contact, Received};
 
 pub(crate) use best_response::{BestResponse, FinalResponse};
 pub(crate) use effect::{ProxyEffect, ProxyEffects};
@@ -25,12 +25,28 @@ pub(crate) struct Destination {
     pub(crate) is_binding: bool,
     /// Configured by the operator: its Record-Route and Contact may name other hosts.
     pub(crate) trusted: bool,
+    /// The other flows of its instance, each for the case that those before it have failed (RFC 5626 §7).
+    pub(crate) other_flows: Vec<Destination>,
 }
 
 impl Destination {
     /// One that no account bound, of an unknown system.
     pub(crate) fn new(uri: &[u8], received: Option<Received>) -> Self {
-        Destination { uri: uri.into(), path: "".into(), received, is_binding: false, trusted: false }
+        Destination {
+            uri: uri.into(),
+            path: "".into(),
+            received,
+            is_binding: false,
+            trusted: false,
+            other_flows: Vec::new(),
+        }
+    }
+
+    /// Where an account has bound itself.
+    pub(crate) fn of_binding(binding: Binding) -> Self {
+        let Contact { uri, path, received, .. } = binding.contact;
+        let uri = uri.into_boxed_bytes();
+        Destination { uri, path, received, is_binding: true, trusted: false, other_flows: Vec::new() }
     }
 }
 

@@ -270,16 +270,21 @@ impl ResponseContext {
         }
         let last = self.branches.len();
         for branch in first..last {
-            match self.branches[branch].destination.received {
-                Some(received) => {
-                    self.branches[branch].hops.push_back(Hop::of_flow(&received));
-                    self.try_next_hop(now, branch, 503, out);
-                }
-                None => out.push(ProxyEffect::Resolve { branch }),
-            }
+            self.begin_branch(now, branch, out);
         }
         if first == last {
             self.conclude(out);
+        }
+    }
+
+    /// The destination of the branch is tried for the first time.
+    fn begin_branch(&mut self, now: Instant, branch: usize, out: &mut ProxyEffects) {
+        match self.branches[branch].destination.received {
+            Some(received) => {
+                self.branches[branch].hops.push_back(Hop::of_flow(&received));
+                self.try_next_hop(now, branch, 503, out);
+            }
+            None => out.push(ProxyEffect::Resolve { branch }),
         }
     }
 
@@ -346,6 +351,11 @@ impl ResponseContext {
         out: &mut ProxyEffects,
     ) {
         let Some(branch) = self.branches.get_mut(index) else { return };
+        // RFC 5626 §7: another flow replaces one that failed (430), and never one by which the instance has answered.
+        let has_failed = response.is_none() || status == 430;
+        if has_failed && !self.closed && branch.take_next_flow() {
+            return self.begin_branch(now, index, out);
+        }
         branch.state = BranchState::Done;
         if !self.request.purpose.search.goes_on(status, response.is_some()) {
             self.waiting.clear();
@@ -486,6 +496,17 @@ impl Branch {
     fn new(destination: Destination, breadth: usize) -> Self {
         let hops = VecDeque::new();
         Branch { destination, state: BranchState::Resolving, hops, attempt: 0, breadth, failure: 503 }
+    }
+
+    /// Puts the next flow of the instance in the place of the one that failed. False: there is none.
+    fn take_next_flow(&mut self) -> bool {
+        let mut flows = std::mem::take(&mut self.destination.other_flows).into_iter();
+        let Some(next) = flows.next() else { return false };
+        self.destination = Destination { other_flows: flows.collect(), ..next };
+        // Attempts count on: each copy has a branch parameter of its own.
+        (self.state, self.failure) = (BranchState::Resolving, 503);
+        self.hops.clear();
+        true
     }
 }
 

@@ -56,8 +56,9 @@ pub fn write_ok(
 
 fn contact_value(binding: &Binding, now: Instant, gruus: Option<(&Gruus, &str)>) -> Vec<u8> {
     let contact = &binding.contact;
-    // Rounded up: a binding that lives has at least a second.
-    let left = binding.expires_at.since(now).as_micros().div_ceil(1_000_000);
+    // Rounded up: a binding that lives has at least a second. It ends with a whole second, so this may be more than what was
+    // granted (RFC 3261 §10.3 step 7).
+    let left = binding.expires_at.since(now).as_micros().div_ceil(1_000_000).min(contact.expires.into());
     let mut out = Vec::with_capacity(contact.uri.len() + 24);
     out.push(b'<');
     out.extend_from_slice(contact.uri.as_bytes());

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use futures_util::{Sink, Stream as Messages};
+use net::ws::Pongs;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
@@ -119,7 +120,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire for Bytes<S> {
 }
 
 /// RFC 7395: a message is a document.
-pub(super) struct Documents<S>(pub(super) WebSocketStream<S>);
+pub(super) struct Documents<S> {
+    socket: WebSocketStream<S>,
+    pongs: Pongs,
+}
+
+impl<S> Documents<S> {
+    pub(super) fn new(socket: WebSocketStream<S>) -> Self {
+        Documents { socket, pongs: Pongs::default() }
+    }
+}
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Wire for Documents<S> {
     fn poll_read(
@@ -128,7 +138,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire for Documents<S> {
         shared: &C2sConnections,
         stream: &Stream,
     ) -> Poll<Result<(), Ended>> {
-        match ready!(Pin::new(&mut self.0).poll_next(cx)) {
+        ready!(self.pongs.poll_written(cx, &mut self.socket)).map_err(|_| Ended)?;
+        let next = ready!(Pin::new(&mut self.socket).poll_next(cx));
+        if let Some(Ok(message)) = &next {
+            self.pongs.note(message);
+        }
+        match next {
             Some(Ok(Message::Text(text))) => shared.heard(stream, text.as_bytes()),
             // RFC 7395 §3.2: text only.
             Some(Ok(Message::Binary(_))) => shared.tell(stream, |c2s, out| c2s.fail("bad-format", out)),
@@ -145,15 +160,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire for Documents<S> {
 
     fn poll_write(&mut self, cx: &mut Context<'_>, stream: &Stream) -> Poll<Result<(), Ended>> {
         while stream.has_queued() {
-            ready!(Pin::new(&mut self.0).poll_ready(cx)).map_err(|_| Ended)?;
+            ready!(Pin::new(&mut self.socket).poll_ready(cx)).map_err(|_| Ended)?;
             let Some(document) = stream.pop() else { break };
             let text = Utf8Bytes::try_from(Vec::from(document)).map_err(|_| Ended)?;
-            Pin::new(&mut self.0).start_send(Message::Text(text)).map_err(|_| Ended)?;
+            Pin::new(&mut self.socket).start_send(Message::Text(text)).map_err(|_| Ended)?;
         }
-        Pin::new(&mut self.0).poll_flush(cx).map_err(|_| Ended)
+        Pin::new(&mut self.socket).poll_flush(cx).map_err(|_| Ended)
     }
 
     fn poll_shutdown(&mut self, cx: &mut Context<'_>, _shared: &C2sConnections) -> Poll<()> {
-        Pin::new(&mut self.0).poll_close(cx).map(|_| ())
+        Pin::new(&mut self.socket).poll_close(cx).map(|_| ())
     }
 }

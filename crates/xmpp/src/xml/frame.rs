@@ -115,10 +115,10 @@ impl Framer {
 
     /// Drops the bytes that have been scanned.
     fn forget(&mut self) {
-        if self.start == self.bytes.len() {
-            self.bytes = Vec::new();
-        } else if self.start > 0 {
-            self.bytes.drain(..self.start);
+        if self.start > 0 {
+            // The rest came with the last bytes, as a frame ended in them, and is copied once. With `drain` it would keep all the
+            // memory of a read.
+            self.bytes = self.bytes.split_off(self.start);
         }
         self.at -= self.start;
         self.start = 0;
@@ -336,5 +336,18 @@ mod tests {
         framer.put(b"<s><a>x</a>");
         while framer.next(100).unwrap().is_some() {}
         assert_eq!(framer.capacity(), 0);
+    }
+
+    #[test]
+    fn within_a_stanza_no_memory_of_those_before_it_is_kept() {
+        let mut framer = Framer::new();
+        framer.put(b"<s>");
+        for _ in 0..100 {
+            framer.put(&b"<a/>".repeat(10_000));
+            framer.put(b"<b");
+            while framer.next(100).unwrap().is_some() {}
+            assert!(framer.capacity() < 100, "{}", framer.capacity());
+            framer.put(b"/>");
+        }
     }
 }

@@ -53,6 +53,11 @@ pub(super) const ROWS: &[Row] = &[
         "The interval is that of the parameter, then that of Expires, then the registrar's",
         "sip/src/registrar/tests.rs::intervals_are_granted",
     ),
+    body(
+        "10.3 step 7",
+        "No interval is longer than it was asked for, or than the registrar's longest",
+        granted,
+    ),
     test(
         "10.3 step 7",
         "423 with Min-Expires is for less than an hour only",
@@ -105,6 +110,10 @@ const REGISTER: Raw<'_> = Raw {
 /// The request, and again with bob's password; `lines` stand in the second one.
 fn register_raw(scene: &mut Scene, raw: Raw<'_>, lines: &str) -> String {
     let mut peer = Peer::new(scene, 8);
+    register_by(scene, &mut peer, raw, lines)
+}
+
+fn register_by(scene: &mut Scene, peer: &mut Peer, raw: Raw<'_>, lines: &str) -> String {
     peer.send(scene, raw);
     let challenge = peer.last(scene, "SIP/2.0 401");
     let credentials = accounts::credentials(&challenge, "bob", "secret", "REGISTER", "sip:example.test");
@@ -145,13 +154,31 @@ fn canonical_form() {
 fn listed() {
     let mut scene = scene();
     let ok = register_to(&mut scene, "<sip:bob@example.test>", "Expires: 300\r\n");
-    // A part of a second counts as one.
-    let granted = ok.contains("<sip:bob@10.0.0.8:5060>;expires=300") || ok.contains(";expires=301");
-    assert!(granted, "{ok}");
+    assert!(ok.contains("<sip:bob@10.0.0.8:5060>;expires=300\r\n"), "{ok}");
     assert!(header(&ok, "Date").ends_with(" GMT"), "{ok}");
     let both = accounts::register(&mut scene, "secret");
     for contact in ["<sip:bob@10.0.0.8:5060>;expires=", "<sip:bob@10.0.0.3:5060>;expires=60"] {
         assert!(both.contains(contact), "{both}");
+    }
+}
+
+/// Also where the time is no whole second, with which a binding ends.
+fn granted() {
+    for millis in [0, 1, 250, 500, 999] {
+        let mut scene = scene();
+        scene.run(millis);
+        let (mut peer, mut other) = (Peer::new(&mut scene, 8), None);
+        for (asked, granted) in [(60, 60), (61, 61), (3_599, 3_599), (3_600, 3_600), (100_000, 3_600)] {
+            let contact = format!("<sip:bob@10.0.0.8:5060;line={asked}>");
+            let raw = Raw { contact: &contact, ..REGISTER };
+            let ok = register_by(&mut scene, &mut peer, raw, &format!("Expires: {asked}\r\n"));
+            assert!(ok.contains(&format!("{contact};expires={granted}\r\n")), "{millis}: {ok}");
+            // Those of other requests have no more left than they were granted.
+            if let Some((contact, granted)) = other.replace((contact, granted)) {
+                let left = ok.split_once(&format!("{contact};expires=")).unwrap().1.lines().next().unwrap();
+                assert!((granted - 2..=granted).contains(&left.parse().unwrap()), "{millis}: {ok}");
+            }
+        }
     }
 }
 

@@ -15,8 +15,8 @@ pub(crate) const IDENTITIES: u64 =
 const CREDENTIALS: u64 = Header::Authorization.bit() | Header::ProxyAuthorization.bit();
 
 /// RFC 3323 §5.3: optional headers that identify the sender. `Subject` and `User-Agent` have a [`Header`] of
-/// their own.
-const USER_HEADERS: &[&str] = &["Call-Info", "Organization", "Reply-To", "In-Reply-To", "Referred-By"];
+/// their own. `b` is the compact form of Referred-By (RFC 3892 §3); the others have none (IANA, SIP header fields).
+const USER_HEADERS: &[&str] = &["Call-Info", "Organization", "Reply-To", "In-Reply-To", "Referred-By", "b"];
 
 /// The privacy that the sender asks for (RFC 3323 §4.2, RFC 3325 §9.3, RFC 7044 §10.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

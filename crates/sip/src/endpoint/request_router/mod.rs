@@ -4,7 +4,7 @@
 mod allowance;
 mod chat;
 
-use router::{Answer, AskId, Binding, Query};
+use router::{Answer, AskId, Binding, Query, bound_targets};
 use stdx::slab::Key;
 
 pub(crate) use self::allowance::AdmissionSide;
@@ -510,22 +510,16 @@ fn destination_of_route(uri: &str) -> Destination {
     Destination { trusted: true, ..Destination::new(uri.as_bytes(), None) }
 }
 
-/// RFC 3261 §16.6: equal q in parallel, lower q after higher. One entry per instance (RFC 5626 §7): the
-/// router already lists the newest flow of each first.
+/// RFC 3261 §16.6: equal q in parallel, lower q after higher. RFC 5626 §7: the flows of one instance are one target.
 fn groups_by_q(bindings: Vec<Binding>) -> Vec<Vec<Destination>> {
     let mut groups: Vec<(u16, Vec<Destination>)> = Vec::new();
-    for binding in bindings.into_iter().take(limits::FORK_BRANCHES) {
-        let contact = binding.contact;
-        let destination = Destination {
-            uri: contact.uri.into_boxed_bytes(),
-            path: contact.path,
-            received: contact.received,
-            is_binding: true,
-            trusted: false,
-        };
+    for target in bound_targets(bindings).into_iter().take(limits::FORK_BRANCHES) {
+        let target_q = target.binding.contact.q;
+        let other_flows = target.other_flows.into_iter().map(Destination::of_binding).collect();
+        let destination = Destination { other_flows, ..Destination::of_binding(target.binding) };
         match groups.last_mut() {
-            Some((q, group)) if *q == contact.q => group.push(destination),
-            _ => groups.push((contact.q, vec![destination])),
+            Some((q, group)) if *q == target_q => group.push(destination),
+            _ => groups.push((target_q, vec![destination])),
         }
     }
     groups.into_iter().map(|(_, group)| group).collect()

@@ -117,6 +117,36 @@ fn every_contact_gets_it_and_one_is_enough() {
     assert_eq!(world.result(200), "ask Delivered { aor: \"alice@a.test\", message: 42 }\n");
 }
 
+fn flow(uri: &str, reg_id: u32, second: u64) -> Binding {
+    let mut flow = binding(uri);
+    (flow.contact.instance, flow.contact.reg_id) = ("urn:uuid:1".into(), reg_id);
+    flow.expires_at = flow.expires_at + Duration::from_secs(second);
+    flow
+}
+
+/// RFC 5626 §7: one flow of an instance at a time, and the next one when it has failed.
+#[test]
+fn two_flows_of_one_instance_get_it_one_after_the_other() {
+    for (first, is_tried) in [(408, true), (430, true), (486, false), (503, false)] {
+        let mut world = World::new();
+        let sent =
+            deliver(&mut world, vec![flow("sip:alice@192.0.2.7", 1, 0), flow("sip:alice@192.0.2.8", 2, 1)]);
+        assert_eq!(sent.matches("send MESSAGE").count(), 1, "{sent}");
+        assert!(sent.starts_with("send MESSAGE sip:alice@192.0.2.8 "), "{sent}");
+        let then = world.result(first);
+        assert_eq!(then.starts_with("send MESSAGE sip:alice@192.0.2.7 "), is_tried, "{first}: {then}");
+        if is_tried {
+            assert_eq!(world.result(200), "ask Delivered { aor: \"alice@a.test\", message: 42 }\n");
+        }
+        assert_eq!(world.notifier.counts(), EventCounts::default());
+    }
+    let mut world = World::new();
+    text(&mut world, &[flow("sip:alice@192.0.2.7", 1, 0), flow("sip:alice@192.0.2.8", 2, 1)]);
+    assert!(world.result(408).starts_with("send MESSAGE sip:alice@192.0.2.7 "));
+    assert_eq!(world.result(408), "text 9: Failed\n");
+    assert_eq!(world.notifier.counts(), EventCounts::default());
+}
+
 #[test]
 fn a_refusal_for_good_ends_it_and_a_passing_one_does_not() {
     for (statuses, is_over) in

@@ -82,3 +82,64 @@ fn a_timed_out_non_invite_is_not_answered() {
     });
     assert_eq!(failed, ["HopFailed", "TimedOut"]);
 }
+
+fn with_other_flows(is_invite: bool) -> ResponseContext {
+    let flow = |uri: &str| Destination::new(uri.as_bytes(), None);
+    let first = Destination { other_flows: vec![flow("sip:b@x"), flow("sip:c@x")], ..flow("sip:a@x") };
+    let mut context = context(&[], is_invite);
+    context.waiting = vec![vec![first], vec![flow("sip:low@x")]].into();
+    context
+}
+
+fn uri_of(context: &ResponseContext, branch: usize) -> &[u8] {
+    &context.branch(branch).unwrap().destination.uri
+}
+
+/// RFC 5626 §7: after 430, or without any response, another flow of the instance takes the place of the branch.
+#[test]
+fn a_flow_that_failed_is_replaced_by_another_of_its_instance() {
+    for is_invite in [true, false] {
+        let mut context = with_other_flows(is_invite);
+        assert_eq!(names(|out| context.start(NOW, out)), ["Resolve"]);
+        send(&mut context, 0, 1);
+        let hop = (hop().addr, Transport::Udp);
+        let failed = names(|out| context.handle_failure(NOW, Key::from_u64(1), hop, 503, out));
+        assert_eq!(
+            (failed, uri_of(&context, 0)),
+            (vec!["HopFailed".into(), "Resolve".into()], &b"sip:b@x"[..])
+        );
+        send(&mut context, 0, 2);
+        assert_eq!(context.branch(0).unwrap().attempt, 2, "a copy with a branch of its own");
+        let failed = names(|out| context.handle_response(NOW, Key::from_u64(2), &response(430), out));
+        assert_eq!((failed, uri_of(&context, 0)), (vec!["Resolve".into()], &b"sip:c@x"[..]));
+        send(&mut context, 0, 3);
+        // It was the last one: the next group is that of a lower q.
+        let failed = names(|out| context.handle_response(NOW, Key::from_u64(3), &response(430), out));
+        assert_eq!((failed, uri_of(&context, 1)), (vec!["Resolve".into()], &b"sip:low@x"[..]));
+    }
+}
+
+/// RFC 5626 §7: an instance that has answered gets no second copy.
+#[test]
+fn an_instance_that_has_answered_gets_no_other_copy() {
+    for status in [302, 404, 408, 480, 486, 500, 503] {
+        let mut context = with_other_flows(true);
+        assert_eq!(names(|out| context.start(NOW, out)), ["Resolve"]);
+        send(&mut context, 0, 1);
+        assert_eq!(
+            names(|out| context.handle_response(NOW, Key::from_u64(1), &response(status), out)),
+            ["Resolve"]
+        );
+        assert_eq!(
+            (uri_of(&context, 0), uri_of(&context, 1)),
+            (&b"sip:a@x"[..], &b"sip:low@x"[..]),
+            "{status}"
+        );
+    }
+    let mut context = with_other_flows(true);
+    assert_eq!(names(|out| context.start(NOW, out)), ["Resolve"]);
+    send(&mut context, 0, 1);
+    context.cancel(NOW, b"", &mut ProxyEffects::new());
+    let late = names(|out| context.handle_response(NOW, Key::from_u64(1), &response(430), out));
+    assert_eq!(late, ["Respond"], "cancelled");
+}

@@ -126,7 +126,8 @@ where
     let largest = shared.stream_settings.borrow().max_stanza;
     let config = Some(ws::config(largest));
     let first = Vec::from(parts.read_buf);
-    let documents = Documents(WebSocketStream::from_partially_read(io, first, Role::Server, config).await);
+    let documents =
+        Documents::new(WebSocketStream::from_partially_read(io, first, Role::Server, config).await);
     Some((Box::new(documents), front.source.get()))
 }
 
