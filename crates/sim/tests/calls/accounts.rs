@@ -4,7 +4,7 @@ use sip::digest::Ha1s;
 use sip::endpoint::{Decision, Intake, PlanRequest};
 
 use crate::phone::Phone;
-use crate::raw::{Peer, Raw};
+use crate::raw::{Peer, Raw, header};
 use crate::server::{self, DOMAIN, Server};
 use crate::{SERVER, Scene, address, bob};
 
@@ -379,6 +379,39 @@ fn presence_is_told() {
     let challenge = scene.alice().finals[0].1.clone();
     send(&mut scene, credentials(&challenge, "alice", "secret", "REGISTER", "sip:example.test"));
     assert!(notify(&scene, 1).contains("<basic>open</basic>"), "{}", scene.world.ladder());
+    scene.rest();
+}
+
+/// RFC 4235 §3.7.1 and §4.1.1: lamps blink while a phone rings, and its call can be picked up by its tags (RFC 3891).
+#[test]
+fn a_watcher_sees_a_phone_ring() {
+    let mut scene = scene();
+    assert!(register(&mut scene, "secret").starts_with("SIP/2.0 200 "));
+    let lines = "Event: dialog\r\nExpires: 600\r\n";
+    let ok = ask(&mut scene, "SUBSCRIBE", "sip:bob@example.test", lines, "secret");
+    assert!(ok.starts_with("SIP/2.0 200 "), "{ok}");
+    scene.call("sip:bob@example.test");
+    scene.run(3_000);
+    scene.hang_up();
+    scene.run(1_000);
+    let requests = &scene.callee(0).requests;
+    let between = |text: &str, start: &str, end: char| {
+        let rest = text.split_once(start).map(|(_, rest)| rest)?;
+        rest.split(end).next().map(ToOwned::to_owned)
+    };
+    let notified = requests.iter().filter(|text| text.starts_with("NOTIFY "));
+    let dialogs: Vec<_> = notified
+        .filter_map(|text| {
+            let state = between(text, "<state>", '<')?;
+            Some((state, between(text, " local-tag=\"", '"'), between(text, " remote-tag=\"", '"')))
+        })
+        .collect();
+    let bye = requests.iter().find(|text| text.starts_with("BYE ")).unwrap();
+    let tag = |name: &str| header(bye, name).split_once(";tag=").map(|(_, tag)| tag.to_owned());
+    let (to, from) = (tag("To"), tag("From"));
+    assert!(to.is_some() && from.is_some(), "{bye}");
+    let expected = [("trying", &None), ("early", &to), ("confirmed", &to), ("terminated", &to)];
+    assert_eq!(dialogs, expected.map(|(state, local)| (state.to_owned(), local.clone(), from.clone())));
     scene.rest();
 }
 
