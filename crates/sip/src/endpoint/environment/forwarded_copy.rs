@@ -51,7 +51,7 @@ impl Environment {
         if let Some(proof) = copy.within {
             self.certify_sender(&mut rewrite, request, source, proof);
         }
-        self.rewrite_identity(&mut rewrite, request, copy);
+        self.rewrite_identity(&mut rewrite, request, source, copy);
         rewrite.ensure_content_length();
         rewrite.finish()
     }
