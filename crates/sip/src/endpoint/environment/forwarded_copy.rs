@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::Environment;
 use super::dialog_route::RequestToken;
-use super::loops::{first_address, route_after};
+use super::loops::{first_address, is_sips, route_after};
 use super::response_route::{ResponseRoute, write_response_route};
 use crate::limits;
 use crate::proxy::{Destination, DialogProof};
@@ -46,7 +46,8 @@ impl Environment {
                 .listeners
                 .listener_for(source.transport, source.remote, Some(source.local))
                 .filter(|&index| self.listeners.all[index].transport == source.transport);
-            self.record_route(&mut rewrite, made, incoming, copy.listener);
+            let is_sips = is_sips(request.uri());
+            self.record_route(&mut rewrite, made, (incoming, copy.listener), is_sips);
         }
         if let Some(proof) = copy.within {
             self.certify_sender(&mut rewrite, request, source, proof);

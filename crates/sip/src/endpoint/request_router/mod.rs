@@ -3,6 +3,7 @@
 
 mod allowance;
 mod chat;
+mod secure;
 
 use router::{Answer, AskId, Binding, Query};
 use stdx::slab::Key;
@@ -10,6 +11,7 @@ use stdx::slab::Key;
 pub(crate) use self::allowance::AdmissionSide;
 pub use self::allowance::CallLimits;
 use self::chat::ChatOffers;
+use self::secure::{is_sips, refuse_sips, secure_targets};
 use super::authentication::Authentication;
 use super::context::{RequestContext, RequestStage};
 use super::effect::{Account, Caller, Decision, ListedUnder, PlanRequest};
@@ -409,8 +411,12 @@ impl RequestRouter {
     /// RFC 3261 §16.5: an empty set of targets.
     fn finish_without_target(&mut self, lower: &mut LowerView<'_>, key: Key) {
         // To an account the plan may give another way than to a stranger.
-        if !self.authentication.challenge_anonymous(lower, key) {
-            lower.finish(key, 480, "Temporarily Unavailable");
+        if self.authentication.challenge_anonymous(lower, key) {
+            return;
+        }
+        match lower.contexts.get(key).is_some_and(|context| is_sips(context.request.uri())) {
+            true => refuse_sips(lower, key),
+            false => lower.finish(key, 480, "Temporarily Unavailable"),
         }
     }
 
@@ -423,10 +429,11 @@ impl RequestRouter {
         own_routes: usize,
         search: TargetSearch,
     ) {
+        let Some(context) = lower.contexts.get(key) else { return };
+        let groups = if is_sips(context.request.uri()) { secure_targets(groups) } else { groups };
         if groups.iter().all(Vec::is_empty) {
             return self.finish_without_target(lower, key);
         }
-        let Some(context) = lower.contexts.get(key) else { return };
         let method = context.request.method();
         if method == Method::Ack {
             let first = groups.into_iter().flatten().next();
