@@ -201,6 +201,18 @@ impl Authentication {
         self.challenge(lower, key, &claim.domain, verdict == Verdict::Stale);
     }
 
+    /// A request whose credentials were right goes to another worker, and may come back: they are as unused as before.
+    pub(crate) fn give_back(&mut self, env: &Environment, context: &RequestContext) {
+        let RequestContext { request, source, caller: Some(Caller::Account(_)), .. } = context else {
+            return;
+        };
+        let Some(claim) = env.claim(request) else { return };
+        let Some(Ok(credentials)) = find(request, headers(request).0, &claim.domain) else { return };
+        if let Some(question) = DigestRequest::of(request, &claim.domain, source.remote.ip()) {
+            self.authenticator.give_back(&credentials, question);
+        }
+    }
+
     /// Sources and accounts whose attempts are paced.
     pub(crate) fn blocks(&self, now: Instant) -> Vec<Block> {
         self.attempts.blocks(now)
