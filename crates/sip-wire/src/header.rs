@@ -48,6 +48,8 @@ pub enum Header {
     ProxyAuthorization,
     /// RFC 3325 §9.1.
     PAssertedIdentity,
+    /// RFC 3325 §9.2.
+    PPreferredIdentity,
     /// RFC 3261 §20.29.
     ProxyRequire,
     /// RFC 3261 §20.30.
@@ -119,6 +121,7 @@ const NAMES: &[(&str, Header)] = &[
     ("Proxy-Authenticate", Header::ProxyAuthenticate),
     ("Proxy-Authorization", Header::ProxyAuthorization),
     ("P-Asserted-Identity", Header::PAssertedIdentity),
+    ("P-Preferred-Identity", Header::PPreferredIdentity),
     ("Proxy-Require", Header::ProxyRequire),
     ("Record-Route", Header::RecordRoute),
     ("Refer-To", Header::ReferTo),
@@ -149,8 +152,6 @@ const GROUPS: &[(&str, Header)] = &[
     ("Diversion", Header::AssertedIdentity),
     ("History-Info", Header::AssertedIdentity),
     ("P-Charge-Info", Header::AssertedIdentity),
-    // RFC 3325 §9.2: a hint to the proxy of the sender, which is not passed on.
-    ("P-Preferred-Identity", Header::TrustDomain),
     // RFC 6050 §4.1, RFC 7315 §5, RFC 5502 §6, RFC 5002 §6, RFC 4457 §4, RFC 5009 §8, RFC 7316 §5.
     ("P-Asserted-Service", Header::TrustDomain),
     ("P-Preferred-Service", Header::TrustDomain),
@@ -255,7 +256,7 @@ static BY_SHAPE: [[u8; 26]; LONGEST + 1] = {
 };
 
 /// No longer name is looked up in the table.
-const LONGEST: usize = "Proxy-Authorization".len();
+const LONGEST: usize = "P-Preferred-Identity".len();
 
 /// Compares names of one length: most have 8 to 16 bytes, of which two words that overlap are all.
 fn is_same(known: &[u8], name: &[u8]) -> bool {

@@ -39,12 +39,16 @@ const EVENTS: [&str; 4] = ["initiated", "ringing", "answered", "completed"];
 /// The party that is called again in place of a caller; `None`: this one is not. The From of a call is a claim: an account has proved it, and
 /// of a trunk it is believed.
 pub(super) fn party(policy: RedialPolicy, caller: &Caller, from: &str) -> Option<String> {
-    let of_trunk =
-        || (!from.is_empty() && !from.to_ascii_lowercase().contains("anonymous")).then(|| from.to_owned());
+    let is_anonymous = from.to_ascii_lowercase().contains("anonymous");
+    let of_trunk = || (!from.is_empty() && !is_anonymous).then(|| from.to_owned());
     match (policy, caller) {
         (RedialPolicy::Never, _) | (RedialPolicy::Accounts, Caller::Stranger) => None,
         (_, Caller::Account(aor)) => {
             let (user, domain) = aor.rsplit_once('@')?;
+            // RFC 3323 §4.1.1.3: an account that withholds its number has proved it to us, and the application is not to learn it.
+            if is_anonymous && from != user {
+                return None;
+            }
             Some(format!("sip:{}@{domain}", escape_user(user)))
         }
         (RedialPolicy::All, Caller::Stranger) => of_trunk(),
@@ -224,6 +228,8 @@ mod tests {
         let account = Some("sip:alice@example.test".to_owned());
         // Whatever its From says.
         assert_eq!(policies.map(|policy| of(policy, &alice, "+4930")), [None, account.clone(), account]);
+        // RFC 3323 §4.1.1.3: but not what it withholds.
+        assert_eq!(policies.map(|policy| of(policy, &alice, "anonymous")), [None, None, None]);
         let trunk = policies.map(|policy| of(policy, &Caller::Stranger, "+4930"));
         assert_eq!(trunk, [None, None, Some("+4930".to_owned())]);
         for from in ["", "Anonymous"] {

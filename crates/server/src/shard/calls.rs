@@ -13,7 +13,8 @@ pub(crate) fn for_ledger(event: CallEvent) -> call::CallEvent {
         CallEventKind::Refused { call_id, from, to, caller: account, callee, status: code, reason } => {
             LedgerKind::Refused { call_id, from, to, account, callee, code, reason }
         }
-        CallEventKind::Answered => LedgerKind::Answered,
+        CallEventKind::Ringing { .. } => LedgerKind::Ringing,
+        CallEventKind::Answered { .. } => LedgerKind::Answered,
         CallEventKind::Failed { status, reason } => LedgerKind::Failed { code: status, reason },
         CallEventKind::Withdrawn => LedgerKind::Withdrawn,
         CallEventKind::TakenOver { call_id, from, to, start, answer } => {

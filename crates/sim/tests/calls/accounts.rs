@@ -1,12 +1,14 @@
 //! Accounts: registrations, calls, and the answers to them.
 
+use std::sync::Arc;
+
 use sip::digest::Ha1s;
-use sip::endpoint::{Decision, Intake, PlanRequest};
+use sip::endpoint::{Caller, Decision, EndpointSettings, Intake, PlanRequest, RoutePeer, RoutePeers};
 
 use crate::phone::Phone;
-use crate::raw::{Peer, Raw};
+use crate::raw::{Peer, Raw, header};
 use crate::server::{self, DOMAIN, Server};
-use crate::{SERVER, Scene, address, bob};
+use crate::{SERVER, Scene, address, bob, carol, targets};
 
 /// Our accounts are looked up; a caller that claims one must prove it; requests to other domains are not
 /// relayed.
@@ -191,6 +193,109 @@ fn a_caller_that_claims_a_local_account_must_authenticate() {
     let lines = credentials(&refusal, "bob", "secret", "INVITE", "sip:bob@example.test");
     call(&mut scene, format!("{from}Call-ID: third\r\n{lines}"));
     assert_eq!(scene.status(), 407);
+    scene.rest();
+}
+
+/// Numbers are an account's to call, by a gateway at host 4 that is trusted.
+fn scene_with_gateway() -> Scene {
+    let plan = |request: &PlanRequest| match &request.caller {
+        Caller::Account(_) if request.user.starts_with("00") => targets(&[&["sip:0049@10.0.0.4:5060"]]),
+        _ => plan(request),
+    };
+    let peer = RoutePeer {
+        host: "10.0.0.4".into(),
+        port: Some(5060),
+        transport: None,
+        is_trusted: true,
+        has_certificate: false,
+    };
+    let route_peers = Arc::new(RoutePeers::new(vec![peer], vec![]));
+    let server = Server::new(EndpointSettings { route_peers, ..server::settings(1) }, plan);
+    let server = server.with_account("alice", false).with_account("bob", false);
+    Scene::build(1, server, vec![bob(), carol()])
+}
+
+const ANONYMOUS: &str = "From: \"Anonymous\" <sip:anonymous@anonymous.invalid>;tag=1\r\nPrivacy: id\r\n";
+const GATEWAY_URI: &str = "sip:0049@example.test";
+
+/// A call without the caller's number, and its final status. The last refusal is what it returns.
+fn call_anonymously(scene: &mut Scene, uri: &'static str, call_id: &str, lines: &str) -> (u16, String) {
+    let lines = format!("{ANONYMOUS}Call-ID: {call_id}\r\n{lines}");
+    scene.world.act(scene.alice, move |phone: &mut Phone, now, out| phone.call_with(now, uri, &lines, out));
+    scene.run(2_000);
+    let refusal = scene.alice().finals.last().map(|(_, text)| text.clone()).unwrap_or_default();
+    (scene.status(), refusal)
+}
+
+/// RFC 3323 §4.1.1.3, RFC 3325 §5 and §6: a phone that withholds its number says to its proxy alone whose it is.
+#[test]
+fn an_anonymous_caller_proves_its_account_by_preferred_identity() {
+    let mut scene = scene_with_gateway();
+    let preferred = "P-Preferred-Identity: \"Alice\" <sip:alice@example.test>\r\n";
+    let (status, refusal) = call_anonymously(&mut scene, GATEWAY_URI, "one", preferred);
+    assert_eq!(status, 407, "{refusal}");
+    let lines = credentials(&refusal, "bob", "secret", "INVITE", GATEWAY_URI);
+    let (status, refusal) = call_anonymously(&mut scene, GATEWAY_URI, "one", &(lines + preferred));
+    assert_eq!(status, 407, "another account's password: {refusal}");
+    assert!(scene.callee(1).requests.is_empty());
+    let lines = credentials(&refusal, "alice", "secret", "INVITE", GATEWAY_URI);
+    let (status, refusal) = call_anonymously(&mut scene, GATEWAY_URI, "one", &(lines + preferred));
+    assert_eq!(status, 200, "{refusal}");
+    let invite = &scene.callee(1).requests[0];
+    assert!(invite.contains("\r\nP-Asserted-Identity: <sip:alice@example.test>\r\n"), "{invite}");
+    assert!(invite.contains(ANONYMOUS), "{invite}");
+    assert!(!invite.contains("P-Preferred") && !invite.contains("Proxy-Authorization"), "{invite}");
+    scene.hang_up();
+    // A claim beside another From is none: the caller is called by its From.
+    let lines = format!("From: <sip:x@elsewhere.test>;tag=1\r\n{preferred}");
+    scene.world.act(scene.alice, move |phone: &mut Phone, now, out| {
+        phone.call_with(now, GATEWAY_URI, &lines, out);
+    });
+    scene.run(1_000);
+    assert_eq!(scene.status(), 480);
+    scene.rest();
+}
+
+/// RFC 3261 §22.3: without another word the account is that of the credentials, for which a refused caller is asked.
+#[test]
+fn an_anonymous_caller_proves_its_account_by_credentials_alone() {
+    let mut scene = scene_with_gateway();
+    let (status, refusal) = call_anonymously(&mut scene, GATEWAY_URI, "one", "");
+    assert_eq!((status, header(&refusal, "CSeq").ends_with("INVITE")), (407, true), "{refusal}");
+    for (user, password) in [("alice", "wrong"), ("nobody", "secret")] {
+        let lines = credentials(&refusal, user, password, "INVITE", GATEWAY_URI);
+        assert_eq!(call_anonymously(&mut scene, GATEWAY_URI, "one", &lines).0, 407, "{user}");
+    }
+    assert_eq!(scene.server().endpoint.counters().authentication_failures, 2);
+    let lines = credentials(&refusal, "alice", "secret", "INVITE", GATEWAY_URI);
+    let (status, refusal) = call_anonymously(&mut scene, GATEWAY_URI, "one", &lines);
+    assert_eq!(status, 200, "{refusal}");
+    let invite = &scene.callee(1).requests[0];
+    assert!(invite.contains("\r\nP-Asserted-Identity: <sip:alice@example.test>\r\n"), "{invite}");
+    scene.hang_up();
+    // A caller of a trunk has no account here.
+    let gateway = scene.callees[1];
+    scene.world.act(gateway, |phone: &mut Phone, now, out| {
+        phone.call_with(now, "sip:alice@example.test", ANONYMOUS, out);
+    });
+    scene.run(1_000);
+    assert_eq!(scene.callee(1).calls.last().unwrap().status, 480);
+    scene.rest();
+}
+
+#[test]
+fn an_anonymous_caller_stays_anonymous_to_the_callee() {
+    let mut scene = scene_with_gateway();
+    assert!(register(&mut scene, "secret").starts_with("SIP/2.0 200 "));
+    let uri = "sip:bob@example.test";
+    let preferred = "P-Preferred-Identity: <sip:alice@example.test>\r\n";
+    let (_, refusal) = call_anonymously(&mut scene, uri, "one", preferred);
+    let lines = credentials(&refusal, "alice", "secret", "INVITE", uri);
+    assert_eq!(call_anonymously(&mut scene, uri, "one", &(lines + preferred)).0, 200);
+    let invite = scene.callee(0).requests.iter().find(|text| text.starts_with("INVITE ")).unwrap();
+    assert!(invite.contains(ANONYMOUS), "{invite}");
+    assert!(!invite.contains("alice@example.test") && !invite.contains("username"), "{invite}");
+    scene.hang_up();
     scene.rest();
 }
 
@@ -379,6 +484,39 @@ fn presence_is_told() {
     let challenge = scene.alice().finals[0].1.clone();
     send(&mut scene, credentials(&challenge, "alice", "secret", "REGISTER", "sip:example.test"));
     assert!(notify(&scene, 1).contains("<basic>open</basic>"), "{}", scene.world.ladder());
+    scene.rest();
+}
+
+/// RFC 4235 §3.7.1 and §4.1.1: lamps blink while a phone rings, and its call can be picked up by its tags (RFC 3891).
+#[test]
+fn a_watcher_sees_a_phone_ring() {
+    let mut scene = scene();
+    assert!(register(&mut scene, "secret").starts_with("SIP/2.0 200 "));
+    let lines = "Event: dialog\r\nExpires: 600\r\n";
+    let ok = ask(&mut scene, "SUBSCRIBE", "sip:bob@example.test", lines, "secret");
+    assert!(ok.starts_with("SIP/2.0 200 "), "{ok}");
+    scene.call("sip:bob@example.test");
+    scene.run(3_000);
+    scene.hang_up();
+    scene.run(1_000);
+    let requests = &scene.callee(0).requests;
+    let between = |text: &str, start: &str, end: char| {
+        let rest = text.split_once(start).map(|(_, rest)| rest)?;
+        rest.split(end).next().map(ToOwned::to_owned)
+    };
+    let notified = requests.iter().filter(|text| text.starts_with("NOTIFY "));
+    let dialogs: Vec<_> = notified
+        .filter_map(|text| {
+            let state = between(text, "<state>", '<')?;
+            Some((state, between(text, " local-tag=\"", '"'), between(text, " remote-tag=\"", '"')))
+        })
+        .collect();
+    let bye = requests.iter().find(|text| text.starts_with("BYE ")).unwrap();
+    let tag = |name: &str| header(bye, name).split_once(";tag=").map(|(_, tag)| tag.to_owned());
+    let (to, from) = (tag("To"), tag("From"));
+    assert!(to.is_some() && from.is_some(), "{bye}");
+    let expected = [("trying", &None), ("early", &to), ("confirmed", &to), ("terminated", &to)];
+    assert_eq!(dialogs, expected.map(|(state, local)| (state.to_owned(), local.clone(), from.clone())));
     scene.rest();
 }
 

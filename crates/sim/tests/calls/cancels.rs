@@ -36,7 +36,11 @@ fn while_it_rings() {
     assert_eq!((scene.status(), scene.callee(0).calls[0].status), (487, 487));
     assert!(matches!(
         scene.server().calls[..],
-        [CallEventKind::Started { .. }, CallEventKind::Failed { status: 487, .. }]
+        [
+            CallEventKind::Started { .. },
+            CallEventKind::Ringing { .. },
+            CallEventKind::Failed { status: 487, .. }
+        ]
     ));
     scene.rest();
 }

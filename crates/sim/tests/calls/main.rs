@@ -73,9 +73,9 @@ impl Scene {
         let mut world = World::new(seed);
         world.set_label(sim::ladder::label_with_method);
         let alice = world.add("alice", &[address(2)], Phone::new("alice", address(2), SERVER));
-        let tcp = SocketAddr::new(SERVER.ip(), 5062);
+        let [tcp, tls] = [5062, 5061].map(|port| SocketAddr::new(SERVER.ip(), port));
         let server = server.trusting_its_peers(world.now());
-        let server = world.add("server", &[SERVER, tcp], server);
+        let server = world.add("server", &[SERVER, tcp, tls], server);
         let callees = callees
             .into_iter()
             .map(|phone| {

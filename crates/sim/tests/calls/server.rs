@@ -6,13 +6,13 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use call::{CallRecord, EndedBy, Ledger, LedgerSettings};
-use router::{FlowId, Life, Router, RouterSettings, ShardAddress, WaitingMessage};
+use router::{AskId, FlowId, Life, Router, RouterSettings, ShardAddress, WaitingMessage};
 use sim::{Datagram, Node};
 use sip::digest::Ha1s;
 use sip::dns::{DnsData, DnsFault, DnsQuery, DnsRecord};
 use sip::endpoint::{
-    Account, CallEventKind, Decision, Endpoint, EndpointEffect, EndpointOutbox, EndpointSettings, Listener,
-    PlanRequest, SharedResponse, TraceEvent, handle_packet_off_slot,
+    Account, AccountCalls, CallEventKind, Decision, Endpoint, EndpointEffect, EndpointOutbox,
+    EndpointSettings, Listener, PlanRequest, SharedResponse, TraceEvent, handle_packet_off_slot,
 };
 use sip::events::{EventRules, WatchPolicy};
 use sip::session::SessionEvent;
@@ -37,6 +37,7 @@ pub struct Server {
     /// Targets to which sending fails at once.
     pub unreachable: Vec<(Transport, SocketAddr)>,
     pub calls: Vec<CallEventKind>,
+    account_calls: AccountCalls,
     pub ledger: Ledger,
     pub records: Vec<CallRecord>,
     pub events: Vec<SessionEvent>,
@@ -89,6 +90,7 @@ impl Server {
             dns: HashMap::new(),
             unreachable: Vec::new(),
             calls: Vec::new(),
+            account_calls: AccountCalls::new(1_000),
             ledger: Ledger::new(LedgerSettings::default(), start),
             records: Vec::new(),
             events: Vec::new(),
@@ -194,6 +196,11 @@ impl Server {
                 let kind = for_ledger(event.kind.clone());
                 let ledgers = call::CallEvent { key: event.call, leg: event.leg, kind };
                 self.ledger.handle_event(now, ledgers, &mut self.records);
+                for query in self.account_calls.handle_event(now, &event, |_| None) {
+                    let mut effects = Vec::new();
+                    self.router.handle_query(now, EDGE, AskId(0), query, &mut effects);
+                    self.settle_router(now, effects, more);
+                }
                 self.calls.push(event.kind);
             }
             EndpointEffect::Session(event) => {
@@ -304,7 +311,8 @@ fn for_ledger(kind: CallEventKind) -> call::CallEventKind {
             let account = caller;
             call::CallEventKind::Refused { call_id, from, to, account, callee, code, reason }
         }
-        CallEventKind::Answered => call::CallEventKind::Answered,
+        CallEventKind::Ringing { .. } => call::CallEventKind::Ringing,
+        CallEventKind::Answered { .. } => call::CallEventKind::Answered,
         CallEventKind::Failed { status: code, reason } => call::CallEventKind::Failed { code, reason },
         CallEventKind::Withdrawn => call::CallEventKind::Withdrawn,
         CallEventKind::TakenOver { call_id, from, to, start, answer } => {

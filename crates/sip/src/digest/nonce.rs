@@ -150,6 +150,16 @@ impl Nonces {
         true
     }
 
+    /// Takes back the last use of a nonce: the request goes to another shard, which counts for itself, and may come back.
+    pub fn give_back(&mut self, nonce: &[u8], scope: NonceScope<'_>, count: u32) {
+        let Some(bytes) = stdx::hex::decode_array::<BYTES>(nonce) else { return };
+        let stamp = u64::from_be_bytes(std::array::from_fn(|index| bytes[index]));
+        let key = self.key(stamp, scope);
+        if let Some(last) = self.counts.get_mut(&key).filter(|last| **last == count) {
+            *last = count.saturating_sub(1);
+        }
+    }
+
     /// Nonces whose last count is remembered now.
     pub fn in_use(&self) -> usize {
         self.counts.len()

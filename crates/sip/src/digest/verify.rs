@@ -138,12 +138,7 @@ impl Authenticator {
         if !is_offered || !is_uri_right || credentials.realm != question.realm.as_bytes() {
             return Err(Verdict::Wrong);
         }
-        // Without qop nothing in the response counts; CSeq, which must grow within a Call-ID, stands in. It may
-        // start at 0, which no count does.
-        let count = match credentials.qop {
-            Qop::None => question.cseq.saturating_add(1),
-            Qop::Auth | Qop::AuthInt => credentials.nonce_count().unwrap_or(0),
-        };
+        let count = count_of(&credentials, &question);
         match self.nonces.check(now, &credentials.nonce, question.scope(), count) {
             NonceVerdict::Good(nonce_use) => Ok(InspectedCredentials { credentials, nonce_use }),
             // A forged nonce may be one from before a restart: its owner deserves a silent retry, and a
@@ -171,6 +166,12 @@ impl Authenticator {
         if self.nonces.spend(now, *nonce_use) { Verdict::Accepted } else { Verdict::Stale }
     }
 
+    /// Takes back the use of these credentials.
+    pub fn give_back(&mut self, credentials: &Credentials, question: DigestRequest<'_>) {
+        let count = count_of(credentials, &question);
+        self.nonces.give_back(&credentials.nonce, question.scope(), count);
+    }
+
     /// For the metrics: nonces whose counts are remembered.
     pub fn nonces_in_use(&self) -> usize {
         self.nonces.in_use()
@@ -180,6 +181,15 @@ impl Authenticator {
     fn made_up(&self, username: &str) -> [u8; 32] {
         let seed = self.made_up.mac(&[username.as_bytes()]).to_be_bytes();
         std::array::from_fn(|index| seed[index % 8] ^ index as u8)
+    }
+}
+
+/// The count of a use. Without qop nothing in the response counts; CSeq, which must grow within a Call-ID, stands in. It may start at 0,
+/// which no count does.
+fn count_of(credentials: &Credentials, question: &DigestRequest<'_>) -> u32 {
+    match credentials.qop {
+        Qop::None => question.cseq.saturating_add(1),
+        Qop::Auth | Qop::AuthInt => credentials.nonce_count().unwrap_or(0),
     }
 }
 

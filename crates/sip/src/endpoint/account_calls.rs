@@ -1,4 +1,4 @@
-//! Reports a call's beginning, answer and end to the owners of both parties' addresses, as dialog states (RFC 4235).
+//! Reports a call's beginning, ringing, answer and end to the owners of both parties' addresses, as dialog states (RFC 4235).
 //!
 //! An owner at another node is told only of calls of addresses that are watched, or whose calls it counts for a limit. It sends the
 //! list of watched addresses when it is asked ([`Query::Watched`]) and each address whose watch begins ([`Push::Watched`]); then the
@@ -38,6 +38,8 @@ struct CallAccounts {
     from_tag: Box<str>,
     /// The dialog that was answered, as [`CallEvent::leg`] has it; `None` before.
     answered: Option<u64>,
+    /// The tag of the callee that was the first to ring, then of the one that has answered; empty before.
+    callee_tag: Box<str>,
     from: Box<str>,
     to: Box<str>,
     caller: Option<CallAccount>,
@@ -96,6 +98,7 @@ impl AccountCalls {
                     call_id: call_id.clone(),
                     from_tag: from_tag.clone(),
                     answered: None,
+                    callee_tag: "".into(),
                     from: from.clone(),
                     to: to.clone(),
                     caller: party(caller),
@@ -109,10 +112,12 @@ impl AccountCalls {
             CallEventKind::Refused { .. } => Vec::new(),
             // Its accounts are not known here.
             CallEventKind::TakenOver { .. } => Vec::new(),
-            CallEventKind::Answered => {
-                let Some(parties) = self.calls.get_mut(&event.call) else { return Vec::new() };
-                parties.answered.get_or_insert(event.leg);
-                parties.changed(CallPhase::Confirmed).collect()
+            CallEventKind::Ringing { callee_tag } => {
+                self.calls.get_mut(&event.call).map_or_else(Vec::new, |parties| parties.ring(callee_tag))
+            }
+            CallEventKind::Answered { callee_tag } => {
+                let parties = self.calls.get_mut(&event.call);
+                parties.map_or_else(Vec::new, |parties| parties.answer(event.leg, callee_tag))
             }
             CallEventKind::Failed { .. } | CallEventKind::Withdrawn => {
                 self.remove_if(event.call, |answered| answered.is_none())
@@ -158,8 +163,7 @@ impl AccountCalls {
             for party in call.caller.iter_mut().chain(&mut call.callee) {
                 party.is_reported |= begun.contains(&party.aor);
             }
-            let phase = if call.answered.is_some() { CallPhase::Confirmed } else { CallPhase::Trying };
-            queries.extend(call.changed(phase).filter(|query| begun.contains(query.aor())));
+            queries.extend(call.changed(call.phase()).filter(|query| begun.contains(query.aor())));
         }
         queries
     }
@@ -202,16 +206,61 @@ impl CallAccounts {
         self.caller.iter().chain(&self.callee)
     }
 
+    fn phase(&self) -> CallPhase {
+        match self.answered {
+            Some(_) => CallPhase::Confirmed,
+            None if self.callee_tag.is_empty() => CallPhase::Trying,
+            None => CallPhase::Early,
+        }
+    }
+
+    /// A callee rings. One dialog is reported of a call, so the first that rings stands for all.
+    fn ring(&mut self, callee_tag: &str) -> Vec<Query> {
+        if self.answered.is_some() || !self.callee_tag.is_empty() {
+            return Vec::new();
+        }
+        self.callee_tag = callee_tag.into();
+        self.changed(CallPhase::Early).collect()
+    }
+
+    /// A callee has answered; the first one counts.
+    fn answer(&mut self, leg: u64, callee_tag: &str) -> Vec<Query> {
+        if self.answered.is_some() {
+            return Vec::new();
+        }
+        self.answered = Some(leg);
+        let rang = self.callee_tag.clone();
+        if !callee_tag.is_empty() {
+            self.callee_tag = callee_tag.into();
+        }
+        let mut queries: Vec<Query> = self.changed(CallPhase::Confirmed).collect();
+        // RFC 4235 §3.7.1: the dialog of the phone that rang is another one, and over. Its end comes last, so that the account is in
+        // a call all the time.
+        if !rang.is_empty() && rang != self.callee_tag {
+            queries.extend(self.dialog_changed(&rang, CallPhase::Terminated));
+        }
+        queries
+    }
+
     /// The state of the call, for the owners that are told of it.
     fn changed(&self, phase: CallPhase) -> impl Iterator<Item = Query> + '_ {
+        self.dialog_changed(&self.callee_tag, phase)
+    }
+
+    /// The state of the dialog with this callee. RFC 4235 §4.1.1: a tag is told once it is known.
+    fn dialog_changed<'a>(
+        &'a self,
+        callee_tag: &'a str,
+        phase: CallPhase,
+    ) -> impl Iterator<Item = Query> + 'a {
         let of = move |party: &Option<CallAccount>, initiator: bool, remote: &str| {
             let party = party.as_ref().filter(|party| party.is_reported);
             party.map(|party| Query::CallChanged {
                 aor: party.aor.clone(),
                 call: CallInfo {
                     call_id: self.call_id.clone(),
-                    local_tag: if initiator { self.from_tag.clone() } else { "".into() },
-                    remote_tag: if initiator { "".into() } else { self.from_tag.clone() },
+                    local_tag: if initiator { self.from_tag.clone() } else { callee_tag.into() },
+                    remote_tag: if initiator { callee_tag.into() } else { self.from_tag.clone() },
                     initiator,
                     remote: remote.into(),
                     phase,
@@ -240,6 +289,14 @@ mod tests {
             callee: callee.map(Into::into),
             listed: ListedUnder::default(),
         }
+    }
+
+    fn answered() -> CallEventKind {
+        CallEventKind::Answered { callee_tag: "b1".into() }
+    }
+
+    fn rings(tag: &str) -> CallEventKind {
+        CallEventKind::Ringing { callee_tag: tag.into() }
     }
 
     /// The queries of an event, as tuples.
@@ -278,10 +335,62 @@ mod tests {
         };
         let kind = started(Some("alice@a"), Some("bob@a"));
         assert_eq!(told(&mut calls, 1, kind), both(CallPhase::Trying));
-        assert_eq!(told(&mut calls, 1, CallEventKind::Answered), both(CallPhase::Confirmed));
+        assert_eq!(told(&mut calls, 1, answered()), both(CallPhase::Confirmed));
         assert_eq!(told(&mut calls, 1, CallEventKind::Ended), both(CallPhase::Terminated));
         assert!(told(&mut calls, 1, CallEventKind::Ended).is_empty(), "it is over");
         assert!(calls.calls.is_empty());
+    }
+
+    /// The address, the local and the remote tag, and the phase of each query.
+    fn dialogs(calls: &mut AccountCalls, kind: CallEventKind) -> Vec<(String, String, String, CallPhase)> {
+        let queries = calls.handle_event(NOW, &CallEvent { call: 1, leg: 7, kind }, |_| None);
+        let line = |query| match query {
+            Query::CallChanged { aor, call } => {
+                (aor.into_string(), call.local_tag.into_string(), call.remote_tag.into_string(), call.phase)
+            }
+            other => panic!("{other:?}"),
+        };
+        queries.into_iter().map(line).collect()
+    }
+
+    /// RFC 4235 §3.7.1 and §4.1.1: a watcher can pick up a call that rings, by its tags (RFC 3891).
+    #[test]
+    fn a_phone_that_rings_makes_the_dialog_early_and_its_tag_known() {
+        let mut calls = AccountCalls::new(8);
+        let both = |tag: &str, phase| {
+            let (caller, callee) = ("alice@a".to_owned(), "bob@a".to_owned());
+            vec![(caller, "f1".into(), tag.to_owned(), phase), (callee, tag.to_owned(), "f1".into(), phase)]
+        };
+        assert_eq!(dialogs(&mut calls, rings("b1")), [], "a call that is not known");
+        let kind = started(Some("alice@a"), Some("bob@a"));
+        assert_eq!(dialogs(&mut calls, kind), both("", CallPhase::Trying));
+        assert_eq!(dialogs(&mut calls, rings("b1")), both("b1", CallPhase::Early));
+        assert_eq!(dialogs(&mut calls, rings("b2")), [], "another phone of the account");
+        assert_eq!(dialogs(&mut calls, answered()), both("b1", CallPhase::Confirmed));
+        assert_eq!(dialogs(&mut calls, rings("b2")), [], "it is answered");
+        assert_eq!(dialogs(&mut calls, answered()), [], "once");
+        assert_eq!(dialogs(&mut calls, CallEventKind::Ended), both("b1", CallPhase::Terminated));
+    }
+
+    #[test]
+    fn another_phone_than_the_one_that_rang_first_may_answer() {
+        let mut calls = AccountCalls::new(8);
+        let of_bob = |tag: &str, phase| ("bob@a".to_owned(), tag.to_owned(), "f1".to_owned(), phase);
+        dialogs(&mut calls, started(None, Some("bob@a")));
+        assert_eq!(dialogs(&mut calls, rings("b2")), [of_bob("b2", CallPhase::Early)]);
+        // Two dialogs to the router, of which none must stay.
+        let told = dialogs(&mut calls, answered());
+        assert_eq!(told, [of_bob("b1", CallPhase::Confirmed), of_bob("b2", CallPhase::Terminated)]);
+        assert_eq!(dialogs(&mut calls, CallEventKind::Ended), [of_bob("b1", CallPhase::Terminated)]);
+        // A call that is cancelled while it rings, and the phone of a caller without tags in its 2xx.
+        dialogs(&mut calls, started(None, Some("bob@a")));
+        dialogs(&mut calls, rings("b2"));
+        let failed = CallEventKind::Failed { status: 487, reason: "".into() };
+        assert_eq!(dialogs(&mut calls, failed), [of_bob("b2", CallPhase::Terminated)]);
+        dialogs(&mut calls, started(None, Some("bob@a")));
+        dialogs(&mut calls, rings("b2"));
+        let untagged = CallEventKind::Answered { callee_tag: "".into() };
+        assert_eq!(dialogs(&mut calls, untagged), [of_bob("b2", CallPhase::Confirmed)]);
     }
 
     #[test]
@@ -289,7 +398,7 @@ mod tests {
         let mut calls = AccountCalls::new(8);
         told(&mut calls, 1, started(Some("alice@a"), None));
         assert!(told(&mut calls, 1, CallEventKind::Ended).is_empty(), "it is not answered");
-        told(&mut calls, 1, CallEventKind::Answered);
+        told(&mut calls, 1, answered());
         assert!(told_of(&mut calls, 1, 8, CallEventKind::Ended).is_empty());
         let failed = CallEventKind::Failed { status: 487, reason: "".into() };
         assert!(told(&mut calls, 1, failed).is_empty(), "a branch beside the one that answered");
@@ -327,7 +436,7 @@ mod tests {
     fn a_call_between_strangers_is_not_reported() {
         let mut calls = AccountCalls::new(8);
         assert!(told(&mut calls, 1, started(None, None)).is_empty());
-        assert!(told(&mut calls, 1, CallEventKind::Answered).is_empty());
+        assert!(told(&mut calls, 1, answered()).is_empty());
         assert!(calls.calls.is_empty());
     }
 
@@ -360,12 +469,16 @@ mod tests {
         assert_eq!((first.first(), phases(&first)), (Some(&ask), vec![CallPhase::Trying]));
         assert_eq!(calls.handle_watched(NOW, Some(OWNER), vec!["carol@a".into()]), []);
         // A call that was reported is reported to its end.
-        assert_eq!(phases(&far(&mut calls, NOW, 1, CallEventKind::Answered)), [CallPhase::Confirmed]);
+        assert_eq!(phases(&far(&mut calls, NOW, 1, answered())), [CallPhase::Confirmed]);
         assert_eq!(phases(&far(&mut calls, NOW, 1, CallEventKind::Ended)), [CallPhase::Terminated]);
         assert_eq!(far(&mut calls, NOW, 2, started(Some("alice@a"), Some("bob@a"))), []);
-        assert_eq!(far(&mut calls, NOW, 2, CallEventKind::Answered), []);
+        assert_eq!(far(&mut calls, NOW, 2, answered()), []);
         assert_eq!(phases(&far(&mut calls, NOW, 3, started(None, Some("carol@a")))), [CallPhase::Trying]);
-        // A watch of one party begins while the call is up.
+        // A watch of one party begins while a call rings, and of the other while one is up.
+        assert_eq!(far(&mut calls, NOW, 4, started(Some("dave@a"), None)), []);
+        assert_eq!(far(&mut calls, NOW, 4, rings("b1")), []);
+        let told = calls.handle_watched(NOW, None, vec!["dave@a".into()]);
+        assert_eq!(phases(&told), [CallPhase::Early]);
         let told = calls.handle_watched(NOW, None, vec!["bob@a".into()]);
         assert_eq!((told.len(), phases(&told)), (1, vec![CallPhase::Confirmed]));
         assert_eq!(calls.handle_watched(NOW, None, vec!["bob@a".into()]), [], "it is watched already");

@@ -144,7 +144,8 @@ impl World {
                 router::CallPhase::Trying
             }
             CallEventKind::Refused { .. } | CallEventKind::TakenOver { .. } => return,
-            CallEventKind::Answered => router::CallPhase::Confirmed,
+            CallEventKind::Ringing { .. } => router::CallPhase::Early,
+            CallEventKind::Answered { .. } => router::CallPhase::Confirmed,
             CallEventKind::Failed { .. } | CallEventKind::Withdrawn | CallEventKind::Ended => {
                 router::CallPhase::Terminated
             }

@@ -13,7 +13,7 @@ use super::context::{RequestContext, RequestStage};
 use super::environment::{ClaimedSender, Environment};
 use super::lower::{LowerView, ask_id};
 use super::transactions::SourceCredit;
-use super::{Account, EndpointEffect};
+use super::{Account, Caller, EndpointEffect};
 use crate::digest::{
     Authenticator, CredentialsError, DigestRequest, InspectedCredentials, NonceScope, Verdict, find,
 };
@@ -87,6 +87,21 @@ impl Authentication {
             return lower.finish(key, 403, "Forbidden");
         };
         self.authenticate_claim(lower, key, own_routes, claim);
+    }
+
+    /// Asks an anonymous caller for an account, where a stranger has no way to the destination: an account may have one. It tells of
+    /// itself by its credentials then (RFC 3261 §22.3). Not a trunk's caller, who has no account here.
+    pub(crate) fn challenge_anonymous(&mut self, lower: &mut LowerView<'_>, key: Key) -> bool {
+        let Some(context) = lower.contexts.get(key) else { return false };
+        let is_asked = !matches!(context.caller, Some(Caller::Account(_)))
+            && context.request.to_tag().is_none()
+            && lower.env.is_unclaimed_anonymous_call(&context.request)
+            && !lower.env.trust().is_of_trunk(&context.source);
+        let realm = lower.env.settings.domains.first().filter(|_| is_asked).cloned();
+        let Some(realm) = realm else { return false };
+        lower.release(key);
+        self.challenge(lower, key, &realm, false);
+        true
     }
 
     /// As [`authenticate`](Self::authenticate), where the claim is known.
@@ -184,6 +199,18 @@ impl Authentication {
             lower.out.push(failed(context, claim, cause));
         }
         self.challenge(lower, key, &claim.domain, verdict == Verdict::Stale);
+    }
+
+    /// A request whose credentials were right goes to another worker, and may come back: they are as unused as before.
+    pub(crate) fn give_back(&mut self, env: &Environment, context: &RequestContext) {
+        let RequestContext { request, source, caller: Some(Caller::Account(_)), .. } = context else {
+            return;
+        };
+        let Some(claim) = env.claim(request) else { return };
+        let Some(Ok(credentials)) = find(request, headers(request).0, &claim.domain) else { return };
+        if let Some(question) = DigestRequest::of(request, &claim.domain, source.remote.ip()) {
+            self.authenticator.give_back(&credentials, question);
+        }
     }
 
     /// Sources and accounts whose attempts are paced.

@@ -233,8 +233,16 @@ pub enum CallEventKind {
         /// The reason phrase that the caller got.
         reason: Box<str>,
     },
+    /// The first 101 to 199 to the INVITE that has a tag: the early dialog of a callee (RFC 4235 §3.7.1).
+    Ringing {
+        /// The callee's tag.
+        callee_tag: Box<str>,
+    },
     /// The first 2xx to the INVITE.
-    Answered,
+    Answered {
+        /// The tag of the callee that has answered.
+        callee_tag: Box<str>,
+    },
     /// The INVITE came to no 2xx.
     Failed {
         /// The status that the caller got.

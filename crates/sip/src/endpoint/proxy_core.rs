@@ -139,6 +139,11 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
                     transaction.user = TransactionUser::Late { server, edit };
                 }
             }
+            ProxyEffect::CallRings => {
+                if let Some(response) = response {
+                    self.lower.note_ringing(response.message);
+                }
+            }
             ProxyEffect::CallAnswered => {
                 if let Some(response) = response {
                     self.lower.note_answered(response.message);

@@ -44,6 +44,15 @@ impl Listener {
             Transport::Ws | Transport::Wss => format!("sip:{};transport=ws", self.advertised),
         }
     }
+
+    /// The sips URI by which peers reach it; `None`: not by TLS. RFC 5630 §5.3 has no `transport=tls` in it.
+    pub(crate) fn sips_uri(&self) -> Option<String> {
+        match self.transport {
+            Transport::Tls => Some(format!("sips:{}", self.advertised)),
+            Transport::Wss => Some(format!("sips:{};transport=ws", self.advertised)),
+            Transport::Udp | Transport::Tcp | Transport::Ws => None,
+        }
+    }
 }
 
 /// The settings of an [`Endpoint`](super::Endpoint).

@@ -23,6 +23,8 @@ pub(crate) enum ProxyEffect {
     Forward { edit: ResponseEdit },
     /// Later 2xx of this client transaction go upstream without a response context (RFC 6026 §7.2).
     ForwardLate { client: Key, edit: ResponseEdit },
+    /// The response just handled makes the first early dialog of the INVITE that starts a call.
+    CallRings,
     /// The response just handled is the first 2xx to the INVITE that starts a call.
     CallAnswered,
     /// The response just handled is a 2xx: if the request is a BYE, its call has ended.

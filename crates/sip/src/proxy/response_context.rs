@@ -46,6 +46,8 @@ pub(crate) struct ResponseContext {
     cancel_reason: Box<[u8]>,
     /// CANCEL came, a 2xx or 6xx decided, or Timer C ended it: no new branches.
     closed: bool,
+    /// A callee's early dialog was noted.
+    rings: bool,
     forwarded_final: bool,
 }
 
@@ -95,6 +97,7 @@ impl ResponseContext {
             token: None,
             cancel_reason: Box::default(),
             closed: false,
+            rings: false,
             forwarded_final: false,
         }
     }
@@ -185,7 +188,7 @@ impl ResponseContext {
     ) {
         let Some(branch) = self.branch_of(client) else { return };
         match response.status() {
-            status @ ..200 => self.handle_provisional(now, branch, status, out),
+            ..200 => self.handle_provisional(now, branch, response, out),
             200..300 => self.handle_success(now, branch, client, out),
             503 if !self.closed && !self.branches[branch].hops.is_empty() => {
                 out.push(ProxyEffect::Unavailable);
@@ -302,7 +305,8 @@ impl ResponseContext {
         }
     }
 
-    fn handle_provisional(&mut self, now: Instant, index: usize, status: u16, out: &mut ProxyEffects) {
+    fn handle_provisional(&mut self, now: Instant, index: usize, response: &Message, out: &mut ProxyEffects) {
+        let status = response.status();
         if status > 100 && !self.closed {
             // §16.7 step 2: any provisional but 100 resets Timer C.
             self.deadline = now + self.request.timer_c;
@@ -319,6 +323,12 @@ impl ResponseContext {
         }
         // RFC 4320 §4.1: nothing but 100 before the final response to a non-INVITE.
         if status > 100 && self.request.is_invite {
+            // RFC 4235 §3.7.1: a tag makes the dialog an early one. Once a call, and not while it ends.
+            if self.request.purpose.starts_call && !self.rings && !self.closed && response.to_tag().is_some()
+            {
+                self.rings = true;
+                out.push(ProxyEffect::CallRings);
+            }
             out.push(ProxyEffect::Forward { edit });
         }
     }

@@ -311,6 +311,8 @@ impl Session {
         if !sdp.is_empty() {
             self.local_sdp = sdp;
         }
+        let callee_tag = self.dialog.local_tag.clone();
+        context.out.push(self.dialog.call_effect(CallEventKind::Ringing { callee_tag }));
         context.out.push(reply_effect(transaction, status, bytes));
         Ok(())
     }
@@ -362,7 +364,8 @@ impl Session {
             self.local_sdp = sdp;
         }
         self.was_up = true;
-        out.push(self.dialog.call_effect(CallEventKind::Answered));
+        let callee_tag = self.dialog.local_tag.clone();
+        out.push(self.dialog.call_effect(CallEventKind::Answered { callee_tag }));
         out.push(reply_effect(transaction, 200, bytes));
     }
 

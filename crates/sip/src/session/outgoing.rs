@@ -22,7 +22,7 @@ use crate::endpoint::{CallEventKind, ListedUnder};
 use crate::events::{OutgoingRoute, RequestId};
 use crate::limits;
 use crate::transaction::TIMEOUT;
-use crate::wire::{Header, Message, Rewrite};
+use crate::wire::{Header, Message, Rewrite, lossy};
 
 /// The number of times that one request is sent again with credentials: a nonce may be stale, and a proxy may
 /// ask as well.
@@ -306,7 +306,8 @@ impl Sessions {
             session.was_up = true;
             session.refresh = refresh::of_response(now, rules, response);
         }
-        let answered = session.dialog.call_effect(CallEventKind::Answered);
+        let callee_tag = lossy(response.to_tag());
+        let answered = session.dialog.call_effect(CallEventKind::Answered { callee_tag });
         self.acknowledge(now, key, id, base, response, out);
         let Some(session) = self.sessions.get_mut(key) else { return };
         if was_cancelled {
@@ -430,6 +431,9 @@ impl Session {
         }
         if !self.note_early(requests, response, out) {
             return;
+        }
+        if let Some(tag) = response.to_tag() {
+            out.push(self.dialog.call_effect(CallEventKind::Ringing { callee_tag: lossy(Some(tag)) }));
         }
         let response = Box::new(response.clone());
         self.emit(|session| SessionEvent::Ringing { session, response }, out);

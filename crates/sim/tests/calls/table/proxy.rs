@@ -1,12 +1,16 @@
 //! RFC 3261 §16: the proxy.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 use sim::Mailbox;
+use sip::endpoint::{EndpointSettings, Listener};
+use sip::transport::Transport;
 
 use super::{Row, body, test};
-use crate::raw::{Peer, Raw, contact, header, route_of_response};
-use crate::{SERVER, Scene, accounts, bob, targets, to_bob};
+use crate::raw::{Peer, Raw, contact, header, record_routes, route_of_request, route_of_response};
+use crate::server::{self, Server};
+use crate::{SERVER, Scene, accounts, address, bob, targets, to_bob};
 
 pub(super) const ROWS: &[Row] = &[
     body("16.3 step 1", "Unknown methods and headers are no fault", unknown_method),
@@ -60,6 +64,16 @@ pub(super) const ROWS: &[Row] = &[
         "16.6 step 4",
         "Record-Route has a URI with lr for either side",
         "sim/tests/calls/routes.rs::udp_calls_tcp",
+    ),
+    body(
+        "16.6 step 4, RFC 5630 §5.3",
+        "A request to a sips URI goes by TLS alone, and its Record-Route is a sips URI there",
+        sips_by_tls,
+    ),
+    body(
+        "16.6 step 4, RFC 5630 §5.3",
+        "Where no target is reached by TLS, a request to a sips URI is answered 480, with Warning 380",
+        sips_without_tls,
     ),
     test(
         "16.6 step 6",
@@ -319,6 +333,78 @@ fn cancel_without_context() {
     let (scene, caller, bob) = asked(Raw { method: "CANCEL", contact: "", ..INVITE });
     caller.last(&scene, "SIP/2.0 481 ");
     assert_eq!(bob.received(&scene), [""; 0]);
+}
+
+const TLS: SocketAddr = SocketAddr::new(SERVER.ip(), 5061);
+const SIPS_INVITE: Raw<'_> = Raw { uri: "sips:bob@example.test", to: "<sips:bob@example.test>", ..INVITE };
+
+fn settings_with_tls() -> EndpointSettings {
+    let mut settings = server::settings(1);
+    settings.listeners.push(Listener::new(Transport::Tls, TLS));
+    settings
+}
+
+/// The phone registers as bob, by the transport of its address.
+fn register_phone(scene: &mut Scene, phone: &mut Peer, to: SocketAddr, contact: &str) {
+    let register = Raw {
+        method: "REGISTER",
+        uri: "sip:example.test",
+        from: "<sip:bob@example.test>;tag=r",
+        to: "<sip:bob@example.test>",
+        call_id: contact,
+        contact,
+        ..Raw::default()
+    };
+    phone.send_to(scene, to, register);
+    let challenge = phone.last(scene, "SIP/2.0 401 ");
+    let lines = accounts::credentials(&challenge, "bob", "secret", "REGISTER", "sip:example.test");
+    phone.send_to(scene, to, Raw { lines: &lines, ..register });
+    phone.last(scene, "SIP/2.0 200 ");
+}
+
+fn sips_without_tls() {
+    let server = Server::new(settings_with_tls(), accounts::plan).with_account("bob", false);
+    let mut scene = Scene::build(1, server, vec![]);
+    let (mut caller, mut phone) = (Peer::new(&mut scene, 8), Peer::new(&mut scene, 3));
+    let refusal = |scene: &mut Scene, caller: &mut Peer, call_id: &str| {
+        caller.send(scene, Raw { call_id, ..SIPS_INVITE });
+        header(&caller.last(scene, "SIP/2.0 480 "), "Warning")
+    };
+    // The same before there is a phone: a stranger learns nothing of it.
+    let expected = "380 10.0.0.1:5060 \"SIPS Not Allowed\"";
+    assert_eq!(refusal(&mut scene, &mut caller, "c0"), expected);
+    register_phone(&mut scene, &mut phone, SERVER, "<sip:bob@10.0.0.3:5060>");
+    assert_eq!(refusal(&mut scene, &mut caller, "c1"), expected);
+    assert!(phone.received(&scene).iter().all(|text| !text.starts_with("INVITE")));
+    // A phone by TLS beside it is the only one that is called.
+    let mut secure = Peer::at(&mut scene, SocketAddr::new(address(4).ip(), 5061));
+    register_phone(&mut scene, &mut secure, TLS, "<sips:bob@10.0.0.4:5061>");
+    caller.send(&mut scene, Raw { call_id: "c2", ..SIPS_INVITE });
+    let invite = secure.last(&scene, "INVITE sips:bob@10.0.0.4:5061 SIP/2.0\r\n");
+    assert!(header(&invite, "Via").starts_with("SIP/2.0/TLS 10.0.0.1:5061;"), "{invite}");
+    assert!(phone.received(&scene).iter().all(|text| !text.starts_with("INVITE")));
+}
+
+fn sips_by_tls() {
+    let by_tls = |_: &_| targets(&[&["sip:bob@10.0.0.3:5060"], &["sip:bob@10.0.0.4:5061;transport=tls"]]);
+    let mut scene = Scene::with(1, settings_with_tls(), by_tls, vec![]);
+    let (mut caller, clear) = (Peer::new(&mut scene, 8), Peer::new(&mut scene, 3));
+    let mut secure = Peer::at(&mut scene, SocketAddr::new(address(4).ip(), 5061));
+    caller.send(&mut scene, SIPS_INVITE);
+    assert_eq!(clear.received(&scene), [""; 0]);
+    let invite = secure.last(&scene, "INVITE sips:bob@10.0.0.4:5061;transport=tcp SIP/2.0\r\n");
+    let routes = record_routes(&invite);
+    assert!(routes[0].starts_with("<sips:10.0.0.1:5061;lr;t="), "{routes:?}");
+    assert!(routes[1].starts_with("<sip:10.0.0.1:5060;lr;t="), "the caller came by UDP: {routes:?}");
+    // By these the callee's requests come back.
+    secure.respond(&mut scene, &invite, "200 OK", "b", "", "Contact: <sips:bob@10.0.0.4:5061>\r\n");
+    let ok = caller.last(&scene, "SIP/2.0 200 ");
+    let (from, to) = (header(&ok, "To"), header(&ok, "From"));
+    let (uri, route) = (contact(&invite), route_of_request(&invite));
+    let bye =
+        Raw { method: "BYE", uri: &uri, route: &route, from: &from, to: &to, call_id: "c", ..Raw::default() };
+    secure.send_to(&mut scene, TLS, bye);
+    assert!(!caller.last(&scene, "BYE ").contains("\r\nRoute:"));
 }
 
 /// The packets that the peer has, with repetitions.

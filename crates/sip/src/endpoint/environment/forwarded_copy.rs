@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::Environment;
 use super::dialog_route::RequestToken;
-use super::loops::{first_address, route_after};
+use super::loops::{first_address, is_sips, route_after};
 use super::response_route::{ResponseRoute, write_response_route};
 use crate::limits;
 use crate::proxy::{Destination, DialogProof};
@@ -46,12 +46,13 @@ impl Environment {
                 .listeners
                 .listener_for(source.transport, source.remote, Some(source.local))
                 .filter(|&index| self.listeners.all[index].transport == source.transport);
-            self.record_route(&mut rewrite, made, incoming, copy.listener);
+            let is_sips = is_sips(request.uri());
+            self.record_route(&mut rewrite, made, (incoming, copy.listener), is_sips);
         }
         if let Some(proof) = copy.within {
             self.certify_sender(&mut rewrite, request, source, proof);
         }
-        self.rewrite_identity(&mut rewrite, request, copy);
+        self.rewrite_identity(&mut rewrite, request, source, copy);
         rewrite.ensure_content_length();
         rewrite.finish()
     }

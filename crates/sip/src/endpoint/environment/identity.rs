@@ -9,8 +9,11 @@ use crate::digest::names_realm;
 use crate::transport::{Source, Target};
 use crate::wire::{Header, Message, Rewrite, escape_user};
 
-pub(crate) const IDENTITIES: u64 =
+/// Headers that only a trusted sender may write.
+const ASSERTED: u64 =
     Header::PAssertedIdentity.bit() | Header::AssertedIdentity.bit() | Header::TrustDomain.bit();
+/// And the one that a user agent writes for its proxy (RFC 3325 §9.2).
+pub(crate) const IDENTITIES: u64 = ASSERTED | Header::PPreferredIdentity.bit();
 /// Headers that may carry credentials for a realm of ours (RFC 3261 §22.3).
 const CREDENTIALS: u64 = Header::Authorization.bit() | Header::ProxyAuthorization.bit();
 
@@ -47,13 +50,14 @@ impl Privacy {
 }
 
 impl Environment {
-    /// A request as it counts for us: without the identities that an untrusted source asserts (RFC 3325 §5).
+    /// A request as it counts for us: without the identities that an untrusted source asserts (RFC 3325 §5). The one that it prefers
+    /// stays: a claim to be proved ([`Environment::claim`]).
     pub(crate) fn without_untrusted_identity(&self, request: Message, source: &Source) -> Option<Message> {
-        if !request.has_any(IDENTITIES) || self.trust().trusts_source(source) {
+        if !request.has_any(ASSERTED) || self.trust().trusts_source(source) {
             return Some(request);
         }
         let mut rewrite = Rewrite::new(&request);
-        remove_identities(&mut rewrite);
+        remove_asserted(&mut rewrite);
         Message::parse(rewrite.finish()).ok()
     }
 
@@ -84,6 +88,7 @@ impl Environment {
         &self,
         rewrite: &mut Rewrite<'_>,
         request: &Message,
+        source: &Source,
         copy: &ForwardedCopy<'_>,
     ) {
         if request.has_any(CREDENTIALS) {
@@ -94,6 +99,10 @@ impl Environment {
                 leave_trust_domain(rewrite, request);
             }
             return;
+        }
+        // RFC 3325 §5: what the sender prefers is for its first proxy alone, which asserts what was proved.
+        if request.has_any(Header::PPreferredIdentity.bit()) && !self.trust().trusts_source(source) {
+            rewrite.remove_all(Header::PPreferredIdentity);
         }
         // RFC 3325 §5: an authenticated caller has the identity of its account, unless a trusted source
         // asserts another.
@@ -112,6 +121,11 @@ impl Environment {
 }
 
 pub(crate) fn remove_identities(rewrite: &mut Rewrite<'_>) {
+    remove_asserted(rewrite);
+    rewrite.remove_all(Header::PPreferredIdentity);
+}
+
+fn remove_asserted(rewrite: &mut Rewrite<'_>) {
     rewrite.remove_all(Header::PAssertedIdentity);
     rewrite.remove_all(Header::AssertedIdentity);
     rewrite.remove_all(Header::TrustDomain);
@@ -121,6 +135,7 @@ pub(crate) fn remove_identities(rewrite: &mut Rewrite<'_>) {
 /// its like: headers for the trust domain alone stay in it.
 fn leave_trust_domain(rewrite: &mut Rewrite<'_>, message: &Message) {
     rewrite.remove_all(Header::TrustDomain);
+    rewrite.remove_all(Header::PPreferredIdentity);
     let privacy = Privacy::of(message);
     if privacy.identity {
         rewrite.remove_all(Header::PAssertedIdentity);

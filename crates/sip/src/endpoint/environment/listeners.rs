@@ -6,7 +6,7 @@ use router::{Received, ShardAddress};
 
 use crate::endpoint::Listener;
 use crate::transport::{Source, Transport};
-use crate::wire::{Uri, parse_ip};
+use crate::wire::{Scheme, Uri, parse_ip};
 
 /// The listeners of an endpoint, with their texts for Via and Record-Route.
 pub(crate) struct Listeners {
@@ -22,6 +22,8 @@ pub(crate) struct ListenerText {
     /// A Via value after its branch.
     pub(crate) via_end: Vec<u8>,
     pub(crate) uri: Vec<u8>,
+    /// The same as a sips URI, of a listener for TLS.
+    sips_uri: Option<Vec<u8>>,
     /// Its address, when it is an IPv4 address: there is one way to write one.
     ipv4: Option<Vec<u8>>,
     /// Its advertised name and port.
@@ -38,6 +40,7 @@ impl Listeners {
                 via_start: format!("{};branch=", listener.sent_protocol()).into_bytes(),
                 via_end: via_end(listener, edge).into_bytes(),
                 uri: listener.uri().into_bytes(),
+                sips_uri: listener.sips_uri().map(String::into_bytes),
                 ipv4: listener.addr.is_ipv4().then(|| listener.addr.ip().to_string().into_bytes()),
                 name: name.as_bytes().to_vec(),
                 port,
@@ -60,9 +63,10 @@ impl Listeners {
 
     /// True if the URI names this server: a listening address, or the name of one.
     pub(crate) fn is_us(&self, uri: &Uri<'_>) -> bool {
-        let default_port = if uri.scheme == crate::wire::Scheme::Sips { 5061 } else { 5060 };
-        let port = uri.port.unwrap_or(default_port);
-        self.is_own_host(uri.host, port)
+        let is_sips = uri.scheme == Scheme::Sips;
+        let port = uri.port.unwrap_or(if is_sips { 5061 } else { 5060 });
+        // A name that is advertised without a port counts with that of sip, also in a sips URI of ours.
+        self.is_own_host(uri.host, port) || is_sips && uri.port.is_none() && self.is_own_host(uri.host, 5060)
     }
 
     pub(crate) fn is_own_host(&self, host: &[u8], port: u16) -> bool {
@@ -93,6 +97,13 @@ impl Listeners {
         let is_preferred = |index: &usize| Some(self.all[*index].addr) == preferred;
         let rank = |index: &usize| (!reaches(index), !is_preferred(index));
         all.filter(fits).min_by_key(rank)
+    }
+}
+
+impl ListenerText {
+    /// The URI of a Record-Route.
+    pub(crate) fn route(&self, is_sips: bool) -> &[u8] {
+        self.sips_uri.as_ref().filter(|_| is_sips).unwrap_or(&self.uri)
     }
 }
 

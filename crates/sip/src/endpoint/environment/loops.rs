@@ -99,20 +99,21 @@ impl Environment {
 
     /// Adds our Record-Route: one when both sides are alike, two when they differ in transport or address
     /// (RFC 5658), the one nearer to the next hop on top. Both have the token by which the response's copy of the
-    /// top one is found, and the addressee needs it in the last one.
+    /// top one is found, and the addressee needs it in the last one. RFC 3261 §16.6 step 4: `is_sips`, the Request-URI is a sips URI, and so
+    /// are they, on the sides that are TLS.
     pub(crate) fn record_route(
         &self,
         rewrite: &mut Rewrite<'_>,
         made: &RequestToken,
-        in_listener: Option<usize>,
-        out_listener: usize,
+        (in_listener, out_listener): (Option<usize>, usize),
+        is_sips: bool,
     ) {
         let in_listener = in_listener.unwrap_or(out_listener);
         let flow = made.flow.as_ref().map_or(&b""[..], FlowText::as_bytes);
         let mut add = |listener: usize, flow: &[u8]| {
             rewrite.push_front(Header::RecordRoute, |text| {
                 text.push(b'<');
-                text.extend_from_slice(&self.listeners.texts[listener].uri);
+                text.extend_from_slice(self.listeners.texts[listener].route(is_sips));
                 text.extend_from_slice(b";lr");
                 made.token.write_params(text, flow);
                 if let Some(stamp) = &made.call_stamp {
@@ -156,6 +157,11 @@ pub(crate) fn route_after(request: &Message, own: usize) -> Option<Address<'_>> 
 
 pub(crate) fn last_route(request: &Message) -> Option<Address<'_>> {
     request.values(Header::Route).last().and_then(Address::parse)
+}
+
+/// True if the URI has the scheme sips.
+pub(crate) fn is_sips(uri: &[u8]) -> bool {
+    uri.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"sips:"))
 }
 
 /// The first value of a comma-separated list of addresses.

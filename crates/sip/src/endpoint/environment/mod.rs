@@ -21,8 +21,9 @@ use stdx::hash::Keyed;
 use self::listeners::Listeners;
 use self::trust::TrustDomain;
 use super::EndpointSettings;
+use crate::digest::Credentials;
 use crate::transport::{FlowId, TlsNames};
-use crate::wire::{Address, Message, Method};
+use crate::wire::{Address, Header, Message, Method, Uri};
 
 /// One endpoint's settings, addresses, keys and trust.
 pub(crate) struct Environment {
@@ -80,16 +81,49 @@ impl Environment {
         TrustDomain { trust, route_peers, certified: &self.certified }
     }
 
-    /// To of a REGISTER, From of anything else, when the domain is ours.
+    /// To of a REGISTER, From of anything else, when the domain is ours. An anonymous caller makes its claim elsewhere.
     pub(crate) fn claim(&self, request: &Message) -> Option<ClaimedSender> {
         let is_register = request.method() == Method::Register;
         let address: Address<'_> = if is_register { request.to()? } else { request.from()? };
         let uri = address.parsed_uri().ok()?;
         // A phone that was told only our address registers in the first domain.
         let default = || self.settings.domains.first().filter(|_| is_register && self.listeners.is_us(&uri));
-        let domain = self.settings.served(uri.host).or_else(|| default().map(|domain| &**domain))?;
+        let Some(domain) = self.settings.served(uri.host).or_else(|| default().map(|domain| &**domain))
+        else {
+            return is_anonymous_call(request, &uri).then(|| self.anonymous_claim(request)).flatten();
+        };
         Some(ClaimedSender { user: uri.user_decoded()?.into(), domain: domain.into() })
     }
+
+    /// The account that an anonymous caller claims to be: by what it tells its proxy alone (RFC 3325 §5 and §6), else by its
+    /// credentials for a realm of ours (RFC 3261 §22.3). The callee is told neither.
+    fn anonymous_claim(&self, request: &Message) -> Option<ClaimedSender> {
+        let preferred = request.values(Header::PPreferredIdentity).find_map(|value| {
+            let uri = Address::parse(value)?.parsed_uri().ok()?;
+            let domain = self.settings.served(uri.host)?;
+            Some(ClaimedSender { user: uri.user_decoded()?.into(), domain: domain.into() })
+        });
+        preferred.or_else(|| {
+            request.header_lines(Header::ProxyAuthorization).find_map(|line| {
+                let credentials = Credentials::parse(&request.bytes().slice_ref(line)).ok()?;
+                let domain = self.settings.served(&credentials.realm)?.into();
+                let user = Some(credentials.username);
+                let is_name = |user: &Box<str>| !user.is_empty() && !user.chars().any(char::is_control);
+                Some(ClaimedSender { user: user.filter(is_name)?, domain })
+            })
+        })
+    }
+
+    /// True for an INVITE whose caller withholds its number and claims no account.
+    pub(crate) fn is_unclaimed_anonymous_call(&self, request: &Message) -> bool {
+        let from = request.from().and_then(|from| from.parsed_uri().ok());
+        from.is_some_and(|from| is_anonymous_call(request, &from)) && self.claim(request).is_none()
+    }
+}
+
+/// RFC 3323 §4.1.1.3: the From of a caller that wants to be anonymous. Only of calls: it is what phones do to withhold a number.
+fn is_anonymous_call(request: &Message, from: &Uri<'_>) -> bool {
+    request.method() == Method::Invite && from.host.eq_ignore_ascii_case(b"anonymous.invalid")
 }
 
 impl Keys {

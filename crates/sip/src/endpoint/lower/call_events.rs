@@ -1,4 +1,4 @@
-//! The events of calls for the ledger: begun, answered, failed, ended.
+//! The events of calls for the ledger and for the watchers of accounts: begun, ringing, answered, failed, ended.
 //!
 //! A call is named by the keyed hash of its Call-ID and its caller's tag, so that a second caller under the same
 //! Call-ID has a call of its own. It ends with the BYE of the dialog that was answered (RFC 3261 §15), once the
@@ -63,6 +63,14 @@ impl LowerView<'_> {
         self.note_call(key, event);
     }
 
+    /// The first provisional response with a tag to the INVITE that starts a call.
+    pub(crate) fn note_ringing(&mut self, response: &Message) {
+        let (Some(call_id), Some(caller)) = (response.call_id(), response.from_tag()) else { return };
+        let call = self.env.keys.call_of(call_id, caller);
+        let kind = CallEventKind::Ringing { callee_tag: lossy(response.to_tag()) };
+        self.out.push(EndpointEffect::Call(CallEvent { call, leg: 0, kind }));
+    }
+
     /// The first 2xx to the INVITE that starts a call.
     pub(crate) fn note_answered(&mut self, response: &Message) {
         let (Some(call_id), Some(caller)) = (response.call_id(), response.from_tag()) else { return };
@@ -74,7 +82,8 @@ impl LowerView<'_> {
         self.counters.answered += 1;
         let leg = self.env.keys.leg_of(call_id, response.to_tag().unwrap_or_default());
         self.answered.insert(call ^ leg, ());
-        self.out.push(EndpointEffect::Call(CallEvent { call, leg, kind: CallEventKind::Answered }));
+        let kind = CallEventKind::Answered { callee_tag: lossy(response.to_tag()) };
+        self.out.push(EndpointEffect::Call(CallEvent { call, leg, kind }));
     }
 
     /// A BYE had a 2xx.

@@ -3,6 +3,7 @@
 
 mod allowance;
 mod chat;
+mod secure;
 
 use router::{Answer, AskId, Binding, Query, bound_targets};
 use stdx::slab::Key;
@@ -10,6 +11,7 @@ use stdx::slab::Key;
 pub(crate) use self::allowance::AdmissionSide;
 pub use self::allowance::CallLimits;
 use self::chat::ChatOffers;
+use self::secure::{is_sips, refuse_sips, secure_targets};
 use super::authentication::Authentication;
 use super::context::{RequestContext, RequestStage};
 use super::effect::{Account, Caller, Decision, ListedUnder, PlanRequest};
@@ -235,7 +237,7 @@ impl RequestRouter {
                 self.fork(lower, key, groups, own_routes, search);
             }
             Decision::Authenticate => self.authentication.authenticate(lower, key, own_routes),
-            Decision::Refuse { status, reason } => lower.finish(key, status, &reason),
+            Decision::Refuse { status, reason } => self.refuse(lower, key, status, &reason),
             Decision::Unavailable => unavailable(lower, key),
             Decision::Deny => {
                 lower.counters.refused_destinations += 1;
@@ -245,6 +247,15 @@ impl RequestRouter {
                 lower.counters.refused_by_limit += 1;
                 lower.finish(key, 403, "Too Many Calls By This Route");
             }
+        }
+    }
+
+    /// The plan refuses a request.
+    fn refuse(&mut self, lower: &mut LowerView<'_>, key: Key, status: u16, reason: &str) {
+        // The route, or a domain elsewhere, may be open to accounts.
+        let is_perhaps_open = matches!(status, 403 | 404);
+        if !is_perhaps_open || !self.authentication.challenge_anonymous(lower, key) {
+            lower.finish(key, status, reason);
         }
     }
 
@@ -394,7 +405,19 @@ impl RequestRouter {
                 None => lower.finish(key, 480, "Temporarily Unavailable"),
             };
         }
-        lower.finish(key, 480, "Temporarily Unavailable");
+        self.finish_without_target(lower, key);
+    }
+
+    /// RFC 3261 §16.5: an empty set of targets.
+    fn finish_without_target(&mut self, lower: &mut LowerView<'_>, key: Key) {
+        // To an account the plan may give another way than to a stranger.
+        if self.authentication.challenge_anonymous(lower, key) {
+            return;
+        }
+        match lower.contexts.get(key).is_some_and(|context| is_sips(context.request.uri())) {
+            true => refuse_sips(lower, key),
+            false => lower.finish(key, 480, "Temporarily Unavailable"),
+        }
     }
 
     /// Starts the proxy part: every target rings, first group first.
@@ -406,10 +429,11 @@ impl RequestRouter {
         own_routes: usize,
         search: TargetSearch,
     ) {
-        if groups.iter().all(Vec::is_empty) {
-            return lower.finish(key, 480, "Temporarily Unavailable");
-        }
         let Some(context) = lower.contexts.get(key) else { return };
+        let groups = if is_sips(context.request.uri()) { secure_targets(groups) } else { groups };
+        if groups.iter().all(Vec::is_empty) {
+            return self.finish_without_target(lower, key);
+        }
         let method = context.request.method();
         if method == Method::Ack {
             let first = groups.into_iter().flatten().next();
