@@ -256,6 +256,11 @@ impl Call {
     }
 }
 
+/// True if the message can be the first of a call that the scenario answers; what is unexpected begins none.
+pub fn can_begin(scenario: &Scenario, message: &Incoming<'_>) -> bool {
+    flow::can_begin(scenario, message)
+}
+
 /// Runs `<init>` once.
 pub fn run_init(ctx: &mut CallContext<'_>) -> Result<(), String> {
     flow::run_init(ctx)

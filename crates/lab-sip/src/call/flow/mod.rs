@@ -30,6 +30,7 @@ use super::{
     Call, CallContext, CallEffect, CallEnv, CallIdentity, CallOutcome, ScenarioRole, Transaction,
     TransportFault, VariableValue,
 };
+use crate::scenario::Scenario;
 use crate::scenario::model::{Scope, StepIndex, VarRef};
 use crate::stats::{Count, StepCounts};
 
@@ -149,6 +150,11 @@ pub(super) fn handle_message(
     }
     receive::message(call, ctx, message);
     settle(call);
+}
+
+pub(super) fn can_begin(scenario: &Scenario, message: &Incoming<'_>) -> bool {
+    // `_unexp.main` handles any message, also the first.
+    scenario.label(unexpected::LABEL).is_some() || receive::can_begin(scenario, message)
 }
 
 pub(super) fn handle_command(call: &mut Call, ctx: &mut CallContext<'_>, bytes: &[u8], peer: Option<&str>) {

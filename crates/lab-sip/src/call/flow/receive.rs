@@ -303,20 +303,38 @@ fn matches(
     let StepKind::Recv(recv) = &step.kind else {
         return false;
     };
+    names(recv, message) && (message.code() == 0 || answers(call, scenario, at, recv, message))
+}
+
+/// The step names the message's method or code.
+fn names(recv: &RecvStep, message: &Incoming<'_>) -> bool {
     match (&recv.expect, message.start) {
         (Expect::Request(wanted), StartLine::Request { method, .. }) => wanted.as_bytes() == method,
         (Expect::RequestPattern(pattern), StartLine::Request { method, .. }) => {
             pattern.captures(method).is_some()
         }
-        (Expect::Response(wanted), StartLine::Response { code }) => {
-            *wanted == code && answers(call, scenario, at, recv, message)
-        }
+        (Expect::Response(wanted), StartLine::Response { code }) => *wanted == code,
         (Expect::ResponsePattern(pattern), StartLine::Response { code }) => {
             pattern.captures(code.to_string().as_bytes()).is_some()
-                && answers(call, scenario, at, recv, message)
         }
         _ => false,
     }
+}
+
+/// A call can begin with the message: one of the first steps, up to the first mandatory `<recv>`, expects it. As in
+/// `answers`, a response is taken by the very first step only: nothing was sent that it could answer.
+pub(super) fn can_begin(scenario: &Scenario, message: &Incoming<'_>) -> bool {
+    for (at, step) in scenario.steps.iter().enumerate() {
+        let StepKind::Recv(recv) = &step.kind else { continue };
+        let is_possible = message.code() == 0 || (at == 0 && recv.response_txn.is_none());
+        if is_possible && names(recv, message) {
+            return true;
+        }
+        if recv.optional == Optional::No {
+            return false;
+        }
+    }
+    false
 }
 
 /// The response belongs to a request of this scenario: by its transaction where the step names one, else by its method.

@@ -16,7 +16,7 @@ use crate::call::{SendTo, VariableValue, render};
 use crate::scenario::model::{Scope, StepKind, VarRef};
 
 /// The label that receives unexpected messages in a scenario, and the variables that hold their origin.
-const LABEL: &str = "_unexp.main";
+pub(super) const LABEL: &str = "_unexp.main";
 /// SIPp's variable for the step that an unexpected message interrupted.
 const RETURN: &str = "_unexp.retaddr";
 /// SIPp's variable for the end of the pause that an unexpected message interrupted.
