@@ -314,7 +314,8 @@ pub(super) fn keep_books(call: &mut Call, ctx: &mut CallContext<'_>, step: &Scen
         slot.response.record(response);
         if ctx.env.tracer.wants_response_times() {
             let micros = u64::try_from(service.as_micros()).unwrap_or(u64::MAX);
-            ctx.env.tracer.response_time(ctx.now, micros, *rtd);
+            let name = ctx.env.scenario.rtds.get(usize::from(*rtd)).map_or("", String::as_str);
+            ctx.env.tracer.response_time(ctx.now, micros, name);
         }
     }
 }
