@@ -282,7 +282,6 @@ impl ShardParts<'_> {
             .map_err(fatal)?;
         let twins = Twins::open(&options.three_pcc, self.setup.scenario.role, poll.registry())
             .map_err(|error| fatal(format!("the other instance (3PCC) cannot be reached: {error}")))?;
-        let (shards, user_slots) = (self.hub.doors.len(), self.setup.scenario.variables.user.len());
         let arrivals = self.arrivals(index, rng.fork());
         let dispatcher = CallDispatcher {
             index: number,
@@ -294,14 +293,14 @@ impl ShardParts<'_> {
             turn: self.started,
             messages: 0,
             answers_all: options.scenario.out_of_call.is_some(),
-            users: UserVariables::new(index, shards, self.users(), user_slots),
+            users: self.user_variables(index),
             rng,
             stats: self.empty_stats(),
             media,
             net,
             twins,
             poll,
-            outgoing: (0..shards).map(|_| InboxContent::default()).collect(),
+            outgoing: (0..self.hub.doors.len()).map(|_| InboxContent::default()).collect(),
             faults: Vec::new(),
             reporter: Reporter::new(self.started, self.empty_stats()),
         };
@@ -313,6 +312,7 @@ impl ShardParts<'_> {
             inbox: InboxContent::default(),
             frames: InboxContent::default(),
             rhythm: LoopPacing::default(),
+            ramps_users: self.users() > 0,
             reports,
         })
     }
@@ -370,15 +370,30 @@ impl ShardParts<'_> {
         if self.setup.scenario.starts_calls() { self.control.users() } else { 0 }
     }
 
-    /// `None` where calls are not started by time: servers, and `-users`, where the end of one call starts the next.
+    /// The users of shard `index`.
+    fn user_variables(&self, index: usize) -> UserVariables {
+        let slots = self.setup.scenario.variables.user.len();
+        UserVariables::new(index, self.hub.doors.len(), self.users(), slots)
+    }
+
+    /// `None` where calls are not started by time: servers, and `-users` without `-r`, where the end of one call starts the next. With `-r`
+    /// calls of users begin at the rate until each of them has one.
     fn arrivals(&self, index: usize, rng: Rng) -> Option<ShardArrivals> {
-        if !self.setup.scenario.starts_calls() || self.control.users() > 0 {
+        let rate = &self.setup.options.rate;
+        if !self.setup.scenario.starts_calls() || (self.control.users() > 0 && !rate.is_given) {
             return None;
         }
-        let (schedule, shards) = (self.control.schedule(), self.hub.doors.len());
+        let (schedule, mut shards) = (self.control.schedule(), self.hub.doors.len());
+        if self.control.users() > 0 {
+            // User `n` is of the shard that has arrival `n`: with fewer users than shards some have neither.
+            shards = shards.min(usize::try_from(self.control.users()).unwrap_or(usize::MAX));
+            if index >= shards {
+                return None;
+            }
+        }
         // Even arrivals are dealt out by index, every nth to this shard. Poisson needs no dealing: the sum of independent Poisson streams of
         // a fraction of the rate is a Poisson stream of the whole rate.
-        Some(match self.setup.options.rate.arrivals {
+        Some(match rate.arrivals {
             options::ArrivalPattern::Even => ShardArrivals::even(schedule, index, shards),
             options::ArrivalPattern::Poisson => {
                 ShardArrivals::poisson(schedule, shards, rng, schedule.due(0))

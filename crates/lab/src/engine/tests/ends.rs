@@ -5,7 +5,7 @@ use super::*;
 use crate::engine::clock::Clock;
 
 /// Calls that send one message, then stay for as long as `rest` says.
-fn lasting(rest: &str) -> Arc<lab_sip::scenario::Scenario> {
+pub(super) fn lasting(rest: &str) -> Arc<lab_sip::scenario::Scenario> {
     scenario(&format!(
         r#"<scenario name="lasting"><send><![CDATA[
           OPTIONS sip:a SIP/2.0
