@@ -34,7 +34,7 @@ use super::limits::REPORTS_A_SHARD;
 use super::report::Reporter;
 use super::schedule::ShardArrivals;
 use super::shard::{LoopPacing, Shard};
-use super::shard_hub::{InboxContent, ShardHub, ShardInbox};
+use super::shard_hub::{InboxContent, RunPhase, ShardHub, ShardInbox};
 use super::shard_sockets::ShardSockets;
 use super::stream::StreamConnections;
 use super::tls::Tls;
@@ -61,9 +61,7 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
     // The slow steps are done: the first call is due now, and would be late before.
     let started = clock.now();
     let control = RunControl::new(&setup, started + options.behaviour.start_after);
-    let hub = Arc::new(ShardHub::new(Keyed::new(key(&mut rng)), options.rate.total, doors));
-    hub.limit.store(control.limit(), Ordering::Relaxed);
-    hub.users.store(control.users(), Ordering::Relaxed);
+    let hub = hub(&setup, &control, Keyed::new(key(&mut rng)), doors);
     let (sender, receiver) = sync_channel(REPORTS_A_SHARD * shards);
     let common = ShardParts {
         setup: &setup,
@@ -103,6 +101,19 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
         run.threads.push(thread.map_err(|error| fatal(format!("cannot start a thread: {error}")))?);
     }
     Ok(run)
+}
+
+/// The state that the shards share, as it is before the first of them runs.
+fn hub(setup: &Setup, control: &RunControl, keyed: Keyed, doors: Vec<ShardInbox>) -> Arc<ShardHub> {
+    let total = setup.options.rate.total;
+    let hub = Arc::new(ShardHub::new(keyed, total, doors));
+    hub.limit.store(control.limit(), Ordering::Relaxed);
+    hub.users.store(control.users(), Ordering::Relaxed);
+    // `-m 0`: as with SIPp the run is over before its first call.
+    if total == Some(0) && setup.scenario.starts_calls() {
+        hub.advance(RunPhase::Soft);
+    }
+    hub
 }
 
 /// A scenario that begins with `<send>` needs a target, of the command line or by `-rsa`.

@@ -189,7 +189,7 @@ fn help_and_version_are_printed_on_standard_output() {
     assert_eq!(bare.code, Some(255));
     assert!(bare.err.contains("Usage: ringer COMMAND"), "{bare:?}");
     // SIPp's own flags end with its own code.
-    for (words, code) in [("--version", 0), ("-v", 0), ("sip -v", 99), ("sip --version", 0)] {
+    for (words, code) in [("--version", 0), ("-v", 0), ("sip --version", 0)] {
         let said = place.run(words);
         assert_eq!(
             (said.code, said.out.trim_end()),

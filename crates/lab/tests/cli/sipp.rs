@@ -115,6 +115,23 @@ fn printing_is_99_and_a_mistake_255() {
     }
 }
 
+/// SIPp's regression tests look for them.
+#[test]
+fn the_version_names_the_features() {
+    let place = Place::new();
+    let said = place.run("sip -v");
+    assert!(said.out.starts_with("SIPp v3.7.3-TLS-PCAP-RTPSTREAM (ringer "), "{said:?}");
+    assert!(place.run("sip --version").out.starts_with("ringer "));
+}
+
+#[test]
+fn a_run_of_no_calls_ends_well() {
+    let place = Place::new();
+    let (_socket, port) = silent();
+    let said = place.run(&format!("sip -sn uac 127.0.0.1:{port} -i {} -m 0", address()));
+    assert_eq!(said.code, Some(0), "{said:?}");
+}
+
 #[test]
 fn flags_that_contradict_the_files_end_the_run_before_it_starts() {
     let place = Place::new();

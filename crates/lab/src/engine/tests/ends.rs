@@ -84,6 +84,19 @@ fn a_soft_end_waits_for_calls_in_timewait_and_a_hard_one_does_not() {
     );
 }
 
+/// `-m 0`.
+#[test]
+fn a_run_of_no_calls_is_over_at_once() {
+    let (mut run, socket) = started("", |options| {
+        options.rate.total = Some(0);
+        options.timers.global = None;
+    });
+    let outcome = end(&mut run);
+    assert_eq!((outcome.end, outcome.progress.total.counts[Count::OutgoingCall]), (RunEnd::Normal, 0));
+    socket.set_nonblocking(true).unwrap();
+    assert!(socket.recv(&mut [0; 64]).is_err(), "nothing is sent");
+}
+
 #[test]
 fn users_come_and_go_while_calls_run() {
     let (mut run, _socket) = started(r#"<pause milliseconds="100"/>"#, |options| {
