@@ -5,7 +5,7 @@
 
 use stdx::time::Instant;
 
-use super::step::{StepProgress, act, advance, expected, go, keep_books, run};
+use super::step::{StepProgress, act, advance, expectation, go, keep_books, run};
 use super::{Call, CallContext, CallEffect, CallOutcome, Count, complain, count_step, end, fail};
 use crate::call::message::{Incoming, StartLine};
 use crate::call::render;
@@ -49,9 +49,10 @@ pub(super) fn received(call: &mut Call, ctx: &mut CallContext<'_>, bytes: &[u8],
         return;
     }
     let Some((at, src)) = place(call, ctx) else {
-        let expectation =
-            env.scenario.steps.get(call.position).map_or_else(|| "nothing".to_owned(), expected);
-        reject(call, ctx, &format!("expected {expectation}, got a command"));
+        let state = env.scenario.steps.get(call.position).map_or("at the end".into(), expectation);
+        let text =
+            format!("unexpected control message received {state} (index {}): aborting call", call.position);
+        reject(call, ctx, &text);
         return;
     };
     // Extended 3PCC: the sender names itself in the command.
@@ -59,7 +60,12 @@ pub(super) fn received(call: &mut Call, ctx: &mut CallContext<'_>, bytes: &[u8],
     if let Some(src) = src
         && sender != Some(src)
     {
-        reject(call, ctx, &format!("expected a command of {src}, got one of {}", sender.unwrap_or("nobody")));
+        let sender = sender.unwrap_or("");
+        reject(
+            call,
+            ctx,
+            &format!("unexpected sender '{sender}' of the control message, expecting '{src}': aborting call"),
+        );
         return;
     }
     let step = &env.scenario.steps[at];
@@ -68,19 +74,7 @@ pub(super) fn received(call: &mut Call, ctx: &mut CallContext<'_>, bytes: &[u8],
     // Line ends at the end of a command belong to the transport.
     let text = bytes.trim_ascii_end();
     let call_id = call.identity.call_id.clone();
-    // Actions look into a command as they look into a message.
-    let message = Incoming {
-        bytes: text,
-        start: StartLine::Request { method: b"", uri: b"" },
-        call_id: &call_id,
-        cseq_number: 0,
-        cseq_method: b"",
-        branch: b"",
-        via: None,
-        from: None,
-        to: None,
-        body: memchr::memmem::find(text, b"\r\n\r\n").map_or(text.len(), |at| at + 4),
-    };
+    let message = as_message(text, &call_id);
     if env.scenario.needs.last_message {
         call.last_received = Some(text.into());
     }
@@ -96,6 +90,22 @@ pub(super) fn received(call: &mut Call, ctx: &mut CallContext<'_>, bytes: &[u8],
             advance(call, ctx);
             run(call, ctx);
         }
+    }
+}
+
+/// Actions look into a command as they look into a message.
+fn as_message<'a>(text: &'a [u8], call_id: &'a [u8]) -> Incoming<'a> {
+    Incoming {
+        bytes: text,
+        start: StartLine::Request { method: b"", uri: b"" },
+        call_id,
+        cseq_number: 0,
+        cseq_method: b"",
+        branch: b"",
+        via: None,
+        from: None,
+        to: None,
+        body: memchr::memmem::find(text, b"\r\n\r\n").map_or(text.len(), |at| at + 4),
     }
 }
 

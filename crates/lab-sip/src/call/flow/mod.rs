@@ -200,7 +200,7 @@ pub(super) fn handle_fault(call: &mut Call, ctx: &mut CallContext<'_>, fault: Tr
         TransportFault::SendTimeout => Count::FailedTimeoutOnSend,
         TransportFault::CommandNotSent => Count::FailedCmdNotSent,
     };
-    complain(call, ctx, fault_text(fault));
+    tell_fault(call, ctx, fault);
     if fault == TransportFault::CommandNotSent {
         // The peer of the call itself can still be told.
         fail(call, ctx, count);
@@ -479,11 +479,17 @@ fn count_step(ctx: &mut CallContext<'_>, step: StepIndex, change: impl FnOnce(&m
     }
 }
 
-/// A line for `-trace_err`: which call, where in the scenario, what.
+/// A line for `-trace_err`: which call, what, where in the scenario.
 fn complain(call: &Call, ctx: &mut CallContext<'_>, what: &str) {
+    let call_id = String::from_utf8_lossy(&call.identity.call_id);
+    complain_as_sipp(call, ctx, &format!("Call-Id: {call_id}, {what}"));
+}
+
+/// The same in a sentence of SIPp's, which names the Call-ID itself: scripts look for it.
+fn complain_as_sipp(call: &Call, ctx: &mut CallContext<'_>, sentence: &str) {
     ctx.stats.count(Count::Warnings);
     let line = ctx.env.scenario.steps.get(call.position).map_or(0, |step| step.line);
-    let text = format!("call {}, step {} (line {line}): {what}", call.identity.number, call.position);
+    let text = format!("{sentence} (call {}, step {}, line {line})", call.identity.number, call.position);
     ctx.env.tracer.error(ctx.now, &text);
     if ctx.env.tracer.wants_call_debug() && !call.over {
         ctx.env.tracer.call_debug(ctx.now, &call.identity.call_id, &text);
@@ -501,17 +507,29 @@ fn debug(call: &Call, ctx: &CallContext<'_>, what: &str, bytes: &[u8]) {
 }
 
 /// The fault in words, for the error log.
-fn fault_text(fault: TransportFault) -> &'static str {
-    match fault {
+fn tell_fault(call: &Call, ctx: &mut CallContext<'_>, fault: TransportFault) {
+    let what = match fault {
         TransportFault::ConnectFailed => "the connection was refused or timed out",
-        TransportFault::Closed => "the peer closed the connection",
+        TransportFault::Closed => {
+            let word = ctx.env.options.network.transport.via_word();
+            let text = format!("The remote peer closed the {word} connection, failing 1 call");
+            return complain_as_sipp(call, ctx, &text);
+        }
         TransportFault::CannotSend => "the message could not be sent",
         TransportFault::Congestion => "the connection takes no more bytes",
         TransportFault::SendTimeout => {
-            "the connection took no bytes for as long as the message's timeout or -send_timeout allows"
+            let place = step_name(ctx, call.flow.sent_step as usize);
+            let text = format!("send timeout on message {place}: aborting call");
+            return complain(call, ctx, &text);
         }
         TransportFault::CommandNotSent => "the other instance (3PCC) cannot be reached",
-    }
+    };
+    complain(call, ctx, what);
+}
+
+/// A step as SIPp's error log names it: the scenario and the index.
+fn step_name(ctx: &CallContext<'_>, at: StepIndex) -> String {
+    format!("{}:{at}", ctx.env.scenario.name)
 }
 
 /// A variable as a number; 0 when it holds none.

@@ -5,8 +5,8 @@
 
 use super::step::{StepProgress, act, go, keep_books, loses, note};
 use super::{
-    Call, CallContext, CallEffect, CallOutcome, Count, NONE, PendingRetransmission, complain, count_step,
-    debug, end, fail,
+    Call, CallContext, CallEffect, CallOutcome, Count, NONE, PendingRetransmission, complain,
+    complain_as_sipp, count_step, debug, end, fail,
 };
 use crate::call::message::{Incoming, top_branch};
 use crate::call::{SendTo, ServerTransaction, render};
@@ -208,7 +208,9 @@ fn give_up(call: &mut Call, ctx: &mut CallContext<'_>) {
             go(call, ctx, to);
         }
         _ => {
-            complain(call, ctx, &format!("no answer to the message of step {at}, however often it was sent"));
+            let call_id = String::from_utf8_lossy(&call.identity.call_id);
+            let text = format!("Aborting call on UDP retransmission timeout for Call-ID '{call_id}'");
+            complain_as_sipp(call, ctx, &text);
             fail(call, ctx, Count::FailedMaxUdpRetrans);
         }
     }
