@@ -13,6 +13,7 @@ mod pause;
 mod receive;
 mod sdp;
 mod send;
+mod sources;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -77,6 +78,15 @@ pub(super) struct CallProgress {
     /// An unexpected message that `_unexp.main` will look at once it waits for one, or one that came before a command
     /// had ended.
     queued: Option<Box<[u8]>>,
+    /// Parts that few calls have, and then one allocation.
+    rare: Option<Box<RareProgress>>,
+}
+
+/// Parts of the progress that few calls have.
+#[derive(Debug, Default)]
+struct RareProgress {
+    /// Sources of requests from elsewhere than the peer, whose responses go there; `None` while there was none.
+    sources: Option<sources::RequestSources>,
 }
 
 /// The parts of a dialog from which a request within it is built (RFC 3261 §12.1.2 and §12.2.1.1).
@@ -143,9 +153,10 @@ pub(super) fn handle_message(
     message: &Incoming<'_>,
     from: SocketAddr,
 ) {
+    sources::note(call, ctx, message, from);
     // After the end only retransmissions are answered.
     if call.over {
-        receive::after_the_end(call, ctx, message, from);
+        receive::after_the_end(call, ctx, message);
         return;
     }
     receive::message(call, ctx, message);
@@ -336,6 +347,7 @@ impl CallProgress {
             timers: SmallVec::from_elem(timer, timers),
             commands: 0,
             queued: None,
+            rare: None,
         }
     }
 
@@ -447,11 +459,15 @@ fn forget(call: &mut Call) {
     let flow = &mut call.flow;
     flow.answered();
     flow.queued = None;
+    if let Some(rare) = &mut flow.rare {
+        **rare = RareProgress { sources: rare.sources.take(), ..RareProgress::default() };
+    }
     flow.dialog = None;
     flow.timers = SmallVec::new();
     // After `<timewait>` the peer had its time to ask again.
     if flow.answer_step == NONE || flow.flags.in_timewait {
         flow.answer_step = NONE;
+        flow.rare = None;
         call.last_received = None;
         call.variables = Box::default();
         call.lines = Box::default();

@@ -5,7 +5,6 @@
 //! step consumes it, or it is unexpected.
 
 use std::cmp::Ordering;
-use std::net::SocketAddr;
 
 use stdx::time::Instant;
 
@@ -99,12 +98,7 @@ fn kept_for_later(call: &mut Call, message: &Incoming<'_>) -> bool {
 }
 
 /// Any message after the end is counted; a repeated question gets its answer again.
-pub(super) fn after_the_end(
-    call: &mut Call,
-    ctx: &mut CallContext<'_>,
-    message: &Incoming<'_>,
-    _from: SocketAddr,
-) {
+pub(super) fn after_the_end(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
     ctx.stats.count(Count::DeadCallMsgs);
     let hash = fingerprint(ctx, message);
     if hash != 0 && hash == call.flow.consumed && call.flow.answer_step != NONE {
@@ -495,7 +489,7 @@ fn fingerprint(ctx: &CallContext<'_>, message: &Incoming<'_>) -> u64 {
 }
 
 /// A folded multiplication per eight bytes: a peer that finds a collision deceives its own call only.
-fn mix(seed: u64, bytes: &[u8]) -> u64 {
+pub(super) fn mix(seed: u64, bytes: &[u8]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let fold = |hash: u64, word: u64| {
         let product = u128::from(hash ^ word) * u128::from(ODD);

@@ -6,7 +6,7 @@
 use super::step::{StepProgress, act, go, keep_books, loses, note};
 use super::{
     Call, CallContext, CallEffect, CallOutcome, Count, NONE, PendingRetransmission, complain,
-    complain_as_sipp, count_step, debug, end, fail,
+    complain_as_sipp, count_step, debug, end, fail, sources,
 };
 use crate::call::message::{Incoming, top_branch};
 use crate::call::{SendTo, ServerTransaction, render};
@@ -50,7 +50,8 @@ pub(super) fn scenario_message(
         ctx.out.bytes.truncate(start);
     } else {
         let patience = message.timeout.or(ctx.env.options.timers.send_timeout);
-        ctx.out.effects.push(CallEffect::Send { start, end, to: SendTo::Flow, patience });
+        let to = sources::destination(call, &ctx.out.bytes[start..end]);
+        ctx.out.effects.push(CallEffect::Send { start, end, to, patience });
     }
     count_step(ctx, at, |counts| counts.messages += 1);
     let sent = sent.as_deref().and_then(|bytes| Incoming::parse(bytes).ok());
@@ -153,7 +154,8 @@ fn kept_request(call: &mut Call, slot: usize) -> Option<&mut ServerTransaction> 
 pub(super) fn again(call: &mut Call, ctx: &mut CallContext<'_>, at: StepIndex) {
     if let Some((start, end)) = rendered(call, ctx, at) {
         let patience = ctx.env.options.timers.send_timeout;
-        ctx.out.effects.push(CallEffect::Send { start, end, to: SendTo::Flow, patience });
+        let to = sources::destination(call, &ctx.out.bytes[start..end]);
+        ctx.out.effects.push(CallEffect::Send { start, end, to, patience });
     }
 }
 
@@ -178,16 +180,14 @@ pub(super) fn retransmit(call: &mut Call, ctx: &mut CallContext<'_>) {
     }
     call.flow.retransmit_at = ctx.now + unanswered.delay;
     let at = call.flow.sent_step as usize;
-    if !loses(ctx, at) {
-        let start = ctx.out.bytes.len();
-        ctx.out.bytes.extend_from_slice(&unanswered.bytes);
+    let start = ctx.out.bytes.len();
+    ctx.out.bytes.extend_from_slice(&unanswered.bytes);
+    if loses(ctx, at) {
+        ctx.out.bytes.truncate(start);
+    } else {
         let end = ctx.out.bytes.len();
-        ctx.out.effects.push(CallEffect::Send {
-            start,
-            end,
-            to: SendTo::Flow,
-            patience: timers.send_timeout,
-        });
+        let to = sources::destination(call, &ctx.out.bytes[start..end]);
+        ctx.out.effects.push(CallEffect::Send { start, end, to, patience: timers.send_timeout });
         debug(call, ctx, "sends again, for want of an answer", b"");
     }
     count_step(ctx, at, |counts| counts.retransmissions += 1);

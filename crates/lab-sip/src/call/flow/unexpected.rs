@@ -9,10 +9,10 @@ use super::defaults::{DefaultAnswer, template};
 use super::step::{expectation, go, run};
 use super::{
     Call, CallContext, CallEffect, CallOutcome, Count, complain, complain_as_sipp, count_step, debug, dialog,
-    end, fail, receive, send,
+    end, fail, receive, send, sources,
 };
 use crate::call::message::{Incoming, StartLine};
-use crate::call::{SendTo, VariableValue, render};
+use crate::call::{VariableValue, render};
 use crate::scenario::model::{Scope, StepKind, VarRef};
 
 /// The label that receives unexpected messages in a scenario, and the variables that hold their origin.
@@ -218,7 +218,8 @@ fn own_message(call: &mut Call, ctx: &mut CallContext<'_>, which: DefaultAnswer)
     if let Some((start, end)) = made(call, ctx, which, true) {
         debug(call, ctx, "sends on its own", &ctx.out.bytes[start..end]);
         let patience = ctx.env.options.timers.send_timeout;
-        ctx.out.effects.push(CallEffect::Send { start, end, to: SendTo::Flow, patience });
+        let to = sources::destination(call, &ctx.out.bytes[start..end]);
+        ctx.out.effects.push(CallEffect::Send { start, end, to, patience });
     }
 }
 
