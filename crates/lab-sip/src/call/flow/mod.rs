@@ -85,6 +85,8 @@ pub(super) struct CallProgress {
 /// Parts of the progress that few calls have.
 #[derive(Debug, Default)]
 struct RareProgress {
+    /// 3PCC: commands that came before their `<recvCmd>` was reached.
+    early_commands: command::EarlyCommands,
     /// Sources of requests from elsewhere than the peer, whose responses go there; `None` while there was none.
     sources: Option<sources::RequestSources>,
 }

@@ -132,6 +132,9 @@ fn wait_to_receive(
         // Its consequences have run already.
         return if call.over { StepProgress::Waits } else { StepProgress::Moved };
     }
+    if command::take_early(call, ctx) {
+        return if call.over { StepProgress::Waits } else { StepProgress::Moved };
+    }
     if call.flow.receive_by == Instant::FAR_FUTURE {
         if let Some(timeout) = patience(call, ctx, recv) {
             call.flow.receive_by = ctx.now + timeout;
