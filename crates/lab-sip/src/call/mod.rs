@@ -162,6 +162,8 @@ pub enum TransportFault {
     ConnectFailed,
     /// The peer, or a fault, closed the connection.
     Closed,
+    /// The same where the call goes on over a new connection (`-reconnect_close false`).
+    ConnectionLost,
     /// The socket refused the message.
     CannotSend,
     /// The connection's queue is full: the peer reads too slowly.

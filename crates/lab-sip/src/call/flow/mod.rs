@@ -89,6 +89,8 @@ struct RareProgress {
     early_commands: command::EarlyCommands,
     /// Sources of requests from elsewhere than the peer, whose responses go there; `None` while there was none.
     sources: Option<sources::RequestSources>,
+    /// `-reconnect_close false`: the last request, until a response to it comes. A new connection carries it once more.
+    unanswered_request: Option<Box<[u8]>>,
 }
 
 /// The parts of a dialog from which a request within it is built (RFC 3261 §12.1.2 and §12.2.1.1).
@@ -205,6 +207,10 @@ pub(super) fn handle_fault(call: &mut Call, ctx: &mut CallContext<'_>, fault: Tr
         // The scenario is through: nothing is lost with the connection.
         TransportFault::Closed if call.flow.flags.in_timewait => {
             finish(call, ctx);
+            return;
+        }
+        TransportFault::ConnectionLost => {
+            send::on_new_connection(call, ctx);
             return;
         }
         TransportFault::Closed => Count::FailedTcpClosed,
@@ -528,7 +534,7 @@ fn debug(call: &Call, ctx: &CallContext<'_>, what: &str, bytes: &[u8]) {
 fn tell_fault(call: &Call, ctx: &mut CallContext<'_>, fault: TransportFault) {
     let what = match fault {
         TransportFault::ConnectFailed => "the connection was refused or timed out",
-        TransportFault::Closed => {
+        TransportFault::Closed | TransportFault::ConnectionLost => {
             let word = ctx.env.options.network.transport.via_word();
             let text = format!("The remote peer closed the {word} connection, failing 1 call");
             return complain_as_sipp(call, ctx, &text);

@@ -179,6 +179,7 @@ fn note_dialog(call: &mut Call, message: &Incoming<'_>, hash: u64) {
         StartLine::Response { code } => {
             call.flow.last_code = code;
             dialog::keep_peer_tag(call, message);
+            send::note_response(call, message);
         }
         StartLine::Request { method, .. } => {
             call.flow.last_code = 0;

@@ -98,6 +98,15 @@ fn after_sending(
         flow.unanswered =
             Some(Box::new(PendingRetransmission { bytes: bytes.into(), delay, count: 0, is_invite }));
     }
+    let network = &ctx.env.options.network;
+    // A server has no address of the peer to connect to.
+    if !network.reconnect_close
+        && network.transport.is_reliable()
+        && !call.identity.incoming
+        && matches!(&message.what, SentKind::Request(method) if &**method != "ACK")
+    {
+        flow.rare.get_or_insert_default().unanswered_request = Some(bytes.into());
+    }
 }
 
 /// Appends a step's message to the outbox. `None`: it cannot be made, and the call is over.
@@ -156,6 +165,25 @@ pub(super) fn again(call: &mut Call, ctx: &mut CallContext<'_>, at: StepIndex) {
         let patience = ctx.env.options.timers.send_timeout;
         let to = sources::destination(call, &ctx.out.bytes[start..end]);
         ctx.out.effects.push(CallEffect::Send { start, end, to, patience });
+    }
+}
+
+/// `-reconnect_close false`: a connection that ended may have lost the request, which the next one carries once more.
+pub(super) fn on_new_connection(call: &mut Call, ctx: &mut CallContext<'_>) {
+    let rare = call.flow.rare.as_mut();
+    let Some(request) = rare.and_then(|rare| rare.unanswered_request.take()) else { return };
+    let start = ctx.out.bytes.len();
+    ctx.out.bytes.extend_from_slice(&request);
+    let (end, patience) = (ctx.out.bytes.len(), ctx.env.options.timers.send_timeout);
+    ctx.out.effects.push(CallEffect::Send { start, end, to: SendTo::Flow, patience });
+    debug(call, ctx, "sends again, as its connection ended before an answer came", b"");
+}
+
+/// A response, provisional or final: its request was not lost.
+pub(super) fn note_response(call: &mut Call, message: &Incoming<'_>) {
+    let Some(rare) = &mut call.flow.rare else { return };
+    if rare.unanswered_request.as_ref().is_some_and(|sent| top_branch(sent) == message.branch) {
+        rare.unanswered_request = None;
     }
 }
 

@@ -316,17 +316,16 @@ impl CallDispatcher {
         self.error(received, text);
     }
 
-    /// A connection is gone. Its calls fail with the connection, or make a new one when they next send: with
-    /// `-reconnect_close false`, and if the peer closed it in order.
+    /// A connection is gone. Its calls fail with the connection, or with `-reconnect_close false` make a new one when they next send: a
+    /// request that was not answered is sent again at once.
     pub(super) fn tell_calls_of(&mut self, link: CallLink, fault: TransportFault) {
-        let tell = fault != TransportFault::Closed || self.envs.main.options.network.reconnect_close;
+        let goes_on = fault == TransportFault::Closed && !self.envs.main.options.network.reconnect_close;
+        let fault = if goes_on { TransportFault::ConnectionLost } else { fault };
         for key in self.calls.with_link(link) {
             if let Some(entry) = self.calls.get_mut(key) {
                 entry.link = CallLink::None;
             }
-            if tell {
-                self.faults.push((key, fault));
-            }
+            self.faults.push((key, fault));
         }
     }
 
