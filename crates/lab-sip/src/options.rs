@@ -290,6 +290,8 @@ pub struct MediaOptions {
 pub struct RateOptions {
     /// `-r` calls per `-rp`.
     pub calls: f64,
+    /// `-r` was given: with `-users` the first calls begin at that rate.
+    pub is_given: bool,
     /// `-rp`: the period that `-r` is for.
     pub period: Duration,
     /// `-rate_scale`: the step of the keys `+` and `-`, and a tenth of that of `*` and `/`.
@@ -519,6 +521,7 @@ impl Default for RateOptions {
     fn default() -> Self {
         RateOptions {
             calls: 10.0,
+            is_given: false,
             period: Duration::from_secs(1),
             scale: 1.0,
             increase: None,

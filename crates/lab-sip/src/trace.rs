@@ -146,8 +146,8 @@ pub enum TraceLine {
         at: Instant,
         /// The response time, in microseconds.
         micros: u64,
-        /// The index in the scenario's `rtds`.
-        rtd: u16,
+        /// The name of the counter: each scenario of the run has its own.
+        name: Box<str>,
     },
     /// The run began.
     Begin(Instant),
@@ -267,10 +267,10 @@ impl Tracer {
         self.is_on(Trace::ResponseTimes as u8)
     }
 
-    /// `-trace_rtt`: a response time.
-    pub fn response_time(&self, at: Instant, micros: u64, rtd: u16) {
+    /// `-trace_rtt`: a response time of the counter with this name.
+    pub fn response_time(&self, at: Instant, micros: u64, name: &str) {
         if self.wants_response_times() {
-            self.send(TraceLine::ResponseTime { at, micros, rtd });
+            self.send(TraceLine::ResponseTime { at, micros, name: name.into() });
         }
     }
 

@@ -291,6 +291,7 @@ fn set_destination(
         )));
     }
     let address = resolve(&host, port).map_err(ActionError::Fatal)?;
+    call.keep_sources();
     ctx.out.effects.push(CallEffect::SetDestination { address, protocol: transport.protocol });
     Ok(())
 }

@@ -162,6 +162,8 @@ pub enum TransportFault {
     ConnectFailed,
     /// The peer, or a fault, closed the connection.
     Closed,
+    /// The same where the call goes on over a new connection (`-reconnect_close false`).
+    ConnectionLost,
     /// The socket refused the message.
     CannotSend,
     /// The connection's queue is full: the peer reads too slowly.
@@ -254,6 +256,11 @@ impl Call {
     pub fn abandon(&mut self, ctx: &mut CallContext<'_>) {
         flow::abandon(self, ctx);
     }
+}
+
+/// True if the message can be the first of a call that the scenario answers; what is unexpected begins none.
+pub fn can_begin(scenario: &Scenario, message: &Incoming<'_>) -> bool {
+    flow::can_begin(scenario, message)
 }
 
 /// Runs `<init>` once.

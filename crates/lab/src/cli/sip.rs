@@ -6,6 +6,7 @@
 use std::io::IsTerminal as _;
 
 use lab_report::{Report, model, summary, tables};
+use lab_sip::call::render::SIPP_RELEASE;
 use lab_sip::scenario::{built_in, scenario_schema};
 
 use super::check::check;
@@ -47,7 +48,8 @@ fn act(program: &str, asked: ParsedArguments) -> ExitCode {
     match &asked.action {
         FlagAction::Help => say_text!("{}", help::sip(program)),
         FlagAction::HelpStat => say_text!("{}", help::stat()),
-        FlagAction::Version => say_line!("{}", version()),
+        // Scripts written for SIPp look for the features in it.
+        FlagAction::Version => say_line!("SIPp v{SIPP_RELEASE}-TLS-PCAP-RTPSTREAM ({}).", version()),
         FlagAction::OwnVersion => {
             say_line!("{}", version());
             return ExitCode::Success;
@@ -171,7 +173,7 @@ pub(super) fn run(mut setup: Setup, outputs: &Outputs) -> ExitCode {
         );
     }
     let report = report.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-    let code = ExitCode::of_run(&outcome, setup.options.timers.global_is_error);
+    let code = exit_code(&setup, &outcome);
     match conclude(&files, &report) {
         // Told when it happened. Without its traces a good run may be worth nothing.
         Ok(true) if code == ExitCode::Success && trace::is_incomplete() => ExitCode::Fatal,
@@ -199,6 +201,14 @@ fn no_accounts(chat: &XmppLoad, refused: u64) -> String {
         people.count(),
         people.domain(),
     )
+}
+
+/// The code of the run. `-m 0` asks for no call, so that none is a good end, as with SIPp.
+fn exit_code(setup: &Setup, outcome: &RunOutcome) -> ExitCode {
+    match ExitCode::of_run(outcome, setup.options.timers.global_is_error) {
+        ExitCode::NoCalls if setup.options.rate.total == Some(0) => ExitCode::Success,
+        code => code,
+    }
 }
 
 /// `-timeout_error` turned the time-out into a failure.

@@ -33,6 +33,8 @@ pub(super) struct Shard {
     pub(super) clock: Clock,
     /// Open arrivals; `None` for a server and in users mode.
     pub(super) arrivals: Option<ShardArrivals>,
+    /// `-users` with `-r`: the arrivals are of users, until all of them have a call.
+    pub(super) ramps_users: bool,
     /// No arrivals from here on (`--for`).
     pub(super) arrivals_end: Instant,
     /// Swapped with the content of the shared inbox, so that its memory is used again.
@@ -293,26 +295,44 @@ impl Shard {
             if self.dispatcher.hub.phase() != RunPhase::Running {
                 return;
             }
+            if self.ramps_users && self.dispatcher.hub.is_ramped() {
+                self.arrivals = None;
+            }
             let Some(arrivals) = &mut self.arrivals else { return self.start_users(now) };
             let due = arrivals.due();
             if due > now || due >= self.arrivals_end {
                 return;
             }
             arrivals.pass();
-            self.dispatcher.arrive(now, due);
+            if self.ramps_users {
+                self.start_user(now, due);
+                self.dispatcher.hub.note_ramp();
+            } else {
+                self.dispatcher.arrive(now, due);
+            }
         }
         self.rhythm.more = true;
     }
 
-    /// `-users`: each free user starts its next call at once. A user without a socket is put back and tried again in the next turn.
+    /// `-users`: each free user starts its next call at once.
     fn start_users(&mut self, now: Instant) {
         for _ in 0..STARTS_A_TURN {
-            let Some(user) = self.dispatcher.users.take_free() else { return };
-            if !self.dispatcher.arrive_user(now, user) {
-                return self.dispatcher.users.free(user);
+            if !self.start_user(now, now) {
+                return;
             }
         }
         self.rhythm.more = true;
+    }
+
+    /// The user that waited longest starts its next call. One without a socket is put back and tried again in the next turn. `false`: none
+    /// started.
+    fn start_user(&mut self, now: Instant, due: Instant) -> bool {
+        let Some(user) = self.dispatcher.users.take_free() else { return false };
+        let started = self.dispatcher.arrive_user(now, due, user);
+        if !started {
+            self.dispatcher.users.free(user);
+        }
+        started
     }
 
     /// Sends what the turn produced: to the network, then to the inboxes of other shards. Calls whose message found a full inbox are told of

@@ -81,6 +81,8 @@ pub(super) struct ShardHub {
     pub(super) limit: AtomicU64,
     /// `-users`, over all shards; 0 without it.
     pub(super) users: AtomicU32,
+    /// `-users` with `-r`: all users had a call at once, and from then on each calls when its last call ends.
+    ramped: AtomicBool,
     phase: AtomicU8,
     /// `stop_now` was asked for by a scenario.
     pub(super) stopped_by_scenario: AtomicBool,
@@ -107,6 +109,7 @@ impl ShardHub {
             peak_at: AtomicU64::new(0),
             limit: AtomicU64::new(u64::MAX),
             users: AtomicU32::new(0),
+            ramped: AtomicBool::new(false),
             phase: AtomicU8::new(RunPhase::Running as u8),
             stopped_by_scenario: AtomicBool::new(false),
             terminated: AtomicBool::new(false),
@@ -200,6 +203,18 @@ impl ShardHub {
             self.peak_at.store(now.as_micros(), Ordering::Relaxed);
         }
         true
+    }
+
+    /// A user's call began at the rate of `-r`: with the last one of all users the rate is over.
+    pub(super) fn note_ramp(&self) {
+        if self.open.load(Ordering::Relaxed) >= u64::from(self.users.load(Ordering::Relaxed)) {
+            self.ramped.store(true, Ordering::Release);
+        }
+    }
+
+    /// All users of `-users` had a call at once.
+    pub(super) fn is_ramped(&self) -> bool {
+        self.ramped.load(Ordering::Acquire)
     }
 
     /// So many are open.

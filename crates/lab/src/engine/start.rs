@@ -34,7 +34,7 @@ use super::limits::REPORTS_A_SHARD;
 use super::report::Reporter;
 use super::schedule::ShardArrivals;
 use super::shard::{LoopPacing, Shard};
-use super::shard_hub::{InboxContent, ShardHub, ShardInbox};
+use super::shard_hub::{InboxContent, RunPhase, ShardHub, ShardInbox};
 use super::shard_sockets::ShardSockets;
 use super::stream::StreamConnections;
 use super::tls::Tls;
@@ -61,9 +61,7 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
     // The slow steps are done: the first call is due now, and would be late before.
     let started = clock.now();
     let control = RunControl::new(&setup, started + options.behaviour.start_after);
-    let hub = Arc::new(ShardHub::new(Keyed::new(key(&mut rng)), options.rate.total, doors));
-    hub.limit.store(control.limit(), Ordering::Relaxed);
-    hub.users.store(control.users(), Ordering::Relaxed);
+    let hub = hub(&setup, &control, Keyed::new(key(&mut rng)), doors);
     let (sender, receiver) = sync_channel(REPORTS_A_SHARD * shards);
     let common = ShardParts {
         setup: &setup,
@@ -103,6 +101,19 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
         run.threads.push(thread.map_err(|error| fatal(format!("cannot start a thread: {error}")))?);
     }
     Ok(run)
+}
+
+/// The state that the shards share, as it is before the first of them runs.
+fn hub(setup: &Setup, control: &RunControl, keyed: Keyed, doors: Vec<ShardInbox>) -> Arc<ShardHub> {
+    let total = setup.options.rate.total;
+    let hub = Arc::new(ShardHub::new(keyed, total, doors));
+    hub.limit.store(control.limit(), Ordering::Relaxed);
+    hub.users.store(control.users(), Ordering::Relaxed);
+    // `-m 0`: as with SIPp the run is over before its first call.
+    if total == Some(0) && setup.scenario.starts_calls() {
+        hub.advance(RunPhase::Soft);
+    }
+    hub
 }
 
 /// A scenario that begins with `<send>` needs a target, of the command line or by `-rsa`.
@@ -282,7 +293,6 @@ impl ShardParts<'_> {
             .map_err(fatal)?;
         let twins = Twins::open(&options.three_pcc, self.setup.scenario.role, poll.registry())
             .map_err(|error| fatal(format!("the other instance (3PCC) cannot be reached: {error}")))?;
-        let (shards, user_slots) = (self.hub.doors.len(), self.setup.scenario.variables.user.len());
         let arrivals = self.arrivals(index, rng.fork());
         let dispatcher = CallDispatcher {
             index: number,
@@ -294,14 +304,14 @@ impl ShardParts<'_> {
             turn: self.started,
             messages: 0,
             answers_all: options.scenario.out_of_call.is_some(),
-            users: UserVariables::new(index, shards, self.users(), user_slots),
+            users: self.user_variables(index),
             rng,
             stats: self.empty_stats(),
             media,
             net,
             twins,
             poll,
-            outgoing: (0..shards).map(|_| InboxContent::default()).collect(),
+            outgoing: (0..self.hub.doors.len()).map(|_| InboxContent::default()).collect(),
             faults: Vec::new(),
             reporter: Reporter::new(self.started, self.empty_stats()),
         };
@@ -313,6 +323,7 @@ impl ShardParts<'_> {
             inbox: InboxContent::default(),
             frames: InboxContent::default(),
             rhythm: LoopPacing::default(),
+            ramps_users: self.users() > 0,
             reports,
         })
     }
@@ -370,15 +381,30 @@ impl ShardParts<'_> {
         if self.setup.scenario.starts_calls() { self.control.users() } else { 0 }
     }
 
-    /// `None` where calls are not started by time: servers, and `-users`, where the end of one call starts the next.
+    /// The users of shard `index`.
+    fn user_variables(&self, index: usize) -> UserVariables {
+        let slots = self.setup.scenario.variables.user.len();
+        UserVariables::new(index, self.hub.doors.len(), self.users(), slots)
+    }
+
+    /// `None` where calls are not started by time: servers, and `-users` without `-r`, where the end of one call starts the next. With `-r`
+    /// calls of users begin at the rate until each of them has one.
     fn arrivals(&self, index: usize, rng: Rng) -> Option<ShardArrivals> {
-        if !self.setup.scenario.starts_calls() || self.control.users() > 0 {
+        let rate = &self.setup.options.rate;
+        if !self.setup.scenario.starts_calls() || (self.control.users() > 0 && !rate.is_given) {
             return None;
         }
-        let (schedule, shards) = (self.control.schedule(), self.hub.doors.len());
+        let (schedule, mut shards) = (self.control.schedule(), self.hub.doors.len());
+        if self.control.users() > 0 {
+            // User `n` is of the shard that has arrival `n`: with fewer users than shards some have neither.
+            shards = shards.min(usize::try_from(self.control.users()).unwrap_or(usize::MAX));
+            if index >= shards {
+                return None;
+            }
+        }
         // Even arrivals are dealt out by index, every nth to this shard. Poisson needs no dealing: the sum of independent Poisson streams of
         // a fraction of the rate is a Poisson stream of the whole rate.
-        Some(match self.setup.options.rate.arrivals {
+        Some(match rate.arrivals {
             options::ArrivalPattern::Even => ShardArrivals::even(schedule, index, shards),
             options::ArrivalPattern::Poisson => {
                 ShardArrivals::poisson(schedule, shards, rng, schedule.due(0))

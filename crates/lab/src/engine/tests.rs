@@ -220,6 +220,35 @@ fn users_call_again_and_again() {
     assert_eq!(end(&mut server).end, RunEnd::Normal);
 }
 
+/// `-users` with `-r`: calls begin at the rate until all users have one, and also if they end before that.
+#[test]
+fn users_begin_at_the_rate_that_was_given() {
+    // The third user's call begins while the first has its own, and the fourth call is the first user's second; calls of
+    // 10 ms are never three at once.
+    for (pause, fourth) in [(500, 500), (10, 300)] {
+        let (socket, remote) = outside::peer();
+        let mut client = caller(options("127.0.0.1", Protocol::Udp, Sockets::Shared, 2), remote);
+        client.rate.users = Some(3);
+        (client.rate.calls, client.rate.is_given) = (10.0, true);
+        client.rate.total = Some(6);
+        let mut setup = setup("uac", client);
+        setup.scenario = ends::lasting(&format!(r#"<pause milliseconds="{pause}"/>"#));
+        let clock = super::clock::Clock::new();
+        let began = clock.now();
+        let mut run = Run::start(setup).unwrap();
+        let times: Vec<u128> = (0..6)
+            .map(|_| {
+                outside::next(&socket);
+                clock.now().since(began).as_millis()
+            })
+            .collect();
+        for (time, least) in times.iter().zip([0, 100, 200, fourth]) {
+            assert!(*time >= least, "{pause}: {times:?}");
+        }
+        assert_eq!(end(&mut run).progress.total.counts[Count::SuccessfulCall], 6);
+    }
+}
+
 #[test]
 fn a_client_without_a_target_and_a_server_without_a_certificate_say_so() {
     let error = Run::start(setup("uac", Options::default())).unwrap_err();

@@ -167,21 +167,21 @@ impl TraceWriter {
                     self.call_debug.write(&text);
                 }
             }
-            TraceLine::ResponseTime { at, micros, rtd } => self.response_time(at, micros, rtd),
+            TraceLine::ResponseTime { at, micros, name } => self.response_time(at, micros, &name),
             TraceLine::Begin(at) => self.started = Some(at),
             TraceLine::End => {}
         }
     }
 
-    /// `Date_ms;response_time_ms;rtd_no`: times since the start, counters from 1. Lines wait for a lot of `-rtt_freq`.
-    fn response_time(&mut self, at: Instant, micros: u64, rtd: u16) {
+    /// `Date_ms;response_time_ms;rtd_no`: times since the start, and the name of the counter, as in SIPp. Lines wait for a lot of
+    /// `-rtt_freq`.
+    fn response_time(&mut self, at: Instant, micros: u64, name: &str) {
         use std::io::Write as _;
 
         let since = at.since(*self.started.get_or_insert(at));
         let (millis, rest) = (since.as_millis(), since.subsec_micros() % 1000);
-        let number = u32::from(rtd) + 1;
         // A Vec takes every byte.
-        let _ = writeln!(self.rtt_lot, "{millis}.{rest:03};{};{number}", micros / 1000);
+        let _ = writeln!(self.rtt_lot, "{millis}.{rest:03};{};{name}", micros / 1000);
         self.rtt_count += 1;
         if self.rtt_count.is_multiple_of(self.rtt_frequency) {
             if let Some(rtt) = &mut self.rtt {

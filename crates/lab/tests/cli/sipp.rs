@@ -115,6 +115,67 @@ fn printing_is_99_and_a_mistake_255() {
     }
 }
 
+/// SIPp's regression tests look for them.
+#[test]
+fn the_version_names_the_features() {
+    let place = Place::new();
+    let said = place.run("sip -v");
+    assert!(said.out.starts_with("SIPp v3.7.3-TLS-PCAP-RTPSTREAM (ringer "), "{said:?}");
+    assert!(place.run("sip --version").out.starts_with("ringer "));
+}
+
+#[test]
+fn a_run_of_no_calls_ends_well() {
+    let place = Place::new();
+    let (_socket, port) = silent();
+    let said = place.run(&format!("sip -sn uac 127.0.0.1:{port} -i {} -m 0", address()));
+    assert_eq!(said.code, Some(0), "{said:?}");
+}
+
+/// Scripts look for these sentences.
+#[test]
+fn the_error_log_has_the_sentences_of_sipp() {
+    let place = Place::new();
+    place.write("waiting.xml", WAITING);
+    let errors = |words: &str| {
+        let _ = std::fs::remove_file(place.path().join("errors.txt"));
+        let words = words.replace("{own}", &address());
+        let said = place.run(&format!("sip {words} -m 1 -timeout 20 -trace_err -error_file errors.txt"));
+        assert_eq!(said.code, Some(1), "{words}: {said:?}");
+        std::fs::read_to_string(place.path().join("errors.txt")).expect(&words)
+    };
+    let (_socket, port) = silent();
+    let text = errors(&format!("-sf waiting.xml 127.0.0.1:{port} -i {{own}} -recv_timeout 300 -cid_str a%u"));
+    let sentence = "Call-Id: a1, receive timeout on message waiting:1 without label to jump to (ontimeout \
+                    attribute): aborting call (call 1, step 1, line ";
+    assert!(text.contains(sentence), "{text}");
+    let text = errors(&format!("-sn uac 127.0.0.1:{port} -i {{own}} -max_retrans 0 -cid_str b%u"));
+    assert!(text.contains("Aborting call on UDP retransmission timeout for Call-ID 'b1'"), "{text}");
+
+    let (socket, port) = silent();
+    let bye = std::thread::Builder::new().spawn(move || {
+        let mut bytes = [0; 2_048];
+        let (count, from) = wait::uninterrupted(|| socket.recv_from(&mut bytes)).expect("the request");
+        let request = String::from_utf8_lossy(&bytes[..count]).into_owned();
+        socket.send_to(request.replace("OPTIONS", "BYE").as_bytes(), from).expect("sent");
+    });
+    let bye = bye.expect("a thread");
+    let text = errors(&format!("-sf waiting.xml 127.0.0.1:{port} -i {{own}} -cid_str c%u"));
+    assert!(text.contains("Aborting call on an unexpected BYE for call: c1"), "{text}");
+    bye.join().expect("it was asked");
+
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    let close = std::thread::Builder::new().spawn(move || {
+        let (mut stream, _) = wait::uninterrupted(|| listener.accept()).expect("a connection");
+        std::io::Read::read(&mut stream, &mut [0; 64]).expect("a request");
+    });
+    let close = close.expect("a thread");
+    let text = errors(&format!("-sf waiting.xml 127.0.0.1:{port} -i {{own}} -t t1"));
+    assert!(text.contains("The remote peer closed the TCP connection, failing 1 call"), "{text}");
+    close.join().expect("it was asked");
+}
+
 #[test]
 fn flags_that_contradict_the_files_end_the_run_before_it_starts() {
     let place = Place::new();

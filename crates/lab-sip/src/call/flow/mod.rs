@@ -13,6 +13,7 @@ mod pause;
 mod receive;
 mod sdp;
 mod send;
+mod sources;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ use super::{
     Call, CallContext, CallEffect, CallEnv, CallIdentity, CallOutcome, ScenarioRole, Transaction,
     TransportFault, VariableValue,
 };
+use crate::scenario::Scenario;
 use crate::scenario::model::{Scope, StepIndex, VarRef};
 use crate::stats::{Count, StepCounts};
 
@@ -76,6 +78,19 @@ pub(super) struct CallProgress {
     /// An unexpected message that `_unexp.main` will look at once it waits for one, or one that came before a command
     /// had ended.
     queued: Option<Box<[u8]>>,
+    /// Parts that few calls have, and then one allocation.
+    rare: Option<Box<RareProgress>>,
+}
+
+/// Parts of the progress that few calls have.
+#[derive(Debug, Default)]
+struct RareProgress {
+    /// 3PCC: commands that came before their `<recvCmd>` was reached.
+    early_commands: command::EarlyCommands,
+    /// Sources of requests from elsewhere than the peer, whose responses go there; `None` while there was none.
+    sources: Option<sources::RequestSources>,
+    /// `-reconnect_close false`: the last request, until a response to it comes. A new connection carries it once more.
+    unanswered_request: Option<Box<[u8]>>,
 }
 
 /// The parts of a dialog from which a request within it is built (RFC 3261 §12.1.2 and §12.2.1.1).
@@ -142,13 +157,19 @@ pub(super) fn handle_message(
     message: &Incoming<'_>,
     from: SocketAddr,
 ) {
+    sources::note(call, ctx, message, from);
     // After the end only retransmissions are answered.
     if call.over {
-        receive::after_the_end(call, ctx, message, from);
+        receive::after_the_end(call, ctx, message);
         return;
     }
     receive::message(call, ctx, message);
     settle(call);
+}
+
+pub(super) fn can_begin(scenario: &Scenario, message: &Incoming<'_>) -> bool {
+    // `_unexp.main` handles any message, also the first.
+    scenario.label(unexpected::LABEL).is_some() || receive::can_begin(scenario, message)
 }
 
 pub(super) fn handle_command(call: &mut Call, ctx: &mut CallContext<'_>, bytes: &[u8], peer: Option<&str>) {
@@ -188,13 +209,17 @@ pub(super) fn handle_fault(call: &mut Call, ctx: &mut CallContext<'_>, fault: Tr
             finish(call, ctx);
             return;
         }
+        TransportFault::ConnectionLost => {
+            send::on_new_connection(call, ctx);
+            return;
+        }
         TransportFault::Closed => Count::FailedTcpClosed,
         TransportFault::CannotSend => Count::FailedCannotSendMessage,
         TransportFault::Congestion => Count::FailedOutboundCongestion,
         TransportFault::SendTimeout => Count::FailedTimeoutOnSend,
         TransportFault::CommandNotSent => Count::FailedCmdNotSent,
     };
-    complain(call, ctx, fault_text(fault));
+    tell_fault(call, ctx, fault);
     if fault == TransportFault::CommandNotSent {
         // The peer of the call itself can still be told.
         fail(call, ctx, count);
@@ -330,6 +355,7 @@ impl CallProgress {
             timers: SmallVec::from_elem(timer, timers),
             commands: 0,
             queued: None,
+            rare: None,
         }
     }
 
@@ -441,11 +467,15 @@ fn forget(call: &mut Call) {
     let flow = &mut call.flow;
     flow.answered();
     flow.queued = None;
+    if let Some(rare) = &mut flow.rare {
+        **rare = RareProgress { sources: rare.sources.take(), ..RareProgress::default() };
+    }
     flow.dialog = None;
     flow.timers = SmallVec::new();
     // After `<timewait>` the peer had its time to ask again.
     if flow.answer_step == NONE || flow.flags.in_timewait {
         flow.answer_step = NONE;
+        flow.rare = None;
         call.last_received = None;
         call.variables = Box::default();
         call.lines = Box::default();
@@ -473,11 +503,17 @@ fn count_step(ctx: &mut CallContext<'_>, step: StepIndex, change: impl FnOnce(&m
     }
 }
 
-/// A line for `-trace_err`: which call, where in the scenario, what.
+/// A line for `-trace_err`: which call, what, where in the scenario.
 fn complain(call: &Call, ctx: &mut CallContext<'_>, what: &str) {
+    let call_id = String::from_utf8_lossy(&call.identity.call_id);
+    complain_as_sipp(call, ctx, &format!("Call-Id: {call_id}, {what}"));
+}
+
+/// The same in a sentence of SIPp's, which names the Call-ID itself: scripts look for it.
+fn complain_as_sipp(call: &Call, ctx: &mut CallContext<'_>, sentence: &str) {
     ctx.stats.count(Count::Warnings);
     let line = ctx.env.scenario.steps.get(call.position).map_or(0, |step| step.line);
-    let text = format!("call {}, step {} (line {line}): {what}", call.identity.number, call.position);
+    let text = format!("{sentence} (call {}, step {}, line {line})", call.identity.number, call.position);
     ctx.env.tracer.error(ctx.now, &text);
     if ctx.env.tracer.wants_call_debug() && !call.over {
         ctx.env.tracer.call_debug(ctx.now, &call.identity.call_id, &text);
@@ -495,17 +531,29 @@ fn debug(call: &Call, ctx: &CallContext<'_>, what: &str, bytes: &[u8]) {
 }
 
 /// The fault in words, for the error log.
-fn fault_text(fault: TransportFault) -> &'static str {
-    match fault {
+fn tell_fault(call: &Call, ctx: &mut CallContext<'_>, fault: TransportFault) {
+    let what = match fault {
         TransportFault::ConnectFailed => "the connection was refused or timed out",
-        TransportFault::Closed => "the peer closed the connection",
+        TransportFault::Closed | TransportFault::ConnectionLost => {
+            let word = ctx.env.options.network.transport.via_word();
+            let text = format!("The remote peer closed the {word} connection, failing 1 call");
+            return complain_as_sipp(call, ctx, &text);
+        }
         TransportFault::CannotSend => "the message could not be sent",
         TransportFault::Congestion => "the connection takes no more bytes",
         TransportFault::SendTimeout => {
-            "the connection took no bytes for as long as the message's timeout or -send_timeout allows"
+            let place = step_name(ctx, call.flow.sent_step as usize);
+            let text = format!("send timeout on message {place}: aborting call");
+            return complain(call, ctx, &text);
         }
         TransportFault::CommandNotSent => "the other instance (3PCC) cannot be reached",
-    }
+    };
+    complain(call, ctx, what);
+}
+
+/// A step as SIPp's error log names it: the scenario and the index.
+fn step_name(ctx: &CallContext<'_>, at: StepIndex) -> String {
+    format!("{}:{at}", ctx.env.scenario.name)
 }
 
 /// A variable as a number; 0 when it holds none.

@@ -5,7 +5,6 @@
 //! step consumes it, or it is unexpected.
 
 use std::cmp::Ordering;
-use std::net::SocketAddr;
 
 use stdx::time::Instant;
 
@@ -99,12 +98,7 @@ fn kept_for_later(call: &mut Call, message: &Incoming<'_>) -> bool {
 }
 
 /// Any message after the end is counted; a repeated question gets its answer again.
-pub(super) fn after_the_end(
-    call: &mut Call,
-    ctx: &mut CallContext<'_>,
-    message: &Incoming<'_>,
-    _from: SocketAddr,
-) {
+pub(super) fn after_the_end(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
     ctx.stats.count(Count::DeadCallMsgs);
     let hash = fingerprint(ctx, message);
     if hash != 0 && hash == call.flow.consumed && call.flow.answer_step != NONE {
@@ -185,6 +179,7 @@ fn note_dialog(call: &mut Call, message: &Incoming<'_>, hash: u64) {
         StartLine::Response { code } => {
             call.flow.last_code = code;
             dialog::keep_peer_tag(call, message);
+            send::note_response(call, message);
         }
         StartLine::Request { method, .. } => {
             call.flow.last_code = 0;
@@ -303,20 +298,38 @@ fn matches(
     let StepKind::Recv(recv) = &step.kind else {
         return false;
     };
+    names(recv, message) && (message.code() == 0 || answers(call, scenario, at, recv, message))
+}
+
+/// The step names the message's method or code.
+fn names(recv: &RecvStep, message: &Incoming<'_>) -> bool {
     match (&recv.expect, message.start) {
         (Expect::Request(wanted), StartLine::Request { method, .. }) => wanted.as_bytes() == method,
         (Expect::RequestPattern(pattern), StartLine::Request { method, .. }) => {
             pattern.captures(method).is_some()
         }
-        (Expect::Response(wanted), StartLine::Response { code }) => {
-            *wanted == code && answers(call, scenario, at, recv, message)
-        }
+        (Expect::Response(wanted), StartLine::Response { code }) => *wanted == code,
         (Expect::ResponsePattern(pattern), StartLine::Response { code }) => {
             pattern.captures(code.to_string().as_bytes()).is_some()
-                && answers(call, scenario, at, recv, message)
         }
         _ => false,
     }
+}
+
+/// A call can begin with the message: one of the first steps, up to the first mandatory `<recv>`, expects it. As in
+/// `answers`, a response is taken by the very first step only: nothing was sent that it could answer.
+pub(super) fn can_begin(scenario: &Scenario, message: &Incoming<'_>) -> bool {
+    for (at, step) in scenario.steps.iter().enumerate() {
+        let StepKind::Recv(recv) = &step.kind else { continue };
+        let is_possible = message.code() == 0 || (at == 0 && recv.response_txn.is_none());
+        if is_possible && names(recv, message) {
+            return true;
+        }
+        if recv.optional == Optional::No {
+            return false;
+        }
+    }
+    false
 }
 
 /// The response belongs to a request of this scenario: by its transaction where the step names one, else by its method.
@@ -477,7 +490,7 @@ fn fingerprint(ctx: &CallContext<'_>, message: &Incoming<'_>) -> u64 {
 }
 
 /// A folded multiplication per eight bytes: a peer that finds a collision deceives its own call only.
-fn mix(seed: u64, bytes: &[u8]) -> u64 {
+pub(super) fn mix(seed: u64, bytes: &[u8]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let fold = |hash: u64, word: u64| {
         let product = u128::from(hash ^ word) * u128::from(ODD);

@@ -5,8 +5,8 @@
 
 use super::step::{StepProgress, act, go, keep_books, loses, note};
 use super::{
-    Call, CallContext, CallEffect, CallOutcome, Count, NONE, PendingRetransmission, complain, count_step,
-    debug, end, fail,
+    Call, CallContext, CallEffect, CallOutcome, Count, NONE, PendingRetransmission, complain,
+    complain_as_sipp, count_step, debug, end, fail, sources,
 };
 use crate::call::message::{Incoming, top_branch};
 use crate::call::{SendTo, ServerTransaction, render};
@@ -50,7 +50,8 @@ pub(super) fn scenario_message(
         ctx.out.bytes.truncate(start);
     } else {
         let patience = message.timeout.or(ctx.env.options.timers.send_timeout);
-        ctx.out.effects.push(CallEffect::Send { start, end, to: SendTo::Flow, patience });
+        let to = sources::destination(call, &ctx.out.bytes[start..end]);
+        ctx.out.effects.push(CallEffect::Send { start, end, to, patience });
     }
     count_step(ctx, at, |counts| counts.messages += 1);
     let sent = sent.as_deref().and_then(|bytes| Incoming::parse(bytes).ok());
@@ -96,6 +97,15 @@ fn after_sending(
         flow.retransmit_at = ctx.now + delay;
         flow.unanswered =
             Some(Box::new(PendingRetransmission { bytes: bytes.into(), delay, count: 0, is_invite }));
+    }
+    let network = &ctx.env.options.network;
+    // A server has no address of the peer to connect to.
+    if !network.reconnect_close
+        && network.transport.is_reliable()
+        && !call.identity.incoming
+        && matches!(&message.what, SentKind::Request(method) if &**method != "ACK")
+    {
+        flow.rare.get_or_insert_default().unanswered_request = Some(bytes.into());
     }
 }
 
@@ -153,7 +163,27 @@ fn kept_request(call: &mut Call, slot: usize) -> Option<&mut ServerTransaction> 
 pub(super) fn again(call: &mut Call, ctx: &mut CallContext<'_>, at: StepIndex) {
     if let Some((start, end)) = rendered(call, ctx, at) {
         let patience = ctx.env.options.timers.send_timeout;
-        ctx.out.effects.push(CallEffect::Send { start, end, to: SendTo::Flow, patience });
+        let to = sources::destination(call, &ctx.out.bytes[start..end]);
+        ctx.out.effects.push(CallEffect::Send { start, end, to, patience });
+    }
+}
+
+/// `-reconnect_close false`: a connection that ended may have lost the request, which the next one carries once more.
+pub(super) fn on_new_connection(call: &mut Call, ctx: &mut CallContext<'_>) {
+    let rare = call.flow.rare.as_mut();
+    let Some(request) = rare.and_then(|rare| rare.unanswered_request.take()) else { return };
+    let start = ctx.out.bytes.len();
+    ctx.out.bytes.extend_from_slice(&request);
+    let (end, patience) = (ctx.out.bytes.len(), ctx.env.options.timers.send_timeout);
+    ctx.out.effects.push(CallEffect::Send { start, end, to: SendTo::Flow, patience });
+    debug(call, ctx, "sends again, as its connection ended before an answer came", b"");
+}
+
+/// A response, provisional or final: its request was not lost.
+pub(super) fn note_response(call: &mut Call, message: &Incoming<'_>) {
+    let Some(rare) = &mut call.flow.rare else { return };
+    if rare.unanswered_request.as_ref().is_some_and(|sent| top_branch(sent) == message.branch) {
+        rare.unanswered_request = None;
     }
 }
 
@@ -178,16 +208,14 @@ pub(super) fn retransmit(call: &mut Call, ctx: &mut CallContext<'_>) {
     }
     call.flow.retransmit_at = ctx.now + unanswered.delay;
     let at = call.flow.sent_step as usize;
-    if !loses(ctx, at) {
-        let start = ctx.out.bytes.len();
-        ctx.out.bytes.extend_from_slice(&unanswered.bytes);
+    let start = ctx.out.bytes.len();
+    ctx.out.bytes.extend_from_slice(&unanswered.bytes);
+    if loses(ctx, at) {
+        ctx.out.bytes.truncate(start);
+    } else {
         let end = ctx.out.bytes.len();
-        ctx.out.effects.push(CallEffect::Send {
-            start,
-            end,
-            to: SendTo::Flow,
-            patience: timers.send_timeout,
-        });
+        let to = sources::destination(call, &ctx.out.bytes[start..end]);
+        ctx.out.effects.push(CallEffect::Send { start, end, to, patience: timers.send_timeout });
         debug(call, ctx, "sends again, for want of an answer", b"");
     }
     count_step(ctx, at, |counts| counts.retransmissions += 1);
@@ -208,7 +236,9 @@ fn give_up(call: &mut Call, ctx: &mut CallContext<'_>) {
             go(call, ctx, to);
         }
         _ => {
-            complain(call, ctx, &format!("no answer to the message of step {at}, however often it was sent"));
+            let call_id = String::from_utf8_lossy(&call.identity.call_id);
+            let text = format!("Aborting call on UDP retransmission timeout for Call-ID '{call_id}'");
+            complain_as_sipp(call, ctx, &text);
             fail(call, ctx, Count::FailedMaxUdpRetrans);
         }
     }

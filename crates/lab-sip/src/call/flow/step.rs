@@ -3,12 +3,14 @@
 //! [`run`] is the loop: skip what a condition excludes, perform the step, and go on by `next` (`advance`) unless the step waits. Pauses, messages
 //! and commands wait; everything else passes at once.
 
+use std::borrow::Cow;
+
 use stdx::time::Instant;
 
 use super::super::message::Incoming;
 use super::{
     Call, CallContext, Count, Duration, NONE, command, complain, count_step, debug, fail, finish, pause,
-    receive, send,
+    receive, send, step_name,
 };
 use crate::call::VariableValue;
 use crate::call::actions::value::{is_set, with};
@@ -130,6 +132,9 @@ fn wait_to_receive(
         // Its consequences have run already.
         return if call.over { StepProgress::Waits } else { StepProgress::Moved };
     }
+    if command::take_early(call, ctx) {
+        return if call.over { StepProgress::Waits } else { StepProgress::Moved };
+    }
     if call.flow.receive_by == Instant::FAR_FUTURE {
         if let Some(timeout) = patience(call, ctx, recv) {
             call.flow.receive_by = ctx.now + timeout;
@@ -149,7 +154,10 @@ fn wait_to_receive(
         }
         // A label at the very end of the scenario ends the call as one without a label does.
         _ => {
-            let text = format!("expected {}, got nothing in time", expected(step));
+            let place = step_name(ctx, call.position);
+            let text = format!(
+                "receive timeout on message {place} without label to jump to (ontimeout attribute): aborting call"
+            );
             complain(call, ctx, &text);
             fail(call, ctx, Count::FailedTimeoutOnRecv);
             StepProgress::Waits
@@ -166,22 +174,22 @@ fn patience(call: &Call, ctx: &CallContext<'_>, recv: Option<&RecvStep>) -> Opti
     recv.and_then(|recv| recv.timeout).or(ctx.env.options.timers.recv_timeout)
 }
 
-/// The message or event that a step waits for, in words.
-pub(super) fn expected(step: &ScenarioStep) -> String {
+/// The state of a call in a step, in SIPp's words.
+pub(super) fn expectation(step: &ScenarioStep) -> Cow<'static, str> {
     use crate::scenario::model::Expect;
 
     match &step.kind {
         StepKind::Recv(recv) => match &recv.expect {
-            Expect::Request(method) => method.to_string(),
-            Expect::Response(code) => code.to_string(),
-            Expect::RequestPattern(pattern) => format!("a request like {}", pattern.as_str()),
-            Expect::ResponsePattern(pattern) => format!("a response like {}", pattern.as_str()),
+            Expect::Request(method) => format!("while expecting '{method}'").into(),
+            Expect::Response(code) => format!("while expecting '{code}'").into(),
+            Expect::RequestPattern(pattern) | Expect::ResponsePattern(pattern) => {
+                format!("while expecting '{}'", pattern.as_str()).into()
+            }
         },
-        StepKind::RecvCmd { .. } => "a command".to_owned(),
-        StepKind::Pause(_) | StepKind::TimeWait(_) => "nothing during a pause".to_owned(),
-        StepKind::Send(_) | StepKind::SendCmd { .. } | StepKind::Nop => {
-            "nothing before the next send".to_owned()
-        }
+        StepKind::RecvCmd { .. } => "while expecting command".into(),
+        StepKind::Pause(_) | StepKind::TimeWait(_) => "while pausing".into(),
+        StepKind::SendCmd { .. } => "while sending command".into(),
+        StepKind::Send(_) | StepKind::Nop => "while sending".into(),
     }
 }
 
@@ -314,7 +322,8 @@ pub(super) fn keep_books(call: &mut Call, ctx: &mut CallContext<'_>, step: &Scen
         slot.response.record(response);
         if ctx.env.tracer.wants_response_times() {
             let micros = u64::try_from(service.as_micros()).unwrap_or(u64::MAX);
-            ctx.env.tracer.response_time(ctx.now, micros, *rtd);
+            let name = ctx.env.scenario.rtds.get(usize::from(*rtd)).map_or("", String::as_str);
+            ctx.env.tracer.response_time(ctx.now, micros, name);
         }
     }
 }

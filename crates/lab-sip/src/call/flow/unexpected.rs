@@ -6,17 +6,17 @@
 use stdx::time::Instant;
 
 use super::defaults::{DefaultAnswer, template};
-use super::step::{expected, go, run};
+use super::step::{expectation, go, run};
 use super::{
-    Call, CallContext, CallEffect, CallOutcome, Count, complain, count_step, debug, dialog, end, fail,
-    receive, send,
+    Call, CallContext, CallEffect, CallOutcome, Count, complain, complain_as_sipp, count_step, debug, dialog,
+    end, fail, receive, send, sources,
 };
 use crate::call::message::{Incoming, StartLine};
-use crate::call::{SendTo, VariableValue, render};
+use crate::call::{VariableValue, render};
 use crate::scenario::model::{Scope, StepKind, VarRef};
 
 /// The label that receives unexpected messages in a scenario, and the variables that hold their origin.
-const LABEL: &str = "_unexp.main";
+pub(super) const LABEL: &str = "_unexp.main";
 /// SIPp's variable for the step that an unexpected message interrupted.
 const RETURN: &str = "_unexp.retaddr";
 /// SIPp's variable for the end of the pause that an unexpected message interrupted.
@@ -94,7 +94,11 @@ fn set(call: &mut Call, variable: VarRef, number: f64) {
 /// The peer ends the call before the scenario does.
 fn hung_up(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
     let defaults = ctx.env.options.call.defaults;
-    note_unexpected(call, ctx, message);
+    count_unexpected(call, ctx, message);
+    let call_id = String::from_utf8_lossy(&call.identity.call_id);
+    let method = String::from_utf8_lossy(message.method());
+    let text = format!("{} call on an unexpected {method} for call: {call_id}", verdict(ctx));
+    complain_as_sipp(call, ctx, &text);
     if !defaults.abort_unexpected {
         return;
     }
@@ -118,7 +122,16 @@ fn ping(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
 
 /// The message fails the call, unless `-default_behaviors -abortunexp`.
 fn spoil(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
-    note_unexpected(call, ctx, message);
+    count_unexpected(call, ctx, message);
+    let call_id = String::from_utf8_lossy(&call.identity.call_id);
+    let text = format!(
+        "{} call on unexpected message for Call-Id '{call_id}': {} (index {}), received '{}'",
+        verdict(ctx),
+        ctx.env.scenario.steps.get(call.position).map_or("at the end".into(), expectation),
+        call.position,
+        String::from_utf8_lossy(message.bytes)
+    );
+    complain_as_sipp(call, ctx, &text);
     if !ctx.env.options.call.defaults.abort_unexpected {
         return;
     }
@@ -127,21 +140,18 @@ fn spoil(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
     fail(call, ctx, Count::FailedUnexpectedMessage);
 }
 
-/// Counted at the step, in the error log, and for a response by its code.
-fn note_unexpected(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
+/// The first word of SIPp's sentences about unexpected messages.
+fn verdict(ctx: &CallContext<'_>) -> &'static str {
+    if ctx.env.options.call.defaults.abort_unexpected { "Aborting" } else { "Continuing" }
+}
+
+/// Counted at the step, and for a response by its code.
+fn count_unexpected(call: &Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
     count_step(ctx, call.position, |counts| counts.unexpected += 1);
-    let expectation =
-        ctx.env.scenario.steps.get(call.position).map_or_else(|| "nothing".to_owned(), expected);
-    let start = String::from_utf8_lossy(message.start_text());
-    let got = match message.start {
-        StartLine::Response { code } => {
-            *ctx.stats.error_codes.entry(code).or_default() += 1;
-            ctx.env.tracer.error_code(ctx.now, code);
-            start.strip_prefix("SIP/2.0 ").unwrap_or(&start).to_owned()
-        }
-        StartLine::Request { method, .. } => String::from_utf8_lossy(method).into_owned(),
-    };
-    complain(call, ctx, &format!("expected {expectation}, got {got}"));
+    if let StartLine::Response { code } = message.start {
+        *ctx.stats.error_codes.entry(code).or_default() += 1;
+        ctx.env.tracer.error_code(ctx.now, code);
+    }
 }
 
 /// A 200 to this message.
@@ -208,7 +218,8 @@ fn own_message(call: &mut Call, ctx: &mut CallContext<'_>, which: DefaultAnswer)
     if let Some((start, end)) = made(call, ctx, which, true) {
         debug(call, ctx, "sends on its own", &ctx.out.bytes[start..end]);
         let patience = ctx.env.options.timers.send_timeout;
-        ctx.out.effects.push(CallEffect::Send { start, end, to: SendTo::Flow, patience });
+        let to = sources::destination(call, &ctx.out.bytes[start..end]);
+        ctx.out.effects.push(CallEffect::Send { start, end, to, patience });
     }
 }
 

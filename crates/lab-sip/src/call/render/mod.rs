@@ -30,6 +30,9 @@ use number::write_padded;
 pub use prepare::{Addresses, PreparedMessages};
 use prepare::{LineSelector, RenderOp};
 
+/// The release of SIPp whose behaviour this is, for `-v`.
+pub const SIPP_RELEASE: &str = "3.7.3";
+
 /// The value of `[sipp_version]`: the version whose behaviour this is, and that it is not SIPp itself. Without
 /// SIPp's leading `v`, as SIPp prints it there.
 pub const SIPP_VERSION: &str = "3.7.3-ringer";

@@ -405,7 +405,7 @@ pub(super) fn add_variable(variables: &mut Variables, scope: Scope, name: &str) 
     Ok(VarRef { scope, slot })
 }
 
-/// As C reads it with base 0: decimal, `0x` hexadecimal, a leading 0 octal. Empty is 0.
+/// Decimal, or hexadecimal with `0x`: a leading 0 means nothing, as in SIPp's later versions. Empty is 0.
 fn parse_integer(written: &str) -> Option<i64> {
     let text = written.trim_start();
     let (negative, digits) = match text.strip_prefix('-') {
@@ -421,8 +421,6 @@ fn parse_integer(written: &str) -> Option<i64> {
     }
     let number = if let Some(hex) = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
         i64::from_str_radix(hex, 16).ok()?
-    } else if digits.len() > 1 && digits.starts_with('0') {
-        i64::from_str_radix(digits, 8).ok()?
     } else {
         digits.parse().ok()?
     };

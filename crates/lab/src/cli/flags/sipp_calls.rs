@@ -75,7 +75,10 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("videotolerance", Media, One("0..1"), "Share of video that rtpcheck may miss. Default: 1.0.", |a, v| put(&mut a.options.media.video_tolerance, positive(v[0]))),
     flag("random_base_ssrc", Media, Nothing, "SSRCs start from a random number.", |a, _| done(&mut a.options.media.random_base_ssrc, true)),
 
-    flag("r", Rate, One("CALLS"), "Calls per -rp. Default: 10.", |a, v| put(&mut a.options.rate.calls, positive(v[0]))),
+    flag("r", Rate, One("CALLS"), "Calls per -rp. Default: 10.", |a, v| {
+        a.options.rate.is_given = true;
+        put(&mut a.options.rate.calls, positive(v[0]))
+    }),
     flag("rp", Rate, One("TIME"), "The period -r counts in. Bare numbers are milliseconds. Default: 1s.", |a, v| {
         let period = time(v[0], DefaultUnit::Milliseconds)?;
         if period.is_zero() { return Err("a period of nothing".to_owned()); }
@@ -95,7 +98,7 @@ pub(super) const FLAGS: &[Flag] = &[
     }),
     flag("m", Rate, One("N"), "End after this many calls.", |a, v| some(&mut a.options.rate.total, integer(v[0]))),
     flag("m_csv", Rate, Nothing, "End after as many calls as the first -inf file has lines.", |a, _| done(&mut a.options.rate.total_of_file, true)),
-    flag("users", Rate, One("N"), "Keep this many calls open, a user each, instead of a rate.", |a, v| some(&mut a.options.rate.users, integer(v[0]))),
+    flag("users", Rate, One("N"), "Keep this many calls open, a user each. With -r the first of them begin at that rate.", |a, v| some(&mut a.options.rate.users, integer(v[0]))),
 
     flag("recv_timeout", Timers, One("TIME"), "How long a message is waited for. Bare numbers are milliseconds.", |a, v| some(&mut a.options.timers.recv_timeout, time(v[0], DefaultUnit::Milliseconds))),
     flag("send_timeout", Timers, One("TIME"), "How long a message may wait to be sent. Bare numbers are milliseconds.", |a, v| some(&mut a.options.timers.send_timeout, time(v[0], DefaultUnit::Milliseconds))),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lab_sip::call::message::{Incoming, StartLine};
-use lab_sip::call::{Call, CallContext, CallEnv, CallOutbox, ScenarioRole, TransportFault};
+use lab_sip::call::{Call, CallContext, CallEnv, CallOutbox, ScenarioRole, TransportFault, can_begin};
 use lab_sip::rtp::MediaStreams;
 use lab_sip::scenario::model::Role;
 use lab_sip::stats::{Count, Stats};
@@ -255,16 +255,7 @@ impl CallDispatcher {
         received: Instant,
         origin: MessageOrigin,
     ) {
-        // A server answers with its main scenario, a client with the one for incoming calls, and everything else as `-oocsf` or `-aa` say.
-        let which = if self.envs.main.scenario.role == Role::Server {
-            Some(ScenarioRole::Main)
-        } else if self.envs.receive.is_some() {
-            Some(ScenarioRole::Receive)
-        } else if self.answers_outside_calls(message) {
-            Some(ScenarioRole::OutOfCall)
-        } else {
-            None
-        };
+        let which = self.scenario_for(message);
         let phase = self.hub.phase();
         let Some(which) =
             // A run that ends takes no new calls, yet still answers outside calls.
@@ -289,6 +280,24 @@ impl CallDispatcher {
         }
     }
 
+    /// The scenario that a message of no call begins a call of. A server answers with its main scenario, a client with the one for incoming
+    /// calls, and everything else is answered as `-oocsf` or `-aa` say.
+    fn scenario_for(&self, message: &Incoming<'_>) -> Option<ScenarioRole> {
+        let answers = if self.envs.main.scenario.role == Role::Server {
+            Some(ScenarioRole::Main)
+        } else {
+            self.envs.receive.as_ref().map(|_| ScenarioRole::Receive)
+        };
+        let is_request = matches!(message.start, StartLine::Request { .. });
+        match answers {
+            Some(which) if can_begin(&self.envs.get(which).scenario, message) => Some(which),
+            _ if self.answers_outside_calls(message) => Some(ScenarioRole::OutOfCall),
+            // Nothing answers the request: it begins a call, which fails by it.
+            Some(which) if is_request => Some(which),
+            _ => None,
+        }
+    }
+
     /// `-aa` means INFO, NOTIFY, OPTIONS and UPDATE. A response never begins a call.
     /// `-oocsf` takes every request, `-aa` those it answers within calls too.
     fn answers_outside_calls(&self, message: &Incoming<'_>) -> bool {
@@ -307,17 +316,16 @@ impl CallDispatcher {
         self.error(received, text);
     }
 
-    /// A connection is gone. Its calls fail with the connection, or make a new one when they next send: with
-    /// `-reconnect_close false`, and if the peer closed it in order.
+    /// A connection is gone. Its calls fail with the connection, or with `-reconnect_close false` make a new one when they next send: a
+    /// request that was not answered is sent again at once.
     pub(super) fn tell_calls_of(&mut self, link: CallLink, fault: TransportFault) {
-        let tell = fault != TransportFault::Closed || self.envs.main.options.network.reconnect_close;
+        let goes_on = fault == TransportFault::Closed && !self.envs.main.options.network.reconnect_close;
+        let fault = if goes_on { TransportFault::ConnectionLost } else { fault };
         for key in self.calls.with_link(link) {
             if let Some(entry) = self.calls.get_mut(key) {
                 entry.link = CallLink::None;
             }
-            if tell {
-                self.faults.push((key, fault));
-            }
+            self.faults.push((key, fault));
         }
     }
 

@@ -111,8 +111,8 @@ impl CallDispatcher {
     }
 
     /// False: try again later.
-    pub(in crate::engine) fn arrive_user(&mut self, now: Instant, user: u32) -> bool {
-        let started = self.start_call(now, now, user);
+    pub(in crate::engine) fn arrive_user(&mut self, now: Instant, due: Instant, user: u32) -> bool {
+        let started = self.start_call(now, due, user);
         if started {
             self.stats.count(Count::Due);
         }

@@ -5,7 +5,7 @@ use super::*;
 use crate::engine::clock::Clock;
 
 /// Calls that send one message, then stay for as long as `rest` says.
-fn lasting(rest: &str) -> Arc<lab_sip::scenario::Scenario> {
+pub(super) fn lasting(rest: &str) -> Arc<lab_sip::scenario::Scenario> {
     scenario(&format!(
         r#"<scenario name="lasting"><send><![CDATA[
           OPTIONS sip:a SIP/2.0
@@ -82,6 +82,19 @@ fn a_soft_end_waits_for_calls_in_timewait_and_a_hard_one_does_not() {
         (outcome.end, counts[Count::SuccessfulCall], counts[Count::FailedCall]),
         (RunEnd::Internal, 4, 0)
     );
+}
+
+/// `-m 0`.
+#[test]
+fn a_run_of_no_calls_is_over_at_once() {
+    let (mut run, socket) = started("", |options| {
+        options.rate.total = Some(0);
+        options.timers.global = None;
+    });
+    let outcome = end(&mut run);
+    assert_eq!((outcome.end, outcome.progress.total.counts[Count::OutgoingCall]), (RunEnd::Normal, 0));
+    socket.set_nonblocking(true).unwrap();
+    assert!(socket.recv(&mut [0; 64]).is_err(), "nothing is sent");
 }
 
 #[test]

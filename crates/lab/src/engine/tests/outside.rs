@@ -69,6 +69,124 @@ fn auto_answer_reaches_strangers() {
 }
 
 #[test]
+fn a_server_answers_strangers_outside_calls_too() {
+    let (socket, _) = peer();
+    let mut server = udp(1);
+    server.call.auto_answer = true;
+    server.rate.total = Some(1);
+    let mut run = Run::start(setup("uas", server)).unwrap();
+    let local = run.gauges().local.unwrap();
+    for id in ["1", "2", "3"] {
+        socket.send_to(stranger("OPTIONS", id).as_bytes(), local).unwrap();
+        let (answer, _) = next(&socket);
+        assert!(answer.starts_with("SIP/2.0 200") && answer.contains("1 OPTIONS"), "{answer}");
+    }
+    for (method, codes) in [("INVITE", &["180", "200"][..]), ("ACK", &[]), ("BYE", &["200"])] {
+        socket.send_to(stranger(method, "call").as_bytes(), local).unwrap();
+        for code in codes {
+            let (answer, _) = next(&socket);
+            assert!(answer.starts_with(&format!("SIP/2.0 {code}")), "{answer}");
+        }
+    }
+    let counts = end(&mut run).progress.total.counts;
+    let calls = (counts[Count::IncomingCall], counts[Count::SuccessfulCall]);
+    assert_eq!((counts[Count::AutoAnswered], calls), (3, (1, 1)), "{counts:?}");
+}
+
+#[test]
+fn a_response_that_begins_no_scenario_begins_no_call() {
+    let (socket, _) = peer();
+    let mut server = udp(1);
+    server.rate.total = Some(1);
+    let mut setup = setup("uas", server);
+    setup.scenario = scenario(r#"<scenario name="of responses"><recv response="200"/></scenario>"#);
+    let mut run = Run::start(setup).unwrap();
+    let local = run.gauges().local.unwrap();
+    for code in ["404 Not Found", "200 OK"] {
+        let response = stranger("OPTIONS", code).replace("OPTIONS sip:a SIP/2.0", &format!("SIP/2.0 {code}"));
+        socket.send_to(response.as_bytes(), local).unwrap();
+    }
+    let counts = end(&mut run).progress.total.counts;
+    let calls = (counts[Count::IncomingCall], counts[Count::SuccessfulCall]);
+    assert_eq!((counts[Count::OutOfCallMsgs], calls), (1, (1, 1)), "{counts:?}");
+}
+
+#[test]
+fn a_label_for_unexpected_messages_comes_before_the_auto_answer() {
+    let (socket, _) = peer();
+    let mut server = udp(1);
+    server.call.auto_answer = true;
+    server.rate.total = Some(1);
+    let mut setup = setup("uas", server);
+    setup.scenario = scenario(
+        r#"<scenario name="label"><recv request="INVITE"/><label id="_unexp.main"/><recv request="OPTIONS"/>
+        <send><![CDATA[
+          SIP/2.0 202 Accepted
+          [last_Via:]
+          [last_From:]
+          [last_To:]
+          [last_Call-ID:]
+          [last_CSeq:]
+          Content-Length: 0
+        ]]></send></scenario>"#,
+    );
+    let mut run = Run::start(setup).unwrap();
+    socket.send_to(stranger("OPTIONS", "1").as_bytes(), run.gauges().local.unwrap()).unwrap();
+    let (answer, _) = next(&socket);
+    assert!(answer.starts_with("SIP/2.0 202"), "{answer}");
+    assert_eq!(end(&mut run).progress.total.counts[Count::SuccessfulCall], 1);
+}
+
+/// RFC 3261 §18.2.2.
+#[test]
+fn a_response_goes_where_its_request_came_from() {
+    let ((first, address), (second, _), (third, _)) = (peer(), peer(), peer());
+    let start = |told: Option<SocketAddr>| {
+        let mut server = udp(1);
+        server.network.remote_sending = told;
+        let run = Run::start(setup("uas", server)).unwrap();
+        let local = run.gauges().local.unwrap();
+        (run, local)
+    };
+    let (mut run, local) = start(None);
+    first.send_to(stranger("INVITE", "call").as_bytes(), local).unwrap();
+    assert!(next(&first).0.starts_with("SIP/2.0 180") && next(&first).0.starts_with("SIP/2.0 200"));
+    second.send_to(stranger("ACK", "call").as_bytes(), local).unwrap();
+    // The third repeats the request of the second.
+    let bye = stranger("BYE", "call").replace("z9hG4bKcall", "z9hG4bKbye");
+    for socket in [&second, &third] {
+        socket.send_to(bye.as_bytes(), local).unwrap();
+        let (answer, _) = next(socket);
+        assert!(answer.starts_with("SIP/2.0 200") && answer.contains("1 BYE"), "{answer}");
+    }
+    run.change(RunChange::SoftQuit);
+    assert_eq!(end(&mut run).progress.total.counts[Count::SuccessfulCall], 1);
+
+    // `-rsa` says where everything goes.
+    let (run, local) = start(Some(address));
+    second.send_to(stranger("INVITE", "told").as_bytes(), local).unwrap();
+    assert!(next(&first).0.starts_with("SIP/2.0 180") && next(&first).0.starts_with("SIP/2.0 200"));
+    third.send_to(stranger("ACK", "told").as_bytes(), local).unwrap();
+    third.send_to(stranger("BYE", "told").as_bytes(), local).unwrap();
+    assert!(next(&first).0.contains("1 BYE"));
+    run.change(RunChange::HardQuit);
+}
+
+#[test]
+fn a_default_answer_goes_where_its_request_came_from() {
+    let ((socket, remote), (other, _)) = (peer(), peer());
+    let mut client = caller(udp(1), remote);
+    client.rate.total = Some(1);
+    let mut run = Run::start(setup("uac", client)).unwrap();
+    let (invite, from) = next(&socket);
+    let id = invite.lines().find_map(|line| line.strip_prefix("Call-ID: ")).unwrap();
+    other.send_to(stranger("BYE", id).as_bytes(), from).unwrap();
+    let (answer, _) = next(&other);
+    assert!(answer.starts_with("SIP/2.0 200") && answer.contains("1 BYE"), "{answer}");
+    assert_eq!(end(&mut run).progress.total.counts[Count::FailedUnexpectedMessage], 1);
+}
+
+#[test]
 fn the_out_of_call_scenario_takes_every_request_and_keeps_its_own_books() {
     let (socket, remote) = peer();
     let mut client = caller(udp(2), remote);

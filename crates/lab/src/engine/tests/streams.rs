@@ -144,9 +144,62 @@ fn without_reconnect_close_calls_outlive_their_connection() {
     assert!(head(&mut stream).starts_with("OPTIONS sip:a"));
     drop(stream);
     let (stream, _) = listener.accept().unwrap();
-    assert!(head(&mut BufReader::new(stream)).starts_with("OPTIONS sip:b"));
+    let mut stream = BufReader::new(stream);
+    // No answer to the first has come: the connection may have lost it.
+    assert!(head(&mut stream).starts_with("OPTIONS sip:a"));
+    assert!(head(&mut stream).starts_with("OPTIONS sip:b"));
     let outcome = end(&mut run);
     assert_eq!((outcome.end, outcome.progress.total.counts[Count::FailedCall]), (RunEnd::Normal, 0));
+}
+
+/// `-reconnect_close false`: a request without an answer is sent once more, and one with an answer is not.
+#[test]
+fn a_request_that_a_connection_lost_is_sent_on_the_next() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = caller(tcp(2), listener.local_addr().unwrap());
+    client.rate.total = Some(1);
+    client.network.reconnect_close = false;
+    client.network.max_reconnect = 5;
+    client.network.reconnect_sleep = Duration::from_millis(20);
+    let mut setup = setup("uac", client);
+    let options = |to: &str| {
+        format!(
+            r#"<send><![CDATA[
+              OPTIONS sip:{to} SIP/2.0
+              Via: SIP/2.0/TCP [local_ip]:[local_port];branch=[branch]
+              From: <sip:m>;tag=1
+              To: <sip:a>
+              Call-ID: [call_id]
+              CSeq: [cseq] OPTIONS
+              Content-Length: 0
+            ]]></send><recv response="200"/>"#
+        )
+    };
+    let pause = r#"<pause milliseconds="400"/>"#;
+    setup.scenario = outside::scenario(&format!(
+        r#"<scenario name="failover">{}{pause}{}</scenario>"#,
+        options("a"),
+        options("b")
+    ));
+    let mut run = Run::start(setup).unwrap();
+    let accept = || BufReader::new(listener.accept().unwrap().0);
+    let answer = |stream: &mut BufReader<TcpStream>, request: &str| {
+        let headers = &request[request.find("\r\n").unwrap()..];
+        stream.get_mut().write_all(format!("SIP/2.0 200 OK{headers}").as_bytes()).unwrap();
+    };
+    let lost = head(&mut accept());
+    assert!(lost.starts_with("OPTIONS sip:a"), "{lost}");
+    let mut second = accept();
+    assert_eq!(head(&mut second), lost);
+    answer(&mut second, &lost);
+    drop(second);
+    let mut third = accept();
+    let last = head(&mut third);
+    assert!(last.starts_with("OPTIONS sip:b"), "{last}");
+    answer(&mut third, &last);
+    let outcome = end(&mut run);
+    let counts = &outcome.progress.total.counts;
+    assert_eq!((outcome.end, counts[Count::SuccessfulCall]), (RunEnd::Normal, 1), "{counts:?}");
 }
 
 /// A listener that takes no more connections: each new one waits.

@@ -53,6 +53,47 @@ fn a_master_commands_a_slave_by_name() {
     assert_eq!((done.end, done.progress.total.counts[Count::SuccessfulCall]), (RunEnd::Normal, 3));
 }
 
+/// The second command comes while the call still waits for its response.
+#[test]
+fn a_command_that_overtakes_a_message_waits_for_its_step() {
+    let (socket, remote) = peer();
+    let peers = [("m", free()), ("s1", free())];
+    let command = r#"<sendCmd dest="s1"><![CDATA[
+        Call-ID: [call_id]
+        From: m
+        ]]></sendCmd>"#;
+    let commands = format!(r#"<scenario name="master">{command}{command}<recvCmd src="s1"/></scenario>"#);
+    let asks = r#"<scenario name="slave">
+      <recvCmd src="m"/>
+      <send><![CDATA[
+        OPTIONS sip:a SIP/2.0
+        Via: SIP/2.0/UDP [local_ip]:[local_port];branch=[branch]
+        From: <sip:m>;tag=1
+        To: <sip:a>
+        Call-ID: [call_id]
+        CSeq: 1 OPTIONS
+        Content-Length: 0
+      ]]></send>
+      <recv response="200"/>
+      <recvCmd src="m"/>
+      <sendCmd dest="m"><![CDATA[
+        Call-ID: [call_id]
+        From: s1
+        ]]></sendCmd></scenario>"#;
+    let mut slave = Run::start(instance(&peers, "s1", asks, remote)).unwrap();
+    let mut master = Run::start(instance(&peers, "m", &commands, remote)).unwrap();
+    // Each call's two commands leave together.
+    for _ in 0..3 {
+        let (request, from) = next(&socket);
+        let answer = request.replace("OPTIONS sip:a SIP/2.0", "SIP/2.0 200 OK");
+        socket.send_to(answer.as_bytes(), from).unwrap();
+    }
+    let counts = end(&mut master).progress.total.counts;
+    assert_eq!((counts[Count::SuccessfulCall], counts[Count::FailedCall]), (3, 0), "{counts:?}");
+    let counts = end(&mut slave).progress.total.counts;
+    assert_eq!((counts[Count::SuccessfulCall], counts[Count::FailedCall]), (3, 0), "{counts:?}");
+}
+
 #[test]
 fn a_call_that_fails_ends_those_of_the_peers_it_commanded() {
     let (socket, remote) = peer();

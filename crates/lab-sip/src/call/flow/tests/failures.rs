@@ -365,6 +365,43 @@ fn commands_of_the_other_side() {
 }
 
 #[test]
+fn a_command_that_comes_early_waits_for_its_step() {
+    let recv = || step(StepKind::RecvCmd { src: None, optional: false });
+    let send = || step(StepKind::SendCmd { message: Template::text("Call-ID: 1\n\n"), dest: None });
+    let early = || started(scenario(Role::ControllerB, vec![pause(5.0), recv(), send(), pause(5.0), recv()]));
+    let command = |end: &mut Endpoint, text: &'static str| {
+        end.on_call(ID.as_bytes(), |call, ctx| call.handle_command(ctx, text.as_bytes(), None));
+    };
+    let mut end = early();
+    command(&mut end, "Call-ID: 1@host\r\n\r\n");
+    command(&mut end, "Call-ID: 1@host\r\n\r\n");
+    assert!(end.ended.is_empty() && end.sent.is_empty());
+    end.wait(5);
+    assert_eq!((end.sent.len(), end.ended.len()), (1, 0));
+    end.wait(5);
+    assert_eq!(end.ended, [CallOutcome::Success]);
+
+    // An optional message before the step does not hold it up.
+    let mut end = started(scenario(Role::ControllerB, vec![pause(5.0), maybe(183), recv()]));
+    command(&mut end, "Call-ID: 1@host\r\n\r\n");
+    end.wait(5);
+    assert_eq!(end.ended, [CallOutcome::Success]);
+
+    // The other side's end does not wait.
+    let mut end = early();
+    command(&mut end, "call-id: 1@host\ninternal-cmd: abort_call\n\n");
+    assert_eq!(end.ended, [CallOutcome::Failure(Count::FailedCall)]);
+
+    let mut end = early();
+    for _ in 0..8 {
+        command(&mut end, "Call-ID: 1@host\r\n\r\n");
+    }
+    assert!(end.ended.is_empty());
+    command(&mut end, "Call-ID: 1@host\r\n\r\n");
+    failed(&end, Count::FailedCallRejected);
+}
+
+#[test]
 fn a_pattern_that_did_not_come_back_fails_its_call() {
     let mut steps = scenario(Role::Client, vec![request("OPTIONS", None), code(200)]);
     steps.needs.media = true;
