@@ -58,6 +58,9 @@ pub trait HelperService: Send + Sync {
     /// `Done::Fetched`.
     fn fetch(&self, ticket: Ticket, wire: Wire);
 
+    /// Sends a request whose answer is ignored, such as a status callback. `false`: too many of them are open, and it is dropped.
+    fn tell(&self, wire: Wire) -> bool;
+
     /// Requests the sound of a text. Answered by `Done::Samples`.
     fn speech(&self, ticket: Ticket, text: &str, voice: Voice, language: &str);
 

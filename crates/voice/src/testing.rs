@@ -32,6 +32,9 @@ impl StreamSender for NoStream {
 
 impl HelperService for NoHelpers {
     fn fetch(&self, _: Ticket, _: Wire) {}
+    fn tell(&self, _: Wire) -> bool {
+        true
+    }
     fn speech(&self, _: Ticket, _: &str, _: SpokenVoice, _: &str) {}
     fn audio(&self, _: Ticket, _: &str) {}
     fn recording(&self, _: Ticket, _: PathBuf) {}

@@ -13,6 +13,7 @@ mod folder;
 mod http;
 pub(super) mod limits;
 mod mail;
+mod places;
 mod recognise;
 mod request_trace;
 mod settings;
@@ -35,7 +36,7 @@ use anyhow::Context;
 use ivr::document::{Email, Voice, code};
 use ivr::request::Wire;
 use ivr::script::{EffectFailure, FetchResponse};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 
 use audio::{Check, FetchedAudio};
@@ -43,6 +44,7 @@ use cache::{Cache, Samples};
 use http::Http;
 use mail::Mailer;
 use net::clock::Clock;
+use places::{DroppedLog, Place, Places};
 use recognise::{Recogniser, Utterance};
 use speech::Words;
 
@@ -63,12 +65,14 @@ pub struct Helpers {
     /// `None` while it ends.
     jobs: Option<mpsc::Sender<Job>>,
     /// Places of each kind of request.
-    fetches: Arc<Semaphore>,
-    prompts: Arc<Semaphore>,
-    mails: Arc<Semaphore>,
-    streams: Arc<Semaphore>,
-    recognisers: Arc<Semaphore>,
-    transcriptions: Arc<Semaphore>,
+    documents: Places,
+    callbacks: Places,
+    prompts: Places,
+    mails: Places,
+    streams: Places,
+    recognisers: Places,
+    transcriptions: Places,
+    dropped_log: DroppedLog,
     /// A recogniser is configured.
     can_recognise: bool,
     deliver: Arc<dyn Deliver>,
@@ -78,7 +82,7 @@ pub struct Helpers {
 /// A question, and its place among those that are open.
 struct Job {
     ticket: Ticket,
-    place: OwnedSemaphorePermit,
+    place: Place,
     what: JobKind,
 }
 
@@ -86,6 +90,8 @@ struct Job {
 enum JobKind {
     /// A document.
     Fetch(Wire),
+    /// A callback, whose answer is ignored.
+    Tell(Wire),
     /// A document for a test of it, and the way of the answer.
     Test(Wire, oneshot::Sender<Result<FetchResponse, EffectFailure>>),
     /// A text to speak.
@@ -130,7 +136,8 @@ impl Helpers {
         // All clients here use this provider for TLS. Another part of the process may have set the same one already.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         // Each job has a place already: the queue is never full.
-        let places = limits::FETCHES + limits::PROMPTS + limits::MAILS + limits::STREAMS;
+        let places =
+            limits::DOCUMENTS + limits::CALLBACKS + limits::PROMPTS + limits::MAILS + limits::STREAMS;
         let (jobs, todo) = mpsc::channel(places + limits::RECOGNISERS + limits::TRANSCRIPTIONS);
         let recogniser = Recogniser::new(settings)?;
         let can_recognise = recogniser.is_some();
@@ -151,12 +158,14 @@ impl Helpers {
         let thread = std::thread::Builder::new().name("voice-helpers".into()).spawn(run)?;
         Ok(Helpers {
             jobs: Some(jobs),
-            fetches: Arc::new(Semaphore::new(limits::FETCHES)),
-            prompts: Arc::new(Semaphore::new(limits::PROMPTS)),
-            mails: Arc::new(Semaphore::new(limits::MAILS)),
-            streams: Arc::new(Semaphore::new(limits::STREAMS)),
-            recognisers: Arc::new(Semaphore::new(limits::RECOGNISERS)),
-            transcriptions: Arc::new(Semaphore::new(limits::TRANSCRIPTIONS)),
+            documents: Places::new(limits::DOCUMENTS, limits::FETCHES_OF_SERVER),
+            callbacks: Places::new(limits::CALLBACKS, limits::FETCHES_OF_SERVER),
+            prompts: Places::new(limits::PROMPTS, limits::PROMPTS_OF_SERVER),
+            mails: Places::new(limits::MAILS, limits::MAILS),
+            streams: Places::new(limits::STREAMS, limits::STREAMS),
+            recognisers: Places::new(limits::RECOGNISERS, limits::RECOGNISERS),
+            transcriptions: Places::new(limits::TRANSCRIPTIONS, limits::TRANSCRIPTIONS),
+            dropped_log: DroppedLog::new(),
             can_recognise,
             deliver,
             thread: Some(thread),
@@ -170,8 +179,8 @@ impl Helpers {
         wire: Wire,
     ) -> impl Future<Output = Result<FetchResponse, EffectFailure>> + Send + use<> {
         let (answer, answered) = oneshot::channel();
-        // No shard waits for it: the ticket stands for none.
-        let is_asked = self.ask(&self.fetches, Ticket { shard: 0, id: 0 }, JobKind::Test(wire, answer));
+        let place = self.documents.take_for(&wire.url);
+        let is_asked = self.ask(place, NO_TICKET, JobKind::Test(wire, answer));
         async move {
             let failure = |text: &str| Err(EffectFailure { code: code::UNREACHABLE, text: text.to_owned() });
             match answered.await {
@@ -183,15 +192,15 @@ impl Helpers {
     }
 
     /// A job whose answer are samples.
-    fn prompt(&self, ticket: Ticket, what: JobKind) {
-        if !self.ask(&self.prompts, ticket, what) {
+    fn prompt(&self, place: Option<Place>, ticket: Ticket, what: JobKind) {
+        if !self.ask(place, ticket, what) {
             self.deliver.deliver(ticket, Done::Samples(Err("too many prompts are being made".to_owned())));
         }
     }
 
     /// False: there is no place for it.
-    fn ask(&self, places: &Arc<Semaphore>, ticket: Ticket, what: JobKind) -> bool {
-        let Ok(place) = Arc::clone(places).try_acquire_owned() else { return false };
+    fn ask(&self, place: Option<Place>, ticket: Ticket, what: JobKind) -> bool {
+        let Some(place) = place else { return false };
         let jobs = self.jobs.as_ref();
         jobs.is_some_and(|jobs| jobs.try_send(Job { ticket, place, what }).is_ok())
     }
@@ -199,33 +208,42 @@ impl Helpers {
 
 impl HelperService for Helpers {
     fn fetch(&self, ticket: Ticket, wire: Wire) {
-        if !self.ask(&self.fetches, ticket, JobKind::Fetch(wire)) {
+        let place = self.documents.take_for(&wire.url);
+        if !self.ask(place, ticket, JobKind::Fetch(wire)) {
             let failure = EffectFailure { code: code::UNREACHABLE, text: NO_PLACE.to_owned() };
             self.deliver.deliver(ticket, Done::Fetched(Err(failure)));
         }
     }
 
+    fn tell(&self, wire: Wire) -> bool {
+        let Some(place) = self.callbacks.take_for(&wire.url) else {
+            self.dropped_log.handle_dropped(&wire.url);
+            return false;
+        };
+        self.ask(Some(place), NO_TICKET, JobKind::Tell(wire))
+    }
+
     fn speech(&self, ticket: Ticket, text: &str, voice: Voice, language: &str) {
-        self.prompt(ticket, JobKind::Speech(Words::new(text, voice, language)));
+        self.prompt(self.prompts.take(), ticket, JobKind::Speech(Words::new(text, voice, language)));
     }
 
     fn audio(&self, ticket: Ticket, url: &str) {
-        self.prompt(ticket, JobKind::Audio(url.to_owned()));
+        self.prompt(self.prompts.take_for(url), ticket, JobKind::Audio(url.to_owned()));
     }
 
     fn recording(&self, ticket: Ticket, file: PathBuf) {
-        self.prompt(ticket, JobKind::Recording(file));
+        self.prompt(self.prompts.take(), ticket, JobKind::Recording(file));
     }
 
     fn mail(&self, ticket: Ticket, mail: Email) {
-        if !self.ask(&self.mails, ticket, JobKind::Mail(Box::new(mail))) {
+        if !self.ask(self.mails.take(), ticket, JobKind::Mail(Box::new(mail))) {
             self.deliver.deliver(ticket, Done::Mailed(Err("too many mails are on their way".to_owned())));
         }
     }
 
     fn stream(&self, ticket: Ticket, opening: Opening) -> Box<dyn StreamSender> {
         let (orders, taken) = mpsc::channel(limits::STREAM_FRAMES);
-        if !self.ask(&self.streams, ticket, JobKind::Stream(Box::new(opening), taken)) {
+        if !self.ask(self.streams.take(), ticket, JobKind::Stream(Box::new(opening), taken)) {
             let over = MediaStreamEvent::Over(Err("too many media streams are open".to_owned()));
             self.deliver.deliver(ticket, Done::Stream(over));
         }
@@ -243,7 +261,7 @@ impl HelperService for Helpers {
             return Err(NO_RECOGNISER.to_owned());
         }
         let (listener, utterance) = recognise::utterance(language, hints, rate);
-        if !self.ask(&self.recognisers, ticket, JobKind::Speak(utterance)) {
+        if !self.ask(self.recognisers.take(), ticket, JobKind::Speak(utterance)) {
             return Err("too many callers speak at once".to_owned());
         }
         Ok(Box::new(listener))
@@ -252,7 +270,7 @@ impl HelperService for Helpers {
     fn transcribe(&self, ticket: Ticket, recording: PathBuf) {
         let asked = self
             .can_recognise
-            .then(|| self.ask(&self.transcriptions, ticket, JobKind::Transcribe(recording)));
+            .then(|| self.ask(self.transcriptions.take(), ticket, JobKind::Transcribe(recording)));
         let failed = match asked {
             Some(true) => return,
             Some(false) => "too many recordings are to be transcribed".to_owned(),
@@ -286,8 +304,11 @@ const NO_RECOGNISER: &str = "there is no recogniser for speech: set `recogniser`
 /// The error of a request for a document that finds no place.
 const NO_PLACE: &str = "too many requests are open";
 
+/// The ticket of requests whose answer no shard waits for.
+const NO_TICKET: Ticket = Ticket { shard: 0, id: 0 };
+
 /// The ticket of a request, and its place among those that are open.
-type Waiter = (Ticket, OwnedSemaphorePermit);
+type Waiter = (Ticket, Place);
 
 /// The state of the thread. All tasks run on it, so nothing is locked.
 struct Worker {
@@ -323,6 +344,7 @@ async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
                     worker.deliver.deliver(ticket, Done::Fetched(answer));
                 });
             }
+            JobKind::Tell(wire) => worker.callback(place, wire),
             JobKind::Test(wire, answer) => worker.test(place, wire, answer),
             JobKind::Speech(words) => worker.speech((ticket, place), words),
             JobKind::Audio(url) => worker.audio((ticket, place), url),
@@ -402,10 +424,19 @@ impl Worker {
         read.unwrap_or_else(|error| Err(EffectFailure { code: code::UNREACHABLE, text: error.to_string() }))
     }
 
+    /// A callback. A failure is the application's: no call waits for it.
+    fn callback(self: &Rc<Self>, place: Place, wire: Wire) {
+        let worker = Rc::clone(self);
+        spawn_local(async move {
+            let _ = worker.document(wire).await;
+            drop(place);
+        });
+    }
+
     /// A document for a test of it.
     fn test(
         self: &Rc<Self>,
-        place: OwnedSemaphorePermit,
+        place: Place,
         wire: Wire,
         answer: oneshot::Sender<Result<FetchResponse, EffectFailure>>,
     ) {

@@ -237,6 +237,26 @@ fn a_request_of_a_traced_call_names_its_trace() {
     assert_eq!(*notes.lock().unwrap(), ["1@a POST a", "Some(500)", "2@a GET b"]);
 }
 
+/// Callbacks to a server that does not answer take the places of that server only, and none of documents.
+#[test]
+fn a_server_that_does_not_answer_keeps_no_document_of_another_from_being_fetched() {
+    let world = world(&open(), &[("/a", page("200 OK", b"<Response/>"))]);
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let wire = || Wire {
+        url: format!("http://{}/told", silent.local_addr().unwrap()),
+        body: Some("a=b".to_owned()),
+        signature: String::new(),
+        call_id: None,
+    };
+    let sent = (0..10_000).filter(|_| world.helpers.tell(wire())).count();
+    assert_eq!(sent, limits::FETCHES_OF_SERVER);
+    assert_eq!(world.fetch(&world.url("/a"), None).unwrap().status, 200);
+    let other = Wire { url: world.url("/a"), ..wire() };
+    assert!(world.helpers.tell(other), "callbacks to other servers have their places");
+    // Callbacks are answered to no shard.
+    assert!(world.answers.try_recv().is_err());
+}
+
 #[test]
 fn redirects_are_followed_and_the_last_url_told() {
     let pages = [("/a", redirect(302, "/b")), ("/b", page("200 OK", b"x")), ("/c", redirect(307, "/b"))];
