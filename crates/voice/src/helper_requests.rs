@@ -133,7 +133,7 @@ impl HelperRequests {
                 self.helpers.speech(ticket, &text, voice, &language);
             }
             Sound::Audio { url } => self.helpers.audio(ticket, &url),
-            Sound::Recording { file } => self.helpers.recording(ticket, file),
+            Sound::Recording(recording) => self.helpers.recording(ticket, recording),
         }
         None
     }

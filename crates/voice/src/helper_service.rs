@@ -18,6 +18,19 @@ pub struct Ticket {
     pub id: u64,
 }
 
+/// A recording that a document plays by the URL that REST has for it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PlayedRecording {
+    /// Its sid.
+    pub sid: Box<str>,
+    /// The account in its URL, which need not be that of the recording.
+    pub account: Box<str>,
+    /// The account of the document.
+    pub reader: Box<str>,
+    /// Its file, if this node has it.
+    pub file: PathBuf,
+}
+
 /// The result of a request. Samples are of 8 kHz, one channel.
 #[derive(Debug)]
 pub enum Done {
@@ -68,8 +81,8 @@ pub trait HelperService: Send + Sync {
     /// `Done::Samples`.
     fn audio(&self, ticket: Ticket, url: &str);
 
-    /// Requests the sound of a recording of this node. Answered by `Done::Samples`.
-    fn recording(&self, ticket: Ticket, file: PathBuf);
+    /// Requests the sound of a recording, which the document's account may hear or not. Answered by `Done::Samples`.
+    fn recording(&self, ticket: Ticket, recording: PlayedRecording);
 
     /// Sends a mail. Answered by `Done::Mailed`.
     fn mail(&self, ticket: Ticket, mail: Email);

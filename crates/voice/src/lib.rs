@@ -81,8 +81,8 @@ use rows::RingingRows;
 pub use call_trace::{CallPart, CallPartKind, CallTrace, MediaFigures};
 pub use effect::{Address, Destination, Purpose, Resolved, VoiceEffect};
 pub use helper_service::{
-    Done, HelperResult, HelperService, MediaStreamEvent, Opening, RecognitionResult, SpeechListener,
-    StreamMessage, StreamOrder, StreamSender, Ticket,
+    Done, HelperResult, HelperService, MediaStreamEvent, Opening, PlayedRecording, RecognitionResult,
+    SpeechListener, StreamMessage, StreamOrder, StreamSender, Ticket,
 };
 pub use numbers::{CallerStanding, Numbers};
 pub use recording_files::{RecordingFile, RecordingFiles};

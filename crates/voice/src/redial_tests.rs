@@ -25,8 +25,8 @@ use crate::redial::{self, Redials};
 use crate::testing::{MemoryFiles, NoSockets, place};
 use crate::{
     Common, ConfiguredNumber, Destination, Done, HelperResult, HelperService, NumberSettings, Numbers,
-    Opening, Owner, RedialPolicy, ShardPlace, SpeechListener, StreamSender, Ticket, Voice, VoiceEffect,
-    World, lost_calls, numbers,
+    Opening, Owner, PlayedRecording, RedialPolicy, ShardPlace, SpeechListener, StreamSender, Ticket, Voice,
+    VoiceEffect, World, lost_calls, numbers,
 };
 
 const US: &str = "127.0.0.1:5060";
@@ -62,7 +62,7 @@ impl HelperService for Application {
     }
     fn speech(&self, _: Ticket, _: &str, _: SpokenVoice, _: &str) {}
     fn audio(&self, _: Ticket, _: &str) {}
-    fn recording(&self, _: Ticket, _: PathBuf) {}
+    fn recording(&self, _: Ticket, _: PlayedRecording) {}
     fn mail(&self, _: Ticket, _: Email) {}
     fn transcribe(&self, _: Ticket, _: PathBuf) {}
     fn stream(&self, _: Ticket, _: Opening) -> Box<dyn StreamSender> {

@@ -15,6 +15,7 @@ pub(super) mod limits;
 mod mail;
 mod places;
 mod recognise;
+mod recording_access;
 mod request_trace;
 mod settings;
 mod speech;
@@ -30,7 +31,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use ::voice::{
-    Done, HelperService, MediaStreamEvent, Opening, SpeechListener, StreamOrder, StreamSender, Ticket,
+    Done, HelperService, MediaStreamEvent, Opening, PlayedRecording, SpeechListener, StreamOrder,
+    StreamSender, Ticket,
 };
 use anyhow::Context;
 use ivr::document::{Email, Voice, code};
@@ -38,6 +40,7 @@ use ivr::request::Wire;
 use ivr::script::{EffectFailure, FetchResponse};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{LocalSet, spawn_blocking, spawn_local};
+use tokio::time::timeout;
 
 use audio::{Check, FetchedAudio};
 use cache::{Cache, Samples};
@@ -48,6 +51,7 @@ use places::{DroppedLog, Place, Places};
 use recognise::{Recogniser, Utterance};
 use speech::Words;
 
+pub use recording_access::{AccessAnswer, RecordingAccess};
 pub use request_trace::{RequestTrace, TracedRequest};
 pub use settings::Settings;
 pub use speech::is_installed;
@@ -98,8 +102,8 @@ enum JobKind {
     Speech(Words),
     /// The URL of a sound.
     Audio(String),
-    /// The file of a recording, to be played.
-    Recording(PathBuf),
+    /// A recording to be played.
+    Recording(PlayedRecording),
     /// A mail of a document.
     Mail(Box<Email>),
     /// A media stream, and the messages for it.
@@ -231,8 +235,8 @@ impl HelperService for Helpers {
         self.prompt(self.prompts.take_for(url), ticket, JobKind::Audio(url.to_owned()));
     }
 
-    fn recording(&self, ticket: Ticket, file: PathBuf) {
-        self.prompt(self.prompts.take(), ticket, JobKind::Recording(file));
+    fn recording(&self, ticket: Ticket, recording: PlayedRecording) {
+        self.prompt(self.prompts.take(), ticket, JobKind::Recording(recording));
     }
 
     fn mail(&self, ticket: Ticket, mail: Email) {
@@ -348,7 +352,7 @@ async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
             JobKind::Test(wire, answer) => worker.test(place, wire, answer),
             JobKind::Speech(words) => worker.speech((ticket, place), words),
             JobKind::Audio(url) => worker.audio((ticket, place), url),
-            JobKind::Recording(file) => worker.recording((ticket, place), file),
+            JobKind::Recording(recording) => worker.recording((ticket, place), recording),
             JobKind::Mail(mail) => {
                 let worker = Rc::clone(&worker);
                 spawn_local(async move {
@@ -525,18 +529,31 @@ impl Worker {
     }
 
     /// The sound of a recording. It is not kept: it may be deleted, and is seldom played twice.
-    fn recording(self: &Rc<Self>, waiter: Waiter, file: PathBuf) {
+    fn recording(self: &Rc<Self>, waiter: Waiter, recording: PlayedRecording) {
         let worker = Rc::clone(self);
         spawn_local(async move {
-            let _turn = worker.decoders.acquire().await;
-            let storage = worker.settings.recordings.as_deref();
-            let result = match audio::read_recording(file, limits::AUDIO_FILE, storage).await {
-                Ok(file) => spawn_blocking(move || audio::decode(file)).await,
-                Err(problem) => Ok(Err(problem)),
+            let result = match worker.may_play(&recording).await {
+                Ok(true) => worker.recorded_sound(recording.file).await,
+                // A recording of another account is answered as one that is not there: sids are not to be tried out.
+                Ok(false) => Err("no such recording".to_owned()),
+                Err(problem) => Err(problem),
             };
-            let result = result.map_err(|error| error.to_string()).flatten();
             worker.tell(vec![waiter], &result.map_err(|error| format!("the recording: {error}")));
         });
+    }
+
+    /// True if the document may play the recording, wherever its sound is.
+    async fn may_play(&self, recording: &PlayedRecording) -> Result<bool, String> {
+        let Some(access) = &self.settings.access else { return Ok(false) };
+        let answered = timeout(self.settings.fetch_timeout, access.may_play(recording)).await;
+        answered.unwrap_or_else(|_| Err("the database does not answer".to_owned()))
+    }
+
+    async fn recorded_sound(&self, file: PathBuf) -> Result<Samples, String> {
+        let _turn = self.decoders.acquire().await;
+        let storage = self.settings.recordings.as_deref();
+        let file = audio::read_recording(file, limits::AUDIO_FILE, storage).await?;
+        spawn_blocking(move || audio::decode(file)).await.map_err(|error| error.to_string())?
     }
 
     /// The text of a recording.
