@@ -370,6 +370,11 @@ impl DryRun {
                 let to = legs.iter().map(|leg| address(&leg.address)).collect();
                 let is_recorded = options.record.is_some();
                 self.steps.push(Step::Dial { to, caller_id: options.caller_id, is_recorded });
+                for leg in &legs {
+                    if let Address::Queue { document: Some(target), .. } = &leg.address {
+                        self.steps.push(Step::Screen { url: target.url.clone() });
+                    }
+                }
                 self.ring(legs.iter().map(|leg| leg.id).collect());
             }
             Effect::Screen { leg, target } => {
@@ -473,6 +478,6 @@ fn address(address: &Address) -> String {
         Address::Number { number, .. } => number.clone(),
         Address::Client { name } => format!("client:{name}"),
         Address::Sip { uri, .. } | Address::Uri(uri) => uri.clone(),
-        Address::Queue(name) => format!("queue:{name}"),
+        Address::Queue { name, .. } => format!("queue:{name}"),
     }
 }

@@ -227,6 +227,11 @@ const SHARD: &[ShardMetric] = &[
     ),
     counter("belfry_voice_calls_started_total", "Calls given to applications", |s| s.voice_calls_started),
     counter("belfry_voice_digits_total", "Keys heard in them, as events, tones or INFO", |s| s.voice_digits),
+    counter(
+        "belfry_voice_callbacks_dropped_total",
+        "Callbacks of calls that were not sent: too many were open, or too many to one server",
+        |s| s.voice_callbacks_dropped,
+    ),
     counter("belfry_media_packets_received_total", "RTP and RTCP packets received", |s| s.media_packets_in),
     counter("belfry_media_packets_sent_total", "RTP and RTCP packets sent", |s| s.media_packets_out),
     counter("belfry_media_packets_dropped_total", "Packets of strangers, and malformed ones", |s| {

@@ -9,6 +9,10 @@ pub(super) const READS: usize = 8;
 /// Recordings of the node that are open: each has a file. One more fails with code 13600.
 pub const RECORDINGS: usize = 2_048;
 
+/// Recordings whose account is known without the database: those that may be open, and as many that have just ended, whose rows wait to be
+/// written. The account of an older one is read from its row.
+pub(super) const RECENT_RECORDINGS: usize = 2 * RECORDINGS;
+
 /// Pieces of 200 ms that wait for the disk: three seconds of 1,000 recordings. A recording that finds no place ends with
 /// code 13600.
 pub(super) const RECORDED_PIECES: usize = 16_384;

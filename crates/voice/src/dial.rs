@@ -153,11 +153,11 @@ impl Dials {
             let text = format!("Dial: callerId {from:?} is neither a number nor a caller id of the account");
             out.push(DialEffect::Warn { leg: caller.leg, code: INVALID_CALLER_ID, text });
         }
-        let is_queue = |leg: &Leg| matches!(leg.address, Dialled::Queue(_));
+        let is_queue = |leg: &Leg| matches!(leg.address, Dialled::Queue { .. });
         let is_heard_ringing = !is_forged && !legs.iter().all(is_queue);
         for Leg { id, address } in legs {
-            if let Dialled::Queue(queue) = address {
-                out.push(DialEffect::DialQueue { actor: caller.actor, id, queue });
+            if let Dialled::Queue { name, document } = address {
+                out.push(DialEffect::DialQueue { actor: caller.actor, id, queue: name, document });
                 continue;
             }
             let origin = DialOrigin {

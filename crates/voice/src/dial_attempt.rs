@@ -173,7 +173,7 @@ impl DialAttempt {
                 uri
             }
             Dialled::Uri(uri) => uri,
-            Dialled::Queue(_) => return None,
+            Dialled::Queue { .. } => return None,
         };
         // COMPAT(RestComm): addresses are written without their scheme, too.
         let scheme = uri.split(':').next().unwrap_or_default().to_ascii_lowercase();
@@ -291,7 +291,7 @@ pub(super) fn shown(address: &Dialled) -> String {
         Dialled::Number { number, .. } => number.clone(),
         Dialled::Client { name } => format!("client:{name}"),
         Dialled::Sip { uri, .. } | Dialled::Uri(uri) => uri.clone(),
-        Dialled::Queue(name) => format!("queue:{name}"),
+        Dialled::Queue { name, .. } => format!("queue:{name}"),
     }
 }
 

@@ -78,6 +78,8 @@ pub(super) enum DialEffect {
         actor: Key,
         id: Id,
         queue: String,
+        /// For the queue's caller, before the connection.
+        document: Option<Target>,
     },
     /// The recording that a new Dial of the caller asks for.
     PlanRecording {
@@ -259,8 +261,10 @@ impl Voice {
             DialEffect::Disconnect { leg } => {
                 self.with_rooms(now, world, |rooms, parts| rooms.part(now, leg, parts));
             }
-            DialEffect::DialQueue { actor, id, queue } => {
-                self.with_rooms(now, world, |rooms, parts| rooms.dial_queue(now, actor, id, &queue, parts));
+            DialEffect::DialQueue { actor, id, queue, document } => {
+                self.with_rooms(now, world, |rooms, parts| {
+                    rooms.dial_queue(now, actor, id, (&queue, document), parts);
+                });
             }
             DialEffect::PlanRecording { caller, record } => {
                 self.recordings.plan_dial_recording(now, caller, record, &mut self.calls, world);

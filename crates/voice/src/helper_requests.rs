@@ -67,6 +67,8 @@ pub(super) struct HelperRequests {
     under_way: HashMap<Sound, u64>,
     /// The ticket given last.
     last: u64,
+    /// Callbacks for which the helpers had no place.
+    dropped: u64,
 }
 
 impl HelperRequests {
@@ -83,6 +85,7 @@ impl HelperRequests {
             streams: HashMap::new(),
             under_way: HashMap::new(),
             last: 0,
+            dropped: 0,
         }
     }
 
@@ -99,10 +102,14 @@ impl HelperRequests {
         self.helpers.fetch(ticket, wire);
     }
 
-    /// Sends a request whose answer is ignored, such as a status callback: its ticket is not kept.
+    /// Sends a request whose answer is ignored, such as a status callback. It has no ticket.
     pub(super) fn tell(&mut self, wire: Wire) {
-        let ticket = self.ticket();
-        self.helpers.fetch(ticket, wire);
+        self.dropped += u64::from(!self.helpers.tell(wire));
+    }
+
+    /// Callbacks that were dropped since the start.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
     }
 
     /// Begins to recognise a caller's words. Returns the ticket and the receiver of the samples, or why there
@@ -141,7 +148,7 @@ impl HelperRequests {
                 self.helpers.speech(ticket, &text, voice, &language);
             }
             Sound::Audio { url } => self.helpers.audio(ticket, &url),
-            Sound::Recording { file } => self.helpers.recording(ticket, file),
+            Sound::Recording(recording) => self.helpers.recording(ticket, recording),
         }
         None
     }

@@ -20,6 +20,19 @@ pub struct Ticket {
     pub id: u64,
 }
 
+/// A recording that a document plays by the URL that REST has for it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PlayedRecording {
+    /// Its sid.
+    pub sid: Box<str>,
+    /// The account in its URL, which need not be that of the recording.
+    pub account: Box<str>,
+    /// The account of the document.
+    pub reader: Box<str>,
+    /// Its file, if this node has it.
+    pub file: PathBuf,
+}
+
 /// The result of a request. Samples are of 8 kHz, one channel.
 #[derive(Debug)]
 pub enum Done {
@@ -62,6 +75,9 @@ pub trait HelperService: Send + Sync {
     /// `Done::Fetched`.
     fn fetch(&self, ticket: Ticket, wire: Wire);
 
+    /// Sends a request whose answer is ignored, such as a status callback. `false`: too many of them are open, and it is dropped.
+    fn tell(&self, wire: Wire) -> bool;
+
     /// Requests the sound of a text. Answered by `Done::Samples`.
     fn speech(&self, ticket: Ticket, text: &str, voice: Voice, language: &str);
 
@@ -69,8 +85,8 @@ pub trait HelperService: Send + Sync {
     /// `Done::Samples`.
     fn audio(&self, ticket: Ticket, url: &str);
 
-    /// Requests the sound of a recording of this node. Answered by `Done::Samples`.
-    fn recording(&self, ticket: Ticket, file: PathBuf);
+    /// Requests the sound of a recording, which the document's account may hear or not. Answered by `Done::Samples`.
+    fn recording(&self, ticket: Ticket, recording: PlayedRecording);
 
     /// Encodes samples of 8 kHz. Answered by `Done::Encoded`.
     fn encode(&self, ticket: Ticket, codec: Codec, samples: Arc<[i16]>);

@@ -83,8 +83,8 @@ use rows::RingingRows;
 pub use call_trace::{CallPart, CallPartKind, CallTrace, MediaFigures};
 pub use effect::{Address, Destination, Purpose, Resolved, VoiceEffect};
 pub use helper_service::{
-    Done, HelperResult, HelperService, MediaStreamEvent, Opening, RecognitionResult, SpeechListener,
-    StreamMessage, StreamOrder, StreamSender, Ticket,
+    Done, HelperResult, HelperService, MediaStreamEvent, Opening, PlayedRecording, RecognitionResult,
+    SpeechListener, StreamMessage, StreamOrder, StreamSender, Ticket,
 };
 pub use numbers::{CallerStanding, Numbers};
 pub use recording_files::{RecordingFile, RecordingFiles};
@@ -140,6 +140,8 @@ pub struct VoiceCounts {
     pub sessions: u64,
 
     // Since the start.
+    /// Callbacks that were not sent, as too many were open.
+    pub callbacks_dropped: u64,
     /// Dialogs of legs.
     pub calls_total: u64,
     /// Keys that were told to scripts.
@@ -259,6 +261,7 @@ impl Voice {
             helper_requests: (self.calls.helper_requests.open() + self.texts.open()) as u64,
             streams: self.calls.helper_requests.streams() as u64,
             recordings: self.recordings.open(&self.calls) as u64,
+            callbacks_dropped: self.calls.helper_requests.dropped(),
             ..self.calls.counts
         }
     }
@@ -340,7 +343,6 @@ impl Voice {
         let HelperResult { ticket, done } = result;
         match done {
             Done::Fetched(result) => {
-                // A callback's answer is ignored.
                 let Some(TicketOutcome::Document(actor, id)) = self.calls.helper_requests.take(ticket) else {
                     return;
                 };

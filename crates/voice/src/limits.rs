@@ -47,6 +47,10 @@ pub(super) const MEMBERS: usize = 16_384;
 /// Callers of a queue that only a Dial has named so far, as its row says: Twilio's own default.
 pub(super) const QUEUE_SIZE: u32 = 1_000;
 
+/// The time for the document that a queue's caller hears before its connection, as the word of its end may be lost. Longer: the two hear each
+/// other, although the document goes on.
+pub(super) const QUEUE_DOCUMENT: std::time::Duration = std::time::Duration::from_secs(60);
+
 /// Frames of one member that wait because its shard and its room's do not tick at the same time. The oldest make room.
 pub(super) const ROOM_FRAMES: usize = 3;
 

@@ -8,7 +8,6 @@
 //! plays (`docs/decisions/0127`).
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use ivr::document::{Item, Piece, Voice};
@@ -19,6 +18,7 @@ use media::prompt::Prompt;
 use stdx::cache::Cache;
 use stdx::slab::Key;
 
+use super::helper_service::PlayedRecording;
 use super::limits;
 
 /// A sound to request from a helper, and the key of its frames in the cache.
@@ -33,10 +33,8 @@ pub(super) enum Sound {
     Audio {
         url: String,
     },
-    /// A recording of this node.
-    Recording {
-        file: PathBuf,
-    },
+    /// A recording, for the account that plays it: an answer for one account is none for another.
+    Recording(PlayedRecording),
 }
 
 impl Sound {
@@ -74,7 +72,7 @@ impl Frames {
     pub(super) fn spoken(&self, sound: &Sound, codec: Codec) -> Option<Prompt> {
         match sound {
             Sound::Speech { .. } => self.cache.get(&(sound.clone(), codec)).map(|known| known.prompt.clone()),
-            Sound::Audio { .. } | Sound::Recording { .. } => None,
+            Sound::Audio { .. } | Sound::Recording(_) => None,
         }
     }
 

@@ -1,7 +1,6 @@
 //! Recordings: samples of a leg on their way to a file, and the notices that follow once it is there.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use store::rest::types::Recording as Kept;
 
 use super::active_recordings::ActiveRecording;
 use super::calls::Calls;
+use super::helper_service::PlayedRecording;
 use super::mailboxes::Mailbox;
 use super::recognise::Transcribing;
 use super::recording_files::{RecordingFiles, sid_of_sound};
@@ -96,14 +96,16 @@ impl Recordings {
         format!("{}/restcomm/2012-04-24/Accounts/{account}/{kind}/{sid}", self.url)
     }
 
-    /// The recording of the account that has this URL. An application plays it without the account's token, as it was told
-    /// the URL.
-    pub(super) fn file_at(&self, account: &str, url: &str) -> Option<PathBuf> {
+    /// The recording that has this URL, for a document of the account `reader`, which needs no token for it. Whether the account may hear
+    /// it is not known here: the helpers ask the database.
+    pub(super) fn recording_at(&self, reader: &str, url: &str) -> Option<PlayedRecording> {
         let path = url.strip_prefix(&*self.url)?;
         // `media_url` of the REST interface begins as the request for it did.
         let below = admin::Base::ALL.iter().find_map(|base| path.strip_prefix(base.prefix()))?;
-        let name = below.strip_prefix(&*format!("/Accounts/{account}/Recordings/"))?;
-        self.files.path(sid_of_sound(name))
+        let (account, name) = below.strip_prefix("/Accounts/")?.split_once("/Recordings/")?;
+        let sid = sid_of_sound(name);
+        let file = self.files.path(sid)?;
+        Some(PlayedRecording { sid: sid.into(), account: account.into(), reader: reader.into(), file })
     }
 
     /// A recording of the account, as its script is told of it.
@@ -332,6 +334,7 @@ impl Recordings {
     fn begin_take(&mut self, now: Instant, key: Key, begin: Begin, calls: &mut Calls) -> Result<(), String> {
         let Begin { sid, of, conference, source, trim, max, observer } = begin;
         let leg = calls.legs.get_mut(key).ok_or("the call is over")?;
+        let account = &leg.owner.account;
         let media = leg.media.as_mut().ok_or("the call has no sound")?;
         let recording = leg.recording.get_or_insert_with(|| Box::new(Recording::new()));
         if recording.takes.len() >= limits::RECORDINGS_PER_LEG {
@@ -340,7 +343,7 @@ impl Recordings {
         if !recording.has_room(media) {
             return Err("a recording under way has another sampling rate".to_owned());
         }
-        let mut file = self.files.create(calls.helper_requests.ticket(), &sid)?;
+        let mut file = self.files.create(calls.helper_requests.ticket(), &sid, account)?;
         let channels = if source == RecordSource::Dual { 2 } else { 1 };
         let options = RecordOptions { rate: media.rate(), channels, trim, max_ms: millis(max) };
         let recorder = Recorder::new(options, &mut file);

@@ -8,11 +8,11 @@ use super::helper_service::Ticket;
 
 /// All recordings of the node. No method waits for the disk.
 pub trait RecordingFiles: Send + Sync {
-    /// Begins a new file. `Done::Written` reports it once: when it is closed, or as soon as it cannot be written.
+    /// Begins a new file of that account. `Done::Written` reports it once: when it is closed, or as soon as it cannot be written.
     ///
     /// # Errors
     /// When too many are open.
-    fn create(&self, ticket: Ticket, sid: &str) -> Result<Box<dyn RecordingFile>, String>;
+    fn create(&self, ticket: Ticket, sid: &str, account: &str) -> Result<Box<dyn RecordingFile>, String>;
 
     /// The path of a complete recording. `None`: the sid is no recording's.
     fn path(&self, sid: &str) -> Option<PathBuf>;

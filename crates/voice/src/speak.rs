@@ -46,13 +46,12 @@ impl Calls {
         let codec = media.negotiated().audio.codec;
         let (helper_requests, recordings, owner) = (&mut self.helper_requests, recordings, &leg.owner);
         leg.speaking = Some(Box::new(Speaking::new(actor, id, pieces, codec, |place, sound| {
-            // A recording of the same account is read from its file: over HTTP it would ask for the account's
-            // token.
-            let own = match &sound {
-                Sound::Audio { url } => recordings.file_at(&owner.account, url),
+            // A recording is read from its file: over HTTP it would ask for the account's token.
+            let recording = match &sound {
+                Sound::Audio { url } => recordings.recording_at(&owner.account, url),
                 _ => None,
             };
-            let sound = own.map_or(sound, |file| Sound::Recording { file });
+            let sound = recording.map_or(sound, Sound::Recording);
             helper_requests.sound(sound, Waiter { actor, prompt: id, place, codec })
         })));
         self.go_on(now, leg_key, world);

@@ -15,8 +15,9 @@ use media::session::MediaSession;
 use stdx::slab::{Key, Slab};
 
 use super::{
-    Common, HelperService, MediaSender, MediaSockets, Numbers, Opening, PortKind, PortPair, RecordingFile,
-    RecordingFiles, RedialPolicy, Settings, ShardPlace, SpeechListener, StreamOrder, StreamSender, Ticket,
+    Common, HelperService, MediaSender, MediaSockets, Numbers, Opening, PlayedRecording, PortKind, PortPair,
+    RecordingFile, RecordingFiles, RedialPolicy, Settings, ShardPlace, SpeechListener, StreamOrder,
+    StreamSender, Ticket,
 };
 
 /// The tests supply the helpers' results.
@@ -32,9 +33,12 @@ impl StreamSender for NoStream {
 
 impl HelperService for NoHelpers {
     fn fetch(&self, _: Ticket, _: Wire) {}
+    fn tell(&self, _: Wire) -> bool {
+        true
+    }
     fn speech(&self, _: Ticket, _: &str, _: SpokenVoice, _: &str) {}
     fn audio(&self, _: Ticket, _: &str) {}
-    fn recording(&self, _: Ticket, _: PathBuf) {}
+    fn recording(&self, _: Ticket, _: PlayedRecording) {}
     fn encode(&self, _: Ticket, _: Codec, _: Arc<[i16]>) {}
     fn mail(&self, _: Ticket, _: Email) {}
     fn transcribe(&self, _: Ticket, _: PathBuf) {}
@@ -64,7 +68,7 @@ impl MemoryFiles {
 }
 
 impl RecordingFiles for MemoryFiles {
-    fn create(&self, ticket: Ticket, sid: &str) -> Result<Box<dyn RecordingFile>, String> {
+    fn create(&self, ticket: Ticket, sid: &str, _: &str) -> Result<Box<dyn RecordingFile>, String> {
         let (files, sid) = (self.clone(), sid.to_owned());
         Ok(Box::new(MemoryFile { ticket: ticket.id, sid, bytes: Vec::new(), files }))
     }

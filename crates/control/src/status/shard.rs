@@ -313,6 +313,8 @@ pub struct ShardCounters {
     pub media_packets_in: u64,
     /// RTP and RTCP packets that were sent.
     pub media_packets_out: u64,
+    /// Callbacks of calls that were not sent, as too many were open.
+    pub voice_callbacks_dropped: u64,
     /// Packets of unknown sources, and malformed ones.
     pub media_packets_dropped: u64,
     /// Packets that the kernel did not take.

@@ -65,10 +65,10 @@ fn dialed(node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes<'_
         notes.error(place, code::INVALID, format!("<Dial>: only the first {DIAL_TARGETS} are called"));
         parties.truncate(DIAL_TARGETS);
     }
-    let queues = parties.iter().filter(|party| matches!(party.address, Address::Queue(_))).count();
+    let queues = parties.iter().filter(|party| matches!(party.address, Address::Queue { .. })).count();
     if queues > 0 && parties.len() > 1 {
         notes.error(place, code::INVALID, "<Dial>: a <Queue> stands alone; the others are called".to_owned());
-        parties.retain(|party| !matches!(party.address, Address::Queue(_)));
+        parties.retain(|party| !matches!(party.address, Address::Queue { .. }));
     }
     match (room, parties.is_empty()) {
         (Some(room), alone) => {
@@ -135,11 +135,18 @@ fn party(
             sip(&needed_body(node, entry, notes)?, fields.filled("username"), fields.filled("password"))
         }
         "Uri" => Address::Uri(needed_body(node, entry, notes)?),
-        _ => Address::Queue(needed_body(node, entry, notes)?),
+        // The document is for a caller whom another script has answered: this Dial has no leg that it could be performed on.
+        _ => {
+            let name = needed_body(node, entry, notes)?;
+            let address = Address::Queue { name, document: fields.target("url", "method") };
+            return Some(DialTarget { address, screen: None, status: None });
+        }
     };
-    // `<Queue>` reads its own status callback.
-    let status = if entry.name == "Queue" { None } else { fields.callback("statusCallback") };
-    Some(DialTarget { address, screen: fields.target("url", "method"), status })
+    Some(DialTarget {
+        address,
+        screen: fields.target("url", "method"),
+        status: fields.callback("statusCallback"),
+    })
 }
 
 /// Children whose attributes are read only for notes.

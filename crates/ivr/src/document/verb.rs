@@ -231,7 +231,7 @@ pub enum Dialed {
 pub struct DialTarget {
     /// The noun inside the Dial: Number, Client, Sip, SIP URI or Queue.
     pub address: Address,
-    /// Performed on the callee's leg before it is connected.
+    /// Performed on the callee's leg before it is connected. A queue's caller has [`Address::Queue`]'s document instead.
     pub screen: Option<Target>,
     /// `statusCallback` of the noun and its events.
     pub status: Option<Callback>,
@@ -265,8 +265,13 @@ pub enum Address {
     },
     /// `<Uri>`, RestComm's noun: a SIP URI without headers and credentials.
     Uri(String),
-    /// The first caller that waits in it.
-    Queue(String),
+    /// A queue: the first caller that waits in it.
+    Queue {
+        /// Its name in the account.
+        name: String,
+        /// `url`: a document that this caller hears before the connection.
+        document: Option<Target>,
+    },
 }
 
 /// `<Conference>`: the room and the terms on which the call joins it.

@@ -134,7 +134,12 @@ impl Dialing {
                 is_over: false,
                 sequence: 0,
             });
-            legs.push(Leg { id, address: party.address });
+            let mut address = party.address;
+            if let Address::Queue { document, .. } = &mut address {
+                // A URL that does not resolve is noted, and the caller is connected at once.
+                *document = document.take().and_then(|target| call.absolute_target(&target, out));
+            }
+            legs.push(Leg { id, address });
         }
         let dial = &self.dial;
         let refer = dial.refer.as_ref().and_then(|target| call.absolute_target(target, out));
@@ -444,6 +449,6 @@ fn to_of(address: &Address) -> String {
         Address::Number { number, .. } => number.clone(),
         Address::Client { name } => format!("client:{name}"),
         Address::Sip { uri, .. } | Address::Uri(uri) => uri.clone(),
-        Address::Queue(name) => format!("queue:{name}"),
+        Address::Queue { name, .. } => format!("queue:{name}"),
     }
 }

@@ -299,13 +299,28 @@ fn status_callbacks_report_a_legs_progress() {
 fn a_queues_first_caller_is_taken() {
     performs(
         "<Dial><Queue url='/hello'>support</Queue></Dial>",
-        "> dial queue support
+        "> dial queue support that hears POST http://app/hello
+         leg1: starts
          leg1: answers
-         > screen leg1 POST http://app/hello
-         leg1: accepts
          > bridge leg1
          caller: hangs up
          > hang up leg1
          > end completed",
+    );
+}
+
+/// The caller of a queue hears its document beside the script: for the Dial it is connected when it is taken.
+#[test]
+fn a_queues_caller_with_a_document_talks_as_long_as_the_time_limit_says() {
+    performs(
+        "<Dial action='/d' timeLimit='5'><Queue url='/hello'>support</Queue></Dial>",
+        "> dial queue support that hears POST http://app/hello
+         leg1: starts
+         leg1: answers
+         > bridge leg1
+         wait: 5000
+         > hang up leg1
+         leg1: ends
+         > ask POST http://app/d DialCallStatus=completed DialCallSid=CA2 DialCallDuration=5 DialRingDuration=0 DialBridged=true",
     );
 }

@@ -37,6 +37,10 @@ pub(crate) struct Play {
     prompt: Option<Id>,
     record: Option<Id>,
     legs: Vec<Id>,
+    /// Legs of queues: the node has no call that a document could be performed on.
+    queue_legs: Vec<Id>,
+    /// Legs that perform a document before their connection.
+    screened: Vec<Id>,
     room: Option<Id>,
     queue: Option<Id>,
     message: Option<Id>,
@@ -115,6 +119,8 @@ impl Play {
             prompt: None,
             record: None,
             legs: Vec::new(),
+            queue_legs: Vec::new(),
+            screened: Vec::new(),
             room: None,
             queue: None,
             message: None,
@@ -257,6 +263,8 @@ impl Play {
             let more = vec![("ReferTransferTarget".to_owned(), "sip:x".to_owned())];
             return self.script.transfer(self.now, &target(rest), more, out);
         }
+        let is_screened = matches!(word, "accepts" | "declines");
+        assert!(!is_screened || self.screened.contains(&id), "leg{number} has no document to accept");
         let event = match word {
             "starts" => LegEvent::Started { sid: format!("CA{}", number + 1) },
             "rings" => LegEvent::Ringing,
@@ -372,8 +380,15 @@ impl Play {
             Effect::Dial { legs, .. } => {
                 for leg in legs {
                     self.legs.push(leg.id);
+                    if matches!(leg.address, Address::Queue { .. }) {
+                        self.queue_legs.push(leg.id);
+                    }
                     self.begun(format!("leg {}", leg.id.0));
                 }
+            }
+            Effect::Screen { leg, .. } => {
+                assert!(!self.queue_legs.contains(leg), "a queue's leg performs no document");
+                self.screened.push(*leg);
             }
             Effect::HangupLeg { leg } => drop(self.running.remove(&format!("leg {}", leg.0))),
             Effect::JoinConference { id, .. } => {
@@ -583,7 +598,10 @@ fn address(address: &Address) -> String {
             )
         }
         Address::Uri(uri) => format!("uri {uri}"),
-        Address::Queue(name) => format!("queue {name}"),
+        Address::Queue { name, document } => {
+            let hears = |target: &Target| format!(" that hears {} {}", target.method.as_str(), target.url);
+            format!("queue {name}{}", document.as_ref().map(hears).unwrap_or_default())
+        }
     }
 }
 

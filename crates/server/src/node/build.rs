@@ -27,6 +27,8 @@ use voice_io::recordings::Files;
 use voice_io::{NodeVoice, ShardVoice};
 use xmpp_io::uploads::Uploads;
 
+use super::completions::StoreCompletions;
+use super::playable_recordings::PlayableRecordings;
 use super::{CallTraces, Node, certificates, looks, object_storage, xmpp};
 use crate::farm::FarmMembership;
 use crate::farm::plan::StoredPlan;
@@ -528,6 +530,7 @@ fn voice(node: &Node, number: usize) -> Result<Option<ShardVoice>> {
 pub(crate) fn voice_common(
     shared: &Shared,
     database: &Database,
+    (store, desk): (&Arc<Service>, &Arc<StoreCompletions>),
     outlets: &[Outlet<InboxMessage>],
     traces: &CallTraces,
 ) -> Result<Option<NodeVoice>> {
@@ -536,6 +539,12 @@ pub(crate) fn voice_common(
         return Ok(None);
     }
     let node = shared.farm.as_ref().map(|farm| farm.node.clone());
+    let post = Arc::new(HelperResults(outlets.to_vec()));
+    let folder = voice.recordings.clone().unwrap_or_else(|| config.server.data.join("recordings"));
+    let files = Files::start(&folder, node, Arc::clone(&post) as Arc<dyn Deliver>)
+        .context("recordings cannot be kept")?;
+    let files = Arc::new(files.with_mp3(&voice.mp3).with_storage(shared.storage.clone()));
+    let (store, desk) = (Arc::clone(store), Arc::clone(desk));
     let settings = helpers::Settings {
         allow_private: voice.allow_private,
         documents: voice.documents.clone(),
@@ -543,22 +552,18 @@ pub(crate) fn voice_common(
         command: (!voice.speech.is_empty()).then(|| voice.speech.iter().map(ToString::to_string).collect()),
         mail: voice.mail.clone(),
         recordings: shared.storage.clone(),
+        access: Some(Arc::new(PlayableRecordings { files: Arc::clone(&files), store, desk })),
         recogniser: (!voice.recogniser.is_empty())
             .then(|| voice.recogniser.iter().map(ToString::to_string).collect()),
         ..helpers::Settings::default()
     };
-    let post = Arc::new(HelperResults(outlets.to_vec()));
-    let folder = voice.recordings.clone().unwrap_or_else(|| config.server.data.join("recordings"));
-    let files = Files::start(&folder, node, Arc::clone(&post) as Arc<dyn Deliver>)
-        .context("recordings cannot be kept")?;
-    let files = files.with_mp3(&voice.mp3).with_storage(shared.storage.clone());
     let helpers = Helpers::traced(&settings, post, traces.requests()).context("no helpers of calls")?;
     let repository = admin::Blocking::new(store::Admin::new(database)?);
     let numbers = ::voice::Numbers::load(&voice.number_settings(), &repository)
         .context("bound numbers cannot be read")?;
     let url = crate::rest::public_url(config);
     let domain = &config.sip.default_domain;
-    let node = NodeVoice::new(voice, numbers, domain, (Arc::new(helpers), Arc::new(files)), &url);
+    let node = NodeVoice::new(voice, numbers, domain, (Arc::new(helpers), files), &url);
     Ok(node.map(|node| node.with_trace(traces.parts())))
 }
 

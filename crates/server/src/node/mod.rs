@@ -29,6 +29,7 @@ mod lost_calls;
 mod object_storage;
 mod operator;
 mod operator_status;
+mod playable_recordings;
 mod record_sinks;
 mod registrations;
 mod removed_voicemail;
@@ -138,7 +139,7 @@ impl Node {
             cli::first_account::ensure_account(&shared.config, &database, clock)?;
         }
         let life = shared.farm.as_ref().map_or(0, |farm| farm.life.0);
-        let voice = build::voice_common(&shared, &database, &outlets, &call_traces)?;
+        let voice = build::voice_common(&shared, &database, (&store, &desk), &outlets, &call_traces)?;
         let mut node = Node {
             shared,
             store,

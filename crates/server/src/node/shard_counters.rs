@@ -132,6 +132,7 @@ fn set_voice(figures: &mut ShardCounters, voice: &VoiceCounts) {
     figures.voice_recordings = voice.recordings;
     figures.voice_calls_started = voice.calls_total;
     figures.voice_digits = voice.digits_total;
+    figures.voice_callbacks_dropped = voice.callbacks_dropped;
     figures.media_packets_in = voice.packets_in;
     figures.media_packets_out = voice.packets_out;
     figures.media_packets_dropped = voice.packets_dropped;

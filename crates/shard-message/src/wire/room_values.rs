@@ -134,9 +134,12 @@ pub(super) fn put_join(out: &mut Vec<u8>, join: &Join) {
             put_text(out, 6, name);
             put_number(out, 7, u64::from(*max_size));
         }
-        RoomTarget::First { queue } => {
+        RoomTarget::First { queue, document } => {
             put_number(out, 5, FIRST);
             put_text(out, 6, queue);
+            if let Some(document) = document {
+                put_value(out, 18, |out| put_target(out, document));
+            }
         }
     }
     if let Some(again) = again {
@@ -187,7 +190,7 @@ fn no_conference() -> Conference {
 pub(super) fn read_join(bytes: &[u8]) -> Result<Option<Join>, Corrupt> {
     let (mut number, mut call_sid, mut account, mut signing_key) = (None, None, None, Box::default());
     let (mut kind, mut name, mut most, mut again) = (0, Box::default(), 0, None);
-    let mut conference = no_conference();
+    let (mut conference, mut document) = (no_conference(), None);
     let mut fields = fields(bytes)?;
     while let Some(field) = fields.next()? {
         match field.number {
@@ -206,6 +209,7 @@ pub(super) fn read_join(bytes: &[u8]) -> Result<Option<Join>, Corrupt> {
             13 => conference.coach = Some(text(&field)?.into()),
             14 => conference.label = Some(text(&field)?.into()),
             15 => conference.status = Some(read_callback(field.bytes, &ROOM_CALLBACKS)?),
+            18 => document = Some(read_target(field.bytes)?),
             17 => again = Some(Box::new(read_status(field.bytes)?.1)),
             _ => {}
         }
@@ -216,7 +220,7 @@ pub(super) fn read_join(bytes: &[u8]) -> Result<Option<Join>, Corrupt> {
             RoomTarget::Conference(Box::new(conference))
         }
         QUEUE => RoomTarget::Queue { name, max_size: most },
-        FIRST => RoomTarget::First { queue: name },
+        FIRST => RoomTarget::First { queue: name, document },
         _ => return Ok(None),
     };
     let account = required(account, "a member of a room has no account")?;

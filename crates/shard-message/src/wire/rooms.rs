@@ -316,7 +316,11 @@ pub(super) mod tests {
                 join(RoomTarget::Conference(Box::new(conference())), Some(standing(hold.clone()))),
             ),
             ("join-queue", join(RoomTarget::Queue { name: "line".into(), max_size: 10 }, None)),
-            ("join-first", join(RoomTarget::First { queue: "line".into() }, None)),
+            ("join-first", join(RoomTarget::First { queue: "line".into(), document: None }, None)),
+            (
+                "join-first-document",
+                join(RoomTarget::First { queue: "line".into(), document: Some(target(Method::Get)) }, None),
+            ),
             ("leave", RoomEvent::Leave { number: 300 }),
             ("moved", RoomEvent::Moved { number: 300 }),
             ("alive", RoomEvent::Alive { numbers: vec![300, 301] }),
@@ -366,7 +370,10 @@ pub(super) mod tests {
 
     #[test]
     fn the_key_that_signs_callbacks_crosses_and_no_debug_text_has_it() {
-        let room = RoomMessage { from: FROM, event: join(RoomTarget::First { queue: "line".into() }, None) };
+        let room = RoomMessage {
+            from: FROM,
+            event: join(RoomTarget::First { queue: "line".into(), document: None }, None),
+        };
         let text = format!("{room:?}");
         let RoomEvent::Join(join) = event_of(&messages_of(room.event)[0]) else { panic!() };
         assert_eq!(&*join.owner.signing_key, "key");

@@ -2,11 +2,25 @@
 
 use std::time::Duration;
 
-/// Requests to applications that are open or wait. More: code 11205 at once.
-pub(super) const FETCHES: usize = 8_192;
+/// Requests for documents that are open or wait. More: code 11205 at once.
+pub(super) const DOCUMENTS: usize = 4_096;
+
+/// Callbacks, which nothing waits for, that are open or wait. More are dropped and counted. A call makes any number of them, so they have no
+/// part of the places for documents.
+pub(super) const CALLBACKS: usize = 4_096;
+
+/// Of each of these, those of one host and port: a server that answers in a second gets 512 requests of a kind in it. More: as above, for
+/// this server only, so that the slow server of one account leaves places for the others.
+pub(super) const FETCHES_OF_SERVER: usize = 512;
+
+/// At least between two lines of the log about callbacks that were dropped.
+pub(super) const DROPPED_LINES: Duration = Duration::from_mins(1);
 
 /// Prompts asked for and not there yet, of each kind. Further ones are not played, with a notification.
 pub(super) const PROMPTS: usize = 8_192;
+
+/// Of these, files of one host and port. Many calls may wait for one file, which is asked for once, so it is more than of documents.
+pub(super) const PROMPTS_OF_SERVER: usize = 2_048;
 
 /// For an answer of an application, redirects and all: Twilio's own. Longer: code 11205.
 pub(super) const FETCH_TIMEOUT: Duration = Duration::from_secs(15);

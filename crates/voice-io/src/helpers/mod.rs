@@ -9,11 +9,14 @@ mod address;
 mod audio;
 mod cache;
 mod documents;
+mod encode;
 mod folder;
 mod http;
 pub(super) mod limits;
 mod mail;
+mod places;
 mod recognise;
+mod recording_access;
 mod request_trace;
 mod settings;
 mod speech;
@@ -29,25 +32,28 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use ::voice::{
-    Done, HelperService, MediaStreamEvent, Opening, SpeechListener, StreamOrder, StreamSender, Ticket,
+    Done, HelperService, MediaStreamEvent, Opening, PlayedRecording, SpeechListener, StreamOrder,
+    StreamSender, Ticket,
 };
 use anyhow::Context;
 use ivr::document::{Email, Voice, code};
 use ivr::request::Wire;
 use ivr::script::{EffectFailure, FetchResponse};
 use media::codec::Codec;
-use media::prompt::Prompt;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{LocalSet, spawn_blocking, spawn_local};
+use tokio::time::timeout;
 
 use audio::{Check, FetchedAudio};
 use cache::{Cache, Samples};
 use http::Http;
 use mail::Mailer;
 use net::clock::Clock;
+use places::{DroppedLog, Place, Places};
 use recognise::{Recogniser, Utterance};
 use speech::Words;
 
+pub use recording_access::{AccessAnswer, RecordingAccess};
 pub use request_trace::{RequestTrace, TracedRequest};
 pub use settings::Settings;
 pub use speech::is_installed;
@@ -65,12 +71,14 @@ pub struct Helpers {
     /// `None` while it ends.
     jobs: Option<mpsc::Sender<Job>>,
     /// Places of each kind of request.
-    fetches: Arc<Semaphore>,
-    prompts: Arc<Semaphore>,
-    mails: Arc<Semaphore>,
-    streams: Arc<Semaphore>,
-    recognisers: Arc<Semaphore>,
-    transcriptions: Arc<Semaphore>,
+    documents: Places,
+    callbacks: Places,
+    prompts: Places,
+    mails: Places,
+    streams: Places,
+    recognisers: Places,
+    transcriptions: Places,
+    dropped_log: DroppedLog,
     /// A recogniser is configured.
     can_recognise: bool,
     deliver: Arc<dyn Deliver>,
@@ -80,7 +88,7 @@ pub struct Helpers {
 /// A question, and its place among those that are open.
 struct Job {
     ticket: Ticket,
-    place: OwnedSemaphorePermit,
+    place: Place,
     what: JobKind,
 }
 
@@ -88,14 +96,16 @@ struct Job {
 enum JobKind {
     /// A document.
     Fetch(Wire),
+    /// A callback, whose answer is ignored.
+    Tell(Wire),
     /// A document for a test of it, and the way of the answer.
     Test(Wire, oneshot::Sender<Result<FetchResponse, EffectFailure>>),
     /// A text to speak.
     Speech(Words),
     /// The URL of a sound.
     Audio(String),
-    /// The file of a recording, to be played.
-    Recording(PathBuf),
+    /// A recording to be played.
+    Recording(PlayedRecording),
     /// Samples of a sound, to be encoded.
     Encode(Codec, Samples),
     /// A mail of a document.
@@ -134,7 +144,8 @@ impl Helpers {
         // All clients here use this provider for TLS. Another part of the process may have set the same one already.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         // Each job has a place already: the queue is never full.
-        let places = limits::FETCHES + limits::PROMPTS + limits::MAILS + limits::STREAMS;
+        let places =
+            limits::DOCUMENTS + limits::CALLBACKS + limits::PROMPTS + limits::MAILS + limits::STREAMS;
         let (jobs, todo) = mpsc::channel(places + limits::RECOGNISERS + limits::TRANSCRIPTIONS);
         let recogniser = Recogniser::new(settings)?;
         let can_recognise = recogniser.is_some();
@@ -155,12 +166,14 @@ impl Helpers {
         let thread = std::thread::Builder::new().name("voice-helpers".into()).spawn(run)?;
         Ok(Helpers {
             jobs: Some(jobs),
-            fetches: Arc::new(Semaphore::new(limits::FETCHES)),
-            prompts: Arc::new(Semaphore::new(limits::PROMPTS)),
-            mails: Arc::new(Semaphore::new(limits::MAILS)),
-            streams: Arc::new(Semaphore::new(limits::STREAMS)),
-            recognisers: Arc::new(Semaphore::new(limits::RECOGNISERS)),
-            transcriptions: Arc::new(Semaphore::new(limits::TRANSCRIPTIONS)),
+            documents: Places::new(limits::DOCUMENTS, limits::FETCHES_OF_SERVER),
+            callbacks: Places::new(limits::CALLBACKS, limits::FETCHES_OF_SERVER),
+            prompts: Places::new(limits::PROMPTS, limits::PROMPTS_OF_SERVER),
+            mails: Places::new(limits::MAILS, limits::MAILS),
+            streams: Places::new(limits::STREAMS, limits::STREAMS),
+            recognisers: Places::new(limits::RECOGNISERS, limits::RECOGNISERS),
+            transcriptions: Places::new(limits::TRANSCRIPTIONS, limits::TRANSCRIPTIONS),
+            dropped_log: DroppedLog::new(),
             can_recognise,
             deliver,
             thread: Some(thread),
@@ -174,8 +187,8 @@ impl Helpers {
         wire: Wire,
     ) -> impl Future<Output = Result<FetchResponse, EffectFailure>> + Send + use<> {
         let (answer, answered) = oneshot::channel();
-        // No shard waits for it: the ticket stands for none.
-        let is_asked = self.ask(&self.fetches, Ticket { shard: 0, id: 0 }, JobKind::Test(wire, answer));
+        let place = self.documents.take_for(&wire.url);
+        let is_asked = self.ask(place, NO_TICKET, JobKind::Test(wire, answer));
         async move {
             let failure = |text: &str| Err(EffectFailure { code: code::UNREACHABLE, text: text.to_owned() });
             match answered.await {
@@ -187,15 +200,15 @@ impl Helpers {
     }
 
     /// A job whose answer are samples.
-    fn prompt(&self, ticket: Ticket, what: JobKind) {
-        if !self.ask(&self.prompts, ticket, what) {
+    fn prompt(&self, place: Option<Place>, ticket: Ticket, what: JobKind) {
+        if !self.ask(place, ticket, what) {
             self.deliver.deliver(ticket, Done::Samples(Err("too many prompts are being made".to_owned())));
         }
     }
 
     /// False: there is no place for it.
-    fn ask(&self, places: &Arc<Semaphore>, ticket: Ticket, what: JobKind) -> bool {
-        let Ok(place) = Arc::clone(places).try_acquire_owned() else { return false };
+    fn ask(&self, place: Option<Place>, ticket: Ticket, what: JobKind) -> bool {
+        let Some(place) = place else { return false };
         let jobs = self.jobs.as_ref();
         jobs.is_some_and(|jobs| jobs.try_send(Job { ticket, place, what }).is_ok())
     }
@@ -203,39 +216,48 @@ impl Helpers {
 
 impl HelperService for Helpers {
     fn fetch(&self, ticket: Ticket, wire: Wire) {
-        if !self.ask(&self.fetches, ticket, JobKind::Fetch(wire)) {
+        let place = self.documents.take_for(&wire.url);
+        if !self.ask(place, ticket, JobKind::Fetch(wire)) {
             let failure = EffectFailure { code: code::UNREACHABLE, text: NO_PLACE.to_owned() };
             self.deliver.deliver(ticket, Done::Fetched(Err(failure)));
         }
     }
 
+    fn tell(&self, wire: Wire) -> bool {
+        let Some(place) = self.callbacks.take_for(&wire.url) else {
+            self.dropped_log.handle_dropped(&wire.url);
+            return false;
+        };
+        self.ask(Some(place), NO_TICKET, JobKind::Tell(wire))
+    }
+
     fn speech(&self, ticket: Ticket, text: &str, voice: Voice, language: &str) {
-        self.prompt(ticket, JobKind::Speech(Words::new(text, voice, language)));
+        self.prompt(self.prompts.take(), ticket, JobKind::Speech(Words::new(text, voice, language)));
     }
 
     fn audio(&self, ticket: Ticket, url: &str) {
-        self.prompt(ticket, JobKind::Audio(url.to_owned()));
+        self.prompt(self.prompts.take_for(url), ticket, JobKind::Audio(url.to_owned()));
     }
 
-    fn recording(&self, ticket: Ticket, file: PathBuf) {
-        self.prompt(ticket, JobKind::Recording(file));
+    fn recording(&self, ticket: Ticket, recording: PlayedRecording) {
+        self.prompt(self.prompts.take(), ticket, JobKind::Recording(recording));
     }
 
     fn encode(&self, ticket: Ticket, codec: Codec, samples: Samples) {
-        if !self.ask(&self.prompts, ticket, JobKind::Encode(codec, samples)) {
+        if !self.ask(self.prompts.take(), ticket, JobKind::Encode(codec, samples)) {
             self.deliver.deliver(ticket, Done::Encoded(Err("too many prompts are being made".to_owned())));
         }
     }
 
     fn mail(&self, ticket: Ticket, mail: Email) {
-        if !self.ask(&self.mails, ticket, JobKind::Mail(Box::new(mail))) {
+        if !self.ask(self.mails.take(), ticket, JobKind::Mail(Box::new(mail))) {
             self.deliver.deliver(ticket, Done::Mailed(Err("too many mails are on their way".to_owned())));
         }
     }
 
     fn stream(&self, ticket: Ticket, opening: Opening) -> Box<dyn StreamSender> {
         let (orders, taken) = mpsc::channel(limits::STREAM_FRAMES);
-        if !self.ask(&self.streams, ticket, JobKind::Stream(Box::new(opening), taken)) {
+        if !self.ask(self.streams.take(), ticket, JobKind::Stream(Box::new(opening), taken)) {
             let over = MediaStreamEvent::Over(Err("too many media streams are open".to_owned()));
             self.deliver.deliver(ticket, Done::Stream(over));
         }
@@ -253,7 +275,7 @@ impl HelperService for Helpers {
             return Err(NO_RECOGNISER.to_owned());
         }
         let (listener, utterance) = recognise::utterance(language, hints, rate);
-        if !self.ask(&self.recognisers, ticket, JobKind::Speak(utterance)) {
+        if !self.ask(self.recognisers.take(), ticket, JobKind::Speak(utterance)) {
             return Err("too many callers speak at once".to_owned());
         }
         Ok(Box::new(listener))
@@ -262,7 +284,7 @@ impl HelperService for Helpers {
     fn transcribe(&self, ticket: Ticket, recording: PathBuf) {
         let asked = self
             .can_recognise
-            .then(|| self.ask(&self.transcriptions, ticket, JobKind::Transcribe(recording)));
+            .then(|| self.ask(self.transcriptions.take(), ticket, JobKind::Transcribe(recording)));
         let failed = match asked {
             Some(true) => return,
             Some(false) => "too many recordings are to be transcribed".to_owned(),
@@ -296,8 +318,11 @@ const NO_RECOGNISER: &str = "there is no recogniser for speech: set `recogniser`
 /// The error of a request for a document that finds no place.
 const NO_PLACE: &str = "too many requests are open";
 
+/// The ticket of requests whose answer no shard waits for.
+const NO_TICKET: Ticket = Ticket { shard: 0, id: 0 };
+
 /// The ticket of a request, and its place among those that are open.
-type Waiter = (Ticket, OwnedSemaphorePermit);
+type Waiter = (Ticket, Place);
 
 /// The state of the thread. All tasks run on it, so nothing is locked.
 struct Worker {
@@ -335,10 +360,11 @@ async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
                     worker.deliver.deliver(ticket, Done::Fetched(answer));
                 });
             }
+            JobKind::Tell(wire) => worker.callback(place, wire),
             JobKind::Test(wire, answer) => worker.test(place, wire, answer),
             JobKind::Speech(words) => worker.speech((ticket, place), words),
             JobKind::Audio(url) => worker.audio((ticket, place), url),
-            JobKind::Recording(file) => worker.recording((ticket, place), file),
+            JobKind::Recording(recording) => worker.recording((ticket, place), recording),
             JobKind::Encode(codec, samples) => worker.encode((ticket, place), codec, samples),
             JobKind::Mail(mail) => {
                 let worker = Rc::clone(&worker);
@@ -416,10 +442,19 @@ impl Worker {
         read.unwrap_or_else(|error| Err(EffectFailure { code: code::UNREACHABLE, text: error.to_string() }))
     }
 
+    /// A callback. A failure is the application's: no call waits for it.
+    fn callback(self: &Rc<Self>, place: Place, wire: Wire) {
+        let worker = Rc::clone(self);
+        spawn_local(async move {
+            let _ = worker.document(wire).await;
+            drop(place);
+        });
+    }
+
     /// A document for a test of it.
     fn test(
         self: &Rc<Self>,
-        place: OwnedSemaphorePermit,
+        place: Place,
         wire: Wire,
         answer: oneshot::Sender<Result<FetchResponse, EffectFailure>>,
     ) {
@@ -508,34 +543,31 @@ impl Worker {
     }
 
     /// The sound of a recording. It is not kept: it may be deleted, and is seldom played twice.
-    fn recording(self: &Rc<Self>, waiter: Waiter, file: PathBuf) {
+    fn recording(self: &Rc<Self>, waiter: Waiter, recording: PlayedRecording) {
         let worker = Rc::clone(self);
         spawn_local(async move {
-            let _turn = worker.decoders.acquire().await;
-            let storage = worker.settings.recordings.as_deref();
-            let result = match audio::read_recording(file, limits::AUDIO_FILE, storage).await {
-                Ok(file) => spawn_blocking(move || audio::decode(file)).await,
-                Err(problem) => Ok(Err(problem)),
+            let result = match worker.may_play(&recording).await {
+                Ok(true) => worker.recorded_sound(recording.file).await,
+                // A recording of another account is answered as one that is not there: sids are not to be tried out.
+                Ok(false) => Err("no such recording".to_owned()),
+                Err(problem) => Err(problem),
             };
-            let result = result.map_err(|error| error.to_string()).flatten();
             worker.tell(vec![waiter], &result.map_err(|error| format!("the recording: {error}")));
         });
     }
 
-    /// The frames of a sound. The shard that asks keeps them.
-    fn encode(self: &Rc<Self>, (ticket, place): Waiter, codec: Codec, samples: Samples) {
-        let worker = Rc::clone(self);
-        spawn_local(async move {
-            let turn = worker.encoders.acquire().await;
-            let made = spawn_blocking(move || Prompt::encode(codec, &samples, Prompt::SAMPLE_RATE)).await;
-            drop(turn);
-            let result = match made {
-                Ok(result) => result.map_err(|error| error.to_string()),
-                Err(error) => Err(error.to_string()),
-            };
-            drop(place);
-            worker.deliver.deliver(ticket, Done::Encoded(result));
-        });
+    /// True if the document may play the recording, wherever its sound is.
+    async fn may_play(&self, recording: &PlayedRecording) -> Result<bool, String> {
+        let Some(access) = &self.settings.access else { return Ok(false) };
+        let answered = timeout(self.settings.fetch_timeout, access.may_play(recording)).await;
+        answered.unwrap_or_else(|_| Err("the database does not answer".to_owned()))
+    }
+
+    async fn recorded_sound(&self, file: PathBuf) -> Result<Samples, String> {
+        let _turn = self.decoders.acquire().await;
+        let storage = self.settings.recordings.as_deref();
+        let file = audio::read_recording(file, limits::AUDIO_FILE, storage).await?;
+        spawn_blocking(move || audio::decode(file)).await.map_err(|error| error.to_string())?
     }
 
     /// The text of a recording.

@@ -8,6 +8,7 @@ use config::MailRelay;
 use object_storage::ObjectStorage;
 
 use super::limits;
+use super::recording_access::RecordingAccess;
 
 /// The settings of helpers.
 #[derive(Clone, Debug)]
@@ -22,6 +23,8 @@ pub struct Settings {
     pub prompts: Option<PathBuf>,
     /// The store of complete recordings; `None`: they are files of the node.
     pub recordings: Option<Arc<ObjectStorage>>,
+    /// Decides which recordings a document may play; `None`: it may play none.
+    pub access: Option<Arc<dyn RecordingAccess>>,
     /// Speaks instead of flite and espeak-ng: a program and its arguments, in which `{voice}` (man, woman) and `{language}`
     /// are replaced. It reads UTF-8 from its input and writes WAV to its output.
     pub command: Option<Vec<String>>,
@@ -49,6 +52,7 @@ impl Default for Settings {
             documents: None,
             prompts: None,
             recordings: None,
+            access: None,
             command: None,
             flite: "flite".into(),
             espeak: "espeak-ng".into(),

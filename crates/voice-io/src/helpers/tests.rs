@@ -252,6 +252,62 @@ fn a_request_of_a_traced_call_names_its_trace() {
     assert_eq!(*notes.lock().unwrap(), ["1@a POST a", "Some(500)", "2@a GET b"]);
 }
 
+/// Callbacks to a server that does not answer take the places of that server only, and none of documents.
+#[test]
+fn a_server_that_does_not_answer_keeps_no_document_of_another_from_being_fetched() {
+    let world = world(&open(), &[("/a", page("200 OK", b"<Response/>"))]);
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let wire = || Wire {
+        url: format!("http://{}/told", silent.local_addr().unwrap()),
+        body: Some("a=b".to_owned()),
+        signature: String::new(),
+        call_id: None,
+    };
+    let sent = (0..10_000).filter(|_| world.helpers.tell(wire())).count();
+    assert_eq!(sent, limits::FETCHES_OF_SERVER);
+    assert_eq!(world.fetch(&world.url("/a"), None).unwrap().status, 200);
+    let other = Wire { url: world.url("/a"), ..wire() };
+    assert!(world.helpers.tell(other), "callbacks to other servers have their places");
+    // Callbacks are answered to no shard.
+    assert!(world.answers.try_recv().is_err());
+}
+
+/// Recordings of `AC1` are played to `AC1`.
+#[derive(Debug)]
+struct OneAccount;
+
+impl RecordingAccess for OneAccount {
+    fn may_play<'a>(&'a self, recording: &'a PlayedRecording) -> AccessAnswer<'a> {
+        Box::pin(async move {
+            match &*recording.account {
+                "AC3" => Err("the database does not answer".to_owned()),
+                account => Ok(account == "AC1" && *recording.reader == *account),
+            }
+        })
+    }
+}
+
+#[test]
+fn a_recording_is_read_only_for_those_who_may_hear_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("RE1.wav");
+    std::fs::write(&file, tone().to_bytes()).unwrap();
+    let play = |access: Option<Arc<dyn RecordingAccess>>, account: &str, reader: &str| {
+        let world = world(&Settings { access, ..open() }, &[]);
+        let (sid, account, reader) = ("RE1".into(), account.into(), reader.into());
+        world.helpers.recording(ME, PlayedRecording { sid, account, reader, file: file.clone() });
+        world.samples().map(|samples| samples.len())
+    };
+    let access = || Some(Arc::new(OneAccount) as Arc<dyn RecordingAccess>);
+    assert_eq!(play(access(), "AC1", "AC1"), Ok(4_000));
+    let refused = Err("the recording: no such recording".to_owned());
+    assert_eq!(play(access(), "AC1", "AC2"), refused);
+    assert_eq!(play(access(), "AC2", "AC2"), refused);
+    assert_eq!(play(None, "AC1", "AC1"), refused);
+    let away = Err("the recording: the database does not answer".to_owned());
+    assert_eq!(play(access(), "AC3", "AC1"), away);
+}
+
 #[test]
 fn redirects_are_followed_and_the_last_url_told() {
     let pages = [("/a", redirect(302, "/b")), ("/b", page("200 OK", b"x")), ("/c", redirect(307, "/b"))];

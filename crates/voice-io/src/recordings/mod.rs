@@ -7,6 +7,7 @@
 mod encoder;
 mod folder;
 mod object;
+mod recent;
 mod writer;
 
 use std::ops::Range;
@@ -27,6 +28,7 @@ use super::limits;
 use encoder::Encoder;
 use folder::Folder;
 use object::StoredRecordings;
+use recent::RecentRecordings;
 use writer::{Job, Op};
 
 pub use folder::Sound;
@@ -48,6 +50,8 @@ pub struct Files {
     encoder: Option<Encoder>,
     /// `None`: recordings stay in the folder.
     stored: Option<StoredRecordings>,
+    /// The accounts of the last recordings.
+    recent: RecentRecordings,
 }
 
 impl Files {
@@ -69,7 +73,16 @@ impl Files {
         let writer = writer::Writer::new(Arc::clone(&folder), deliver);
         let thread = std::thread::Builder::new().name("recordings".into()).spawn(move || writer.run(todo))?;
         let places = Arc::new(Semaphore::new(most));
-        Ok(Files { folder, jobs, places, stop, thread: Some(thread), encoder: None, stored: None })
+        Ok(Files {
+            folder,
+            jobs,
+            places,
+            stop,
+            thread: Some(thread),
+            encoder: None,
+            stored: None,
+            recent: RecentRecordings::default(),
+        })
     }
 
     /// Makes recordings available as MP3, by this program and its arguments. An empty command: no MP3.
@@ -82,6 +95,11 @@ impl Files {
     pub fn with_storage(mut self, storage: Option<Arc<ObjectStorage>>) -> Files {
         self.stored = storage.map(|storage| StoredRecordings::start(storage, &self.folder));
         self
+    }
+
+    /// The account of a recording, if it was begun here lately: its row may not be in the database yet.
+    pub fn account_of(&self, sid: &str) -> Option<Box<str>> {
+        self.recent.account_of(sid)
     }
 
     /// A complete recording of the folder. `None`: no recording there has that sid.
@@ -136,12 +154,13 @@ impl Files {
 }
 
 impl RecordingFiles for Files {
-    fn create(&self, ticket: Ticket, sid: &str) -> Result<Box<dyn RecordingFile>, String> {
+    fn create(&self, ticket: Ticket, sid: &str, account: &str) -> Result<Box<dyn RecordingFile>, String> {
         let busy = || "too many recordings are being written".to_owned();
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| busy())?;
         let close = self.jobs.clone().try_reserve_owned().map_err(|_| busy())?;
         let open = Job::Open { ticket, sid: sid.into() };
         self.jobs.try_send(open).map_err(|_| busy())?;
+        self.recent.insert(sid, account);
         let (jobs, folder) = (self.jobs.clone(), Arc::clone(&self.folder));
         Ok(Box::new(OpenFile { ticket, folder, jobs, close: Some(close), ops: Vec::new(), _place: place }))
     }

@@ -37,7 +37,7 @@ const OPTIONS: RecordOptions = RecordOptions { rate: 8_000, channels: 1, trim: f
 
 fn record(files: &Files, number: u64, samples: &[i16]) -> (Recorder, Box<dyn RecordingFile>) {
     let ticket = Ticket { shard: 0, id: number };
-    let mut file = files.create(ticket, &sid(u128::from(number))).unwrap();
+    let mut file = files.create(ticket, &sid(u128::from(number)), "AC1").unwrap();
     let mut recorder = Recorder::new(OPTIONS, &mut file);
     recorder.handle(samples, &mut file);
     file.flush().unwrap();
@@ -192,7 +192,7 @@ fn too_many_at_once_are_refused_and_those_open_close() {
     let (sender, answers) = sync_channel(16);
     let told = Arc::new(Told(std::sync::Mutex::new(sender)));
     let files = Files::with(Folder::new(place.path(), None), told, 2).unwrap();
-    let create = |number| files.create(Ticket { shard: 0, id: number }, &sid(u128::from(number)));
+    let create = |number| files.create(Ticket { shard: 0, id: number }, &sid(u128::from(number)), "AC1");
     let open = (create(1).unwrap(), create(2).unwrap());
     assert!(create(3).is_err_and(|told| told.contains("too many")));
     drop(open);
@@ -215,8 +215,8 @@ fn a_writer_that_does_not_keep_up_is_told_of() {
     let (go_on, busy) = sync_channel(1);
     let files =
         Files::with(Folder::new(place.path(), None), Arc::new(Busy(std::sync::Mutex::new(busy))), 2).unwrap();
-    let stuck = files.create(Ticket { shard: 0, id: 1 }, "no name").unwrap();
-    let mut file = files.create(Ticket { shard: 0, id: 2 }, &sid(2)).unwrap();
+    let stuck = files.create(Ticket { shard: 0, id: 1 }, "no name", "AC1").unwrap();
+    let mut file = files.create(Ticket { shard: 0, id: 2 }, &sid(2), "AC1").unwrap();
     let mut flush = || {
         file.append(&[0; 4]);
         file.flush()

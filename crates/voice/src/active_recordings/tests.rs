@@ -67,7 +67,7 @@ impl Leg {
 
     fn begin(&mut self, files: &MemoryFiles, number: u64, source: RecordSource) {
         let sid = ivr::sid::new(ivr::sid::RECORDING, u128::from(number));
-        let mut file = files.create(Ticket { shard: 0, id: number }, &sid).unwrap();
+        let mut file = files.create(Ticket { shard: 0, id: number }, &sid, "AC1").unwrap();
         let channels = if source == RecordSource::Dual { 2 } else { 1 };
         let options = RecordOptions { rate: 8_000, channels, trim: false, max_ms: 0 };
         let recorder = Recorder::new(options, &mut file);

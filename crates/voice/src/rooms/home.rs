@@ -29,6 +29,7 @@ use super::frames::{self, Sound};
 use super::link_members::{LinkMembers, LinkPlace};
 use super::message::{Join, LeaveReason, MemberStatus, Name, RoomEvent, RoomTarget};
 use super::moved::conference_of;
+use super::pair::{connect_pair, expire_document};
 use super::queue::Queue;
 use super::recorder::go_on_recording;
 use super::room::Room;
@@ -165,6 +166,7 @@ impl RoomHome {
             RoomEvent::Announced { number } => {
                 if let Some(room) = self.room_of(name(number)) {
                     room.announcement_over(now, name(number), out);
+                    connect_pair(room, out);
                 }
             }
             // These events are for members; `Rooms` delivers them there.
@@ -226,7 +228,7 @@ impl RoomHome {
                     self.drop_queue(at);
                 }
             }
-            RoomTarget::First { queue } => {
+            RoomTarget::First { queue, .. } => {
                 let queue = queue.clone();
                 let at = self.queue(now, &join, &queue, limits::QUEUE_SIZE, out);
                 let Some(found) = self.queues.get_mut(&at) else { return };
@@ -422,6 +424,7 @@ impl RoomHome {
             out.push(Out::Tell(name.shard, RoomEvent::Gone { number: name.number, why: LeaveReason::Over }));
         }
         self.expire_moved(now, out);
+        self.rooms.values_mut().for_each(|room| expire_document(room, now, out));
         // By shard, so that a conference of hundreds is a few messages a second.
         let mut shards: BTreeMap<ShardAddress, Vec<(u64, MemberStatus)>> = BTreeMap::new();
         let rooms = self.rooms.values().flat_map(Room::standings);

@@ -46,6 +46,8 @@ pub(crate) struct RoomMemberLeg {
     pub(super) conference_recording: Option<LegConferenceRecording>,
     /// As its home said last; `None` before the first word: it is not in the room yet.
     pub(super) standing: Option<MemberStatus>,
+    /// When its script asked for it.
+    pub(super) asked_at: Instant,
     /// When its home last spoke of it.
     pub(super) known_at: Instant,
     /// It has another home than before, of which it has not heard: it asks again each second.
@@ -163,18 +165,18 @@ impl Rooms {
         self.sit(now, (actor, id, Kind::Caller), (wanted, &name), (wait, None), parts);
     }
 
-    /// A Dial's leg that is the first caller of a queue, or the next that comes.
+    /// A Dial's leg that is the first caller of a queue, or the next that comes. The document is for this caller.
     pub(in super::super) fn dial_queue(
         &mut self,
         now: Instant,
         actor: Key,
         leg: Id,
-        name: &str,
+        (name, document): (&str, Option<Target>),
         parts: &mut RoomParts<'_, '_>,
     ) {
         let Some((_, caller)) = parts.calls.leg_of(actor) else { return };
         let (name, _) = parts.queues.find(&caller.owner.account, name, None);
-        let wanted = RoomTarget::First { queue: name.clone() };
+        let wanted = RoomTarget::First { queue: name.clone(), document };
         self.sit(now, (actor, leg, Kind::Taker), (wanted, &name), (None, None), parts);
     }
 
@@ -214,6 +216,7 @@ impl Rooms {
             is_recorded: false,
             conference_recording: None,
             standing: None,
+            asked_at: now,
             known_at: now,
             is_moving: false,
             source: Source::Silence,

@@ -143,6 +143,8 @@ pub enum RoomTarget {
     First {
         /// The queue.
         queue: Box<str>,
+        /// A document that this one hears before the connection.
+        document: Option<Target>,
     },
 }
 

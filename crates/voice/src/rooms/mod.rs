@@ -16,6 +16,7 @@ pub mod message;
 mod moved;
 #[cfg(test)]
 mod moved_tests;
+mod pair;
 mod queue;
 mod recorder;
 mod room;

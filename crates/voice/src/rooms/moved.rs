@@ -118,23 +118,6 @@ impl Room {
         is_older
     }
 
-    /// The waiting caller of a queue and its taker, which hear each other at once.
-    pub(super) fn pair(
-        now: Instant,
-        sid: Arc<str>,
-        waited: &(Name, Join),
-        took: &(Name, Join),
-        out: &mut Outbox,
-    ) -> Room {
-        let teller = ConferenceNotifier::new(Arc::clone(&took.1.owner), sid, "".into(), None);
-        let mut room = Room::new(now, teller, Kind::Pair);
-        room.is_started = true;
-        room.members = [waited, took].map(|(name, join)| Member::new(now, *name, join, None)).into();
-        room.index();
-        room.tell_all(out);
-        room
-    }
-
     /// One of the two of a queue's connection that has come from the home before; `None`: its status names no other.
     pub(super) fn half_of_pair(now: Instant, name: Name, join: &Join, out: &mut Outbox) -> Option<Room> {
         let again = join.again.as_ref()?;

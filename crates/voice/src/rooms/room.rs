@@ -36,6 +36,8 @@ pub(super) struct Room {
     pub(super) created_at: Instant,
     /// While its members come from its home before, or go to the next one.
     pub(super) moving: Option<Moving>,
+    /// The caller of a queue's connection hears a document until then, or until it says that it has heard it.
+    pub(super) document_until: Option<Instant>,
     /// Conferences of the same name that have become this one, and whose rows have ended.
     pub(super) absorbed: BTreeSet<Arc<str>>,
     /// In the order they came.
@@ -161,6 +163,7 @@ impl Room {
             is_started: false,
             created_at: now,
             moving: None,
+            document_until: None,
             absorbed: BTreeSet::new(),
             members: Vec::new(),
             places: HashMap::new(),
@@ -464,7 +467,7 @@ impl Room {
     }
 
     /// The member's place in the mix, as it is now: taken anew when its rate or its attributes change.
-    fn seat(&mut self, name: Name) {
+    pub(super) fn seat(&mut self, name: Name) {
         let Some(member) = self.member(name) else { return };
         let (place, rate) = (member.place.take(), member.rate);
         if let Some(place) = place {

@@ -25,6 +25,8 @@ struct World {
     /// Members that are in a room, or expect to be, with their status.
     members: BTreeMap<Name, Option<MemberStatus>>,
     gone: Vec<(Name, LeaveReason)>,
+    /// Documents that members were asked to hear.
+    announced: Vec<(Name, String)>,
     /// Events of status callbacks.
     told: Vec<String>,
     /// The status, or the name, of rows that were written.
@@ -65,6 +67,7 @@ impl World {
             last: 0,
             members: BTreeMap::new(),
             gone: Vec::new(),
+            announced: Vec::new(),
             told: Vec::new(),
             rows: Vec::new(),
         }
@@ -114,6 +117,9 @@ impl World {
                 if self.members.remove(&name).is_some() {
                     self.gone.push((name, why));
                 }
+            }
+            RoomEvent::Announce { number, target } => {
+                self.announced.push((Name { shard, number }, target.url));
             }
             _ => {}
         }
@@ -217,7 +223,7 @@ fn a_queue_serves_in_order_and_the_end_of_one_is_that_of_the_other() {
     let second = world.join(1, queue(), false);
     let place = |world: &World, name: Name| world.members[&name].as_ref().unwrap().line.unwrap();
     assert_eq!((place(&world, second).position, place(&world, second).size), (2, 2));
-    let agent = world.join(2, RoomTarget::First { queue: "q".into() }, false);
+    let agent = world.join(2, RoomTarget::First { queue: "q".into(), document: None }, false);
     assert_eq!((world.hears(first), world.hears(agent)), (Some(MemberAudio::Room), Some(MemberAudio::Room)));
     assert_eq!(world.members[&agent].as_ref().unwrap().with.as_deref(), Some("CA1"));
     assert_eq!((place(&world, second).position, place(&world, second).size), (1, 1));
@@ -227,6 +233,36 @@ fn a_queue_serves_in_order_and_the_end_of_one_is_that_of_the_other() {
     assert_eq!(world.rows, ["there is q"]);
     world.leave(second);
     assert_eq!(world.counts(), (0, 0, 0));
+}
+
+/// The two are muted until the caller has heard its document; a word of its end that is lost keeps them so for a while only.
+#[test]
+fn a_queues_caller_hears_a_document_before_the_two_hear_each_other() {
+    for is_lost in [false, true] {
+        let mut world = World::new();
+        let caller = world.join(1, RoomTarget::Queue { name: "q".into(), max_size: 10 }, false);
+        let document = Some(Target { url: "http://a/hello".into(), method: Method::Get });
+        let agent = world.join(2, RoomTarget::First { queue: "q".into(), document }, false);
+        let muted =
+            |world: &World| [caller, agent].map(|name| world.members[&name].as_ref().unwrap().is_muted);
+        assert_eq!(world.announced, [(caller, "http://a/hello".to_owned())]);
+        assert_eq!(
+            [caller, agent].map(|name| world.hears(name)),
+            [Some(MemberAudio::Room), Some(MemberAudio::Room)]
+        );
+        for _ in 0..limits::QUEUE_DOCUMENT.as_secs() {
+            world.second(&BTreeSet::new());
+            assert_eq!(muted(&world), [true, true]);
+        }
+        if is_lost {
+            world.second(&BTreeSet::new());
+        } else {
+            world.note(caller.shard, RoomEvent::Announced { number: caller.number });
+        }
+        assert_eq!(muted(&world), [false, false]);
+        world.leave(caller);
+        assert_eq!(world.gone, [(agent, LeaveReason::Over)]);
+    }
 }
 
 #[test]
@@ -327,7 +363,7 @@ fn act(world: &mut World, step: Step) {
             world.join(shard, RoomTarget::Queue { name: "q".into(), max_size: 3 }, lost);
         }
         Step::Take { shard, lost } => {
-            world.join(shard, RoomTarget::First { queue: "q".into() }, lost);
+            world.join(shard, RoomTarget::First { queue: "q".into(), document: None }, lost);
         }
         Step::Leave { which, lost } => {
             let Some(name) = world.members.keys().nth(which % world.members.len().max(1)).copied() else {

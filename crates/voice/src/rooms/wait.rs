@@ -187,6 +187,14 @@ impl Rooms {
 fn parameters(now: Instant, seated: &RoomMemberLeg) -> Form {
     let Some(standing) = &seated.standing else { return Form::new() };
     let sid = Arc::clone(&standing.sid);
+    if let Some(taker) = standing.with.as_ref().filter(|_| seated.kind == Kind::Caller) {
+        // Twilio's Queue noun: the document before the connection. The name of the last one is Twilio's.
+        return vec![
+            pair("QueueSid", &*sid),
+            pair("QueueTime", now.since(seated.asked_at).as_secs().to_string()),
+            pair("DequeingCallSid", &**taker),
+        ];
+    }
     let Some(line) = standing.line else { return vec![pair("ConferenceSid", &*sid)] };
     vec![
         pair("QueueSid", &*sid),

@@ -10,6 +10,7 @@ use crate::voice::callee::Callee;
 use crate::voice::talker::{Talker, level};
 use crate::voice::tones::runs;
 
+use super::client::Rest;
 use super::site::Site;
 
 const CALLER: u32 = 440;
@@ -319,5 +320,77 @@ fn a_live_call_is_recorded_paused_and_stopped() {
     assert!(runs(&wav, &[CALLER]).iter().any(|(_, ms)| *ms > 300));
     assert_eq!(site.rest.ask("POST", &path, "Status=paused").status, 404);
     caller.hang_up();
+    site.nothing_left();
+}
+
+/// The path of the call that is up and is not the one before.
+#[track_caller]
+fn call_of(rest: &Rest, before: &str) -> String {
+    until("the call is up", || {
+        let page = rest.get("/Calls.json?Status=in-progress");
+        let calls = page["calls"].as_array().unwrap().iter();
+        let mut paths = calls.map(|call| format!("/Calls/{}", call["sid"].as_str().unwrap()));
+        paths.find(|path| path != before)
+    })
+}
+
+fn play(url: &str) -> String {
+    format!("<Response><Play loop='0'>{url}</Play><Pause length='600'/></Response>")
+}
+
+/// As REST gives them to the account's token: a document plays recordings of its account and of those below it, whatever their sids are.
+#[test]
+fn a_document_plays_no_recording_of_another_account() {
+    let site = Site::new(&[("/1", LONG), ("/below", LONG)]);
+    let created = site.rest.ask_path("POST", "/Accounts.json", "FriendlyName=Below").json();
+    let text = |value: &Value, name: &str| value[name].as_str().unwrap().to_owned();
+    let (sub, token) = (text(&created, "sid"), text(&created, "auth_token"));
+    let below = site.rest.with_credentials(&sub, &token);
+    let bound = site.post("/IncomingPhoneNumbers.json", &[("PhoneNumber", "5"), ("VoiceUrl", "{app}/below")]);
+    site.post(&format!("/IncomingPhoneNumbers/{}.json", text(&bound, "sid")), &[("AccountSid", &sub)]);
+    let owner = site.rest.sid.clone();
+    let secret = short_recording(&site);
+    let base = format!("http://{}/restcomm/2012-04-24/Accounts", site.place.http());
+    let secret_url = |account: &str| format!("{base}/{account}/Recordings/{secret}.wav");
+
+    let mut thief = Talker::call(&site.place, "5", 0, CALLEE);
+    let theft = call_of(&below, "");
+    for (number, account) in [&sub, &owner].into_iter().enumerate() {
+        let twiml = play(&secret_url(account));
+        below.post(&format!("{theft}.json"), &site.form(&[("Twiml", &twiml)]));
+        let notes = until("the failure is noted", || {
+            let notes = below.get(&format!("{theft}/Notifications.json"))["notifications"].clone();
+            notes.as_array().filter(|all| all.len() > number).cloned()
+        });
+        for note in notes {
+            let path = format!("/Notifications/{}.json", note["sid"].as_str().unwrap());
+            assert_eq!(note["error_code"], "13420", "{note}");
+            let words = text(&below.get(&path), "message_text");
+            assert!(words.contains("no such recording"), "{words}");
+        }
+    }
+    assert!(!thief.has_heard(CALLER));
+    let own = text(&below.post(&format!("{theft}/Recordings.json"), ""), "sid");
+    let packets = || site.rest.metric("belfry_media_packets_received_total");
+    let before = packets();
+    until("some is said", || (packets() >= before + 25.0).then_some(()));
+    thief.hang_up();
+    until("the recording is complete", || {
+        (below.get(&format!("/Recordings/{own}.json"))["status"] == "completed").then_some(())
+    });
+    let own_url = format!("{base}/{sub}/Recordings/{own}.wav");
+    let mut listener = Talker::call(&site.place, "5", 1, 0);
+    let call = call_of(&below, &theft);
+    below.post(&format!("{call}.json"), &site.form(&[("Twiml", &play(&own_url))]));
+    listener.hears([CALLEE], [CALLER]);
+    listener.hang_up();
+
+    let mut listener = Talker::call(&site.place, "1", 0, 0);
+    let call = call_of(&site.rest, "");
+    for (url, heard) in [(secret_url(&owner), CALLER), (own_url, CALLEE)] {
+        site.post(&format!("{call}.json"), &[("Twiml", &play(&url))]);
+        listener.hears([heard], []);
+    }
+    listener.hang_up();
     site.nothing_left();
 }

@@ -202,6 +202,68 @@ fn a_queue_connects_its_first_caller_with_the_agent_that_dials_it() {
     node.stop();
 }
 
+/// Twilio's Queue noun: `url` is performed on the waiting caller before the connection.
+#[test]
+fn a_queues_caller_hears_the_document_of_the_agents_dial_before_they_talk() {
+    let app = App::new(&[
+        ("/", ENQUEUE),
+        ("/wait", WAIT),
+        ("/queued", "<Response><Hangup/></Response>"),
+        ("/agent", "<Response><Dial action='/dialed'><Queue url='/hello'>support</Queue></Dial></Response>"),
+        (
+            "/short",
+            "<Response><Dial action='/dialed' timeLimit='1'><Queue url='/hello'>support</Queue></Dial></Response>",
+        ),
+        (
+            "/star",
+            "<Response><Dial action='/dialed' hangupOnStar='true'><Queue url='/gone'>support</Queue></Dial></Response>",
+        ),
+        ("/hello", "<Response><Say>an agent takes your call</Say></Response>"),
+        ("/dialed", "<Response><Hangup/></Response>"),
+    ]);
+    let place = place(&app, &[("1", "/"), ("2", "/agent"), ("3", "/short"), ("4", "/star")]);
+    let mut node = place.start();
+    for (number, shard, calls) in [("2", 1, 2), ("3", 0, 4), ("4", 1, 6)] {
+        app.asked.lock().unwrap().clear();
+        let mut caller = Talker::call(&place, "1", 0, TONES[0]);
+        let wait = until("the caller waits", || app.asked_for("/wait"));
+        let mut agent = Talker::call(&place, number, shard, TONES[1]);
+        let document = if number == "4" { "/gone" } else { "/hello" };
+        let hello = until("the document is asked for", || app.asked_for(document));
+        assert_eq!((&hello["CallSid"], &hello["QueueSid"]), (&wait["CallSid"], &wait["QueueSid"]));
+        assert!(
+            hello["QueueTime"].parse::<u32>().is_ok() && !hello.contains_key("ConferenceSid"),
+            "{hello:?}"
+        );
+        match number {
+            "2" => {
+                agent.hears([TONES[0]], [TONES[1]]);
+                caller.hears([TONES[1]], [TONES[0]]);
+                caller.hang_up();
+                agent.is_hung_up();
+            }
+            "3" => {
+                agent.is_hung_up();
+                caller.is_hung_up();
+            }
+            _ => {
+                agent.hears([TONES[0]], [TONES[1]]);
+                agent.press('*');
+                agent.is_hung_up();
+                caller.is_hung_up();
+            }
+        }
+        let dialed = until("the agent goes on", || app.asked_for("/dialed"));
+        assert_eq!(
+            (&*dialed["DialCallStatus"], &*dialed["DialBridged"], &dialed["DialCallSid"]),
+            ("completed", "true", &wait["CallSid"])
+        );
+        assert_eq!(hello["DequeingCallSid"], dialed["CallSid"]);
+        nothing_left(&node, calls);
+    }
+    node.stop();
+}
+
 #[test]
 fn an_agent_waits_for_a_caller_and_a_full_queue_says_so() {
     let app = App::new(&[
