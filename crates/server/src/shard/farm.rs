@@ -215,9 +215,11 @@ impl FarmAdapter {
     pub(super) fn report(&mut self, now: Instant, own: cluster::Life) {
         let Some(links) = &self.links else { return };
         self.traffic.batches = links.counters().writes;
+        let connected = links.connected();
+        self.traffic.clear_delays(|life| !connected.contains(&life));
         if now.since(self.last_probe) >= limits::LINK_PROBE {
             self.last_probe = now;
-            for life in links.connected() {
+            for life in connected {
                 // A class that is full says enough about the delay.
                 let _ = self.send(now, life, Probe::new(now, own).message());
             }
