@@ -22,6 +22,7 @@ mod soft;
 mod watch;
 
 pub use buckets::{BucketSet, bindings_of_record};
+pub use calls::forget_calls;
 pub use contact::contact_key;
 pub use interface::*;
 pub use owned_buckets::{BucketEffect, OwnedBuckets, ReadFailed, RowPage, WaitingQuestion};

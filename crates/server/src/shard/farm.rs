@@ -255,6 +255,7 @@ pub(super) fn set_view(shard: &mut Shard, now: Instant, view: &Arc<FarmView>) {
         farm.moved.handle_map(now, shard.parts.edge, (&**view, before.as_deref()), &mut shard.parts.endpoint);
         if !has_this_map {
             moved_slots::give_waiting_to_workers(shard, now, view);
+            moved_slots::end_moved_calls(shard, now, view, before.as_deref());
         }
         buckets::handle_view(shard, now, before.as_deref());
         chat_farm::handle_view(shard, now, view);
