@@ -7,8 +7,9 @@
 //!                    └───────────────────────────────────┘  taken with the same epoch: memory is still right
 //! ```
 //!
-//! The database gives the epoch by compare-and-swap: a shard names the last epoch that it knows of, and gets the next one if that is
-//! still the bucket's and its holder has given the bucket back or is fenced. So a question that arrives late takes nothing.
+//! The database gives the epoch by compare-and-swap: a shard names the last epoch that it knows of, and gets the next one if the bucket
+//! has no later one and its holder has given the bucket back or is fenced. So a question that arrives late takes nothing. A database that was
+//! restored has an earlier epoch than the shard, and gives the one after the shard's.
 //! A shard that holds the bucket already gets its epoch again, which makes questions that are asked twice harmless and a lapse of authority
 //! cheap.
 
@@ -20,7 +21,7 @@ use crate::limits::{FENCE_ANSWER, FENCE_RETRY};
 /// An order of a tenure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TenureEffect {
-    /// Take the bucket in the database if its epoch is still this one. The answer: [`Tenure::handle_taken`] or
+    /// Take the bucket in the database if it has no later epoch than this one. The answer: [`Tenure::handle_taken`] or
     /// [`Tenure::handle_refused`].
     Fence(Epoch),
     /// Forget what memory has of the bucket and read its rows. When done: [`Tenure::handle_loaded`].
@@ -127,7 +128,7 @@ impl Tenure {
         }
     }
 
-    /// The database refuses: the bucket has another epoch than the question, or its holder lives and has not given it back.
+    /// The database refuses: the bucket has a later epoch than the question, or its holder lives and has not given it back.
     /// `current` is the bucket's epoch.
     pub fn handle_refused(&mut self, now: Instant, current: Epoch, out: &mut Vec<TenureEffect>) {
         let TenureState::Fencing { memory, .. } = self.state else { return };

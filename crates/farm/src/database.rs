@@ -36,7 +36,7 @@ pub enum ClaimResult {
         /// The epoch of the hold.
         epoch: Epoch,
     },
-    /// Another epoch has begun, or the holder lives and has not given the bucket back.
+    /// A later epoch has begun, or the holder lives and has not given the bucket back.
     Refused {
         /// The bucket.
         bucket: Bucket,
@@ -72,7 +72,7 @@ pub trait BucketDatabase: Send {
     /// `Fenced` if this life is over; `Lost` if nothing is known of the claims.
     fn take(&mut self, claims: &[Claim], dead: &[Life]) -> Result<Vec<ClaimResult>, DatabaseFault>;
 
-    /// Gives buckets back; those of another holder or epoch are passed over.
+    /// Gives buckets back; those of another holder or a later epoch are passed over.
     ///
     /// # Errors
     /// `Lost` if nothing is known of the buckets.

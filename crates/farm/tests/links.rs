@@ -308,6 +308,40 @@ fn an_encrypted_link_goes_on_after_a_cut_and_shows_no_message() {
     }
 }
 
+/// A host that is cut off answers nothing, here a listener whose backlog is full. The kernel would try again after 1, 2, 4 and at last 64 s.
+#[test]
+fn a_connection_that_is_not_answered_is_tried_again_after_the_time_of_a_handshake() {
+    run(async {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
+        let full = socket.listen(1).expect("a listener");
+        let address = full.local_addr().expect("a bound socket");
+        let mut waiting = Vec::new();
+        while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
+            waiting.push(stream.local_addr().expect("a connected socket"));
+        }
+        let mut two = Node::start(2, 7);
+        two.links.set_view(&view(two.life, &[(Life(1), address), (two.life, two.address)]));
+        let lost = |event: &LinkEvent| match event {
+            LinkEvent::Lost { is_refused, .. } => Some(*is_refused),
+            _ => None,
+        };
+        for _ in 0..2 {
+            assert!(!two.wait(lost).await, "no process is known to have ended");
+        }
+        // The cut ends.
+        let tried_again = async {
+            loop {
+                let (_, from) = full.accept().await.expect("a connection");
+                if !waiting.contains(&from) {
+                    return;
+                }
+            }
+        };
+        timeout(LONGEST, tried_again).await.expect("no connection is opened");
+    });
+}
+
 /// A clock that stands: no connection is silent for too long, however busy the machine is.
 fn standing() -> Instant {
     Instant::from_micros(1_800_000_000_000_000)

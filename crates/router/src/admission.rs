@@ -5,7 +5,7 @@
 use stdx::Instant;
 use stdx::rate::{Rate, TokenBucket};
 
-use crate::interface::{Admission, AdmitRefused, CallInfo, CallPhase};
+use crate::interface::{Admission, AdmitRefused, CallInfo, CallPhase, ShardAddress};
 use crate::limits;
 use crate::router::{Effect, Router};
 
@@ -14,6 +14,7 @@ impl Router {
     pub(crate) fn admit(
         &mut self,
         now: Instant,
+        from: ShardAddress,
         admission: &Admission,
         out: &mut Vec<Effect>,
     ) -> Result<(), AdmitRefused> {
@@ -33,7 +34,8 @@ impl Router {
         }
         // Without a limit on calls at once the count is not needed.
         if max_calls.is_some() && !info.call_id.is_empty() && self.soft.has_room(aor) {
-            self.soft.change(now, aor, |soft| soft.calls.admit(now, info));
+            self.callers.insert(from);
+            self.soft.change(now, aor, |soft| soft.calls.admit(now, from, info));
             self.notify(now, aor, out);
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use stdx::Instant;
 
-use crate::interface::{Aor, CallInfo, CallPhase};
+use crate::interface::{Aor, CallInfo, CallPhase, ShardAddress};
 use crate::limits;
 use crate::router::{Effect, Router};
 
@@ -12,6 +12,8 @@ pub(crate) struct Calls(Vec<Call>);
 struct Call {
     info: CallInfo,
     until: Instant,
+    /// The shard that works on the call, and tells of its end.
+    from: ShardAddress,
 }
 
 impl Calls {
@@ -38,14 +40,21 @@ impl Calls {
         self.0.len() < before
     }
 
-    fn put(&mut self, now: Instant, info: CallInfo) {
-        let full = self.0.len() >= limits::CALLS_PER_ADDRESS;
+    /// Forgets the calls of other shards than these. True when a call was forgotten.
+    pub(crate) fn keep(&mut self, is_live: impl Fn(ShardAddress) -> bool) -> bool {
+        let before = self.0.len();
+        self.0.retain(|call| is_live(call.from));
+        self.0.len() < before
+    }
+
+    fn put(&mut self, now: Instant, from: ShardAddress, info: CallInfo) {
+        let (full, until) = (self.0.len() >= limits::CALLS_PER_ADDRESS, now + limits::LONGEST_CALL);
         match self.0.iter_mut().find(|call| same_call(&call.info, &info)) {
-            Some(call) => *call = Call { info, until: now + limits::LONGEST_CALL },
+            Some(call) => *call = Call { info, until, from },
             // The end of a call we were not told of is no news.
             None if info.phase == CallPhase::Terminated => {}
             None if full => {}
-            None => self.0.push(Call { info, until: now + limits::LONGEST_CALL }),
+            None => self.0.push(Call { info, until, from }),
         }
     }
 
@@ -57,8 +66,8 @@ impl Calls {
     }
 
     /// A call that counts though no edge has reported it yet.
-    pub(crate) fn admit(&mut self, now: Instant, info: CallInfo) {
-        self.0.push(Call { info, until: now + limits::ADMITTED_UNSEEN });
+    pub(crate) fn admit(&mut self, now: Instant, from: ShardAddress, info: CallInfo) {
+        self.0.push(Call { info, until: now + limits::ADMITTED_UNSEEN, from });
     }
 
     fn drop_terminated(&mut self) -> bool {
@@ -81,19 +90,38 @@ impl Router {
     pub(crate) fn handle_call_changed(
         &mut self,
         now: Instant,
-        aor: &Aor,
-        info: CallInfo,
+        from: ShardAddress,
+        (aor, info): (&Aor, CallInfo),
         out: &mut Vec<Effect>,
     ) {
         let unknown_ended = info.phase == CallPhase::Terminated && self.soft.get(aor).is_none();
         if unknown_ended || !self.soft.has_room(aor) {
             return;
         }
-        self.soft.change(now, aor, |soft| soft.calls.put(now, info));
+        self.callers.insert(from);
+        self.soft.change(now, aor, |soft| soft.calls.put(now, from, info));
         self.notify(now, aor, out);
         // RFC 4235 §3.7: the end is told once, then the dialog is gone.
         if self.soft.change_known(now, aor, |soft| soft.calls.drop_terminated()) == Some(true) {
             self.settle(now, aor);
         }
+    }
+}
+
+/// Forgets the calls that other shards than these have reported, in one pass, and tells the watchers. The packets of such a call go on by
+/// other shards, which do not know its accounts and never report its end (`docs/decisions/0136-calls-of-nodes-that-are-gone.md`).
+pub fn forget_calls(
+    router: &mut Router,
+    now: Instant,
+    is_live: impl Fn(ShardAddress) -> bool,
+    out: &mut Vec<Effect>,
+) {
+    let before = router.callers.len();
+    router.callers.retain(|from| is_live(*from));
+    if router.callers.len() == before {
+        return;
+    }
+    for aor in router.soft.keep_calls(is_live) {
+        router.notify(now, &aor, out);
     }
 }

@@ -24,6 +24,7 @@ mod watch;
 
 pub use bound_target::{BoundTarget, bound_targets};
 pub use buckets::{BucketSet, bindings_of_record};
+pub use calls::forget_calls;
 pub use contact::contact_key;
 pub use interface::*;
 pub use owned_buckets::{BucketEffect, OwnedBuckets, ReadFailed, RowPage, WaitingQuestion};

@@ -61,7 +61,7 @@ pub const WATCHED_ASKED: Duration = Duration::from_secs(5);
 /// Bytes of the addresses in a list: with more watched addresses an owner sends none, and all calls are reported.
 pub const WATCHED_BYTES: usize = 128 * 1_024;
 
-/// A call that was not ended is forgotten after this: its edge died.
+/// A call that was not ended is forgotten after this: its end was lost on the way. Those of a node that is gone are forgotten with it.
 pub const LONGEST_CALL: Duration = Duration::from_hours(12);
 
 /// The interval, at most, at which the state of an address is checked. Timers are never cancelled; one at the

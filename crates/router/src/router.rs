@@ -1,6 +1,6 @@
 //! The machine that owns the soft state of the addresses of its shard. Bytes and time in, effects out.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use stdx::Instant;
 use stdx::cache::Cache;
@@ -151,6 +151,8 @@ pub struct Router {
     /// The tickets of changes that wait for a database that is away.
     pub(crate) outage: Outage<u64>,
     pub(crate) listed_edges: ListedEdges,
+    /// The shards that have reported calls; those that are gone leave with [`forget_calls`](crate::forget_calls).
+    pub(crate) callers: BTreeSet<ShardAddress>,
     last_ticket: u64,
     pub(crate) last_etag: u64,
 }
@@ -233,6 +235,7 @@ impl Router {
             lines: HashMap::new(),
             outage: Outage::new(OUTAGE),
             listed_edges: ListedEdges::default(),
+            callers: BTreeSet::new(),
             last_ticket: 0,
             last_etag: 0,
         }
@@ -290,10 +293,10 @@ impl Router {
                     self.notify(now, &publish.aor, out);
                 }
             }
-            Query::CallChanged { aor, call } => self.handle_call_changed(now, &aor, call, out),
+            Query::CallChanged { aor, call } => self.handle_call_changed(now, from, (&aor, call), out),
             Query::Watched { owner, .. } => self.list_watched(now, from, owner, out),
             Query::Admit(admission) => {
-                let admitted = self.admit(now, &admission, out);
+                let admitted = self.admit(now, from, &admission, out);
                 asker.answer(Answer::Admitted(admitted), out);
             }
             Query::Keep(message) => self.handle_keep(now, asker, message, limits::KEPT_PER_ADDRESS, out),

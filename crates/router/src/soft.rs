@@ -131,6 +131,14 @@ impl SoftStates {
         self.table.retain(|soft| !is_gone(&soft.aor));
     }
 
+    /// Forgets the calls of other shards than these, in one pass. Returns the addresses that had any. An entry that is left with nothing goes with
+    /// its timer.
+    pub(crate) fn keep_calls(&mut self, is_live: impl Fn(ShardAddress) -> bool) -> Vec<Aor> {
+        let changed =
+            self.table.iter_mut().filter_map(|soft| soft.calls.keep(&is_live).then(|| soft.aor.clone()));
+        changed.collect()
+    }
+
     /// Drops expired state and appends the addresses whose state may look different now.
     pub(crate) fn expire(&mut self, now: Instant, changed: &mut Vec<Aor>) {
         let mut due = Vec::new();

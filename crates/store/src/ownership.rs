@@ -13,21 +13,21 @@ pub struct BucketClaim {
     pub bucket: u16,
     /// The number of the shard that is to hold it.
     pub shard: u16,
-    /// The epoch that the bucket must still have.
+    /// The last epoch of the bucket that the shard knows of: it must have no later one.
     pub after: u64,
 }
 
 /// The database's answer to a [`BucketClaim`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimAnswer {
-    /// The shard holds the bucket, with this epoch: the one it had if it held the bucket already, else the next one.
+    /// The shard holds the bucket, with this epoch: the one it had if it held the bucket already, else the one after that of the claim.
     Taken {
         /// The number of the bucket.
         bucket: u16,
         /// The epoch of the new hold.
         epoch: u64,
     },
-    /// Another epoch has begun, or the holder lives and has not given the bucket back.
+    /// A later epoch has begun, or the holder lives and has not given the bucket back.
     Refused {
         /// The number of the bucket.
         bucket: u16,
@@ -69,7 +69,10 @@ pub trait Ownership: Send {
     /// `Fenced` if this life is over; else the errors of the database, and nothing is taken.
     fn take(&mut self, claims: &[BucketClaim], dead: &[u32]) -> Result<Vec<ClaimAnswer>, StoreError>;
 
-    /// Gives buckets back. Buckets of another holder or epoch by now are passed over.
+    /// True if a claim has named a later epoch than its bucket had: the database is older than the farm, as after a restore.
+    fn is_older(&self) -> bool;
+
+    /// Gives buckets back. Buckets of another holder or a later epoch by now are passed over.
     ///
     /// # Errors
     /// The errors of the database.

@@ -113,6 +113,28 @@ fn the_bindings_of_a_node_that_is_killed_are_found_at_the_others() {
     other.succeeds();
 }
 
+/// Backup and restore as docs/operating.md has them: NATS keeps the map with the epochs of before.
+#[test]
+fn a_farm_is_served_again_after_a_restore() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Debian);
+    let mut farm = Farm::on_database(&nats, 2, &new_postgres_database(), USERS);
+    register(&farm, &[0, 1], free_port());
+    let backup = farm.nodes[0].data().join("backup").display().to_string();
+    farm.nodes[0].run(&["backup", &backup]);
+    farm.nodes.iter_mut().for_each(interop::Node::kill);
+    farm.nodes[0].run(&["restore", &backup, "--replace"]);
+    farm.nodes.iter_mut().for_each(interop::Node::start);
+    farm.wait_for_shares(2);
+    let phone = Sipp::answering("answer.xml", count(&[0, 1]));
+    unregister(&farm, 1);
+    register(&farm, &[0, 1], phone.port);
+    call_all(&farm, &[0, 1]);
+    phone.succeeds();
+    let is_logged = |node: &interop::Node| node.tail().contains("the database is older than the farm");
+    assert!(farm.nodes.iter().any(is_logged), "{}", farm.nodes[0].tail());
+}
+
 #[test]
 fn no_request_fails_while_a_node_drains() {
     let _alone = alone();

@@ -485,7 +485,9 @@ async fn dial(shared: Rc<Shared>, peer: Rc<Peer>, lane: usize) {
     let mut last = None;
     while !peer.is_dead.get() {
         let address = peer.address.get();
-        match TcpStream::connect(address).await {
+        // Without a deadline a host that is cut off would be asked for minutes, and ever more seldom.
+        let connected = tokio::time::timeout(cluster::limits::HANDSHAKE, TcpStream::connect(address)).await;
+        match connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             Ok(socket) => {
                 let own = shared.hello(lane, Some(peer.life));
                 match in_time(shared.introduce(socket, address, own)).await {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use router::{
-    Answer, CallInfo, CallPhase, Change, Effect, Presence, Publish, PublishRefused, Published, Push, Query,
-    State, Topic, WatchId, limits,
+    Admission, Answer, AskId, CallInfo, CallPhase, Change, Effect, Life, Presence, Publish, PublishRefused,
+    Published, Push, Query, ShardAddress, State, Topic, WatchId, limits,
 };
 
 use crate::support::{World, alice, message, pushes, register, update};
@@ -105,8 +105,59 @@ fn a_call_that_is_up_shows_in_presence() {
     world.watch(Topic::Presence, 100_000);
     assert_eq!(world.pushed(changed(CallPhase::Early)), []);
     assert_eq!(world.pushed(changed(CallPhase::Confirmed)), [presence(false, true, &[])]);
-    // Its edge died and never reports the end.
+    // The report of its end was lost.
     assert_eq!(states(world.pass(limits::LONGEST_CALL.as_secs())), [presence(false, false, &[])]);
+}
+
+#[test]
+fn calls_of_a_node_that_is_gone_are_forgotten() {
+    let mut world = World::new();
+    let (one, two) = (ShardAddress { life: Life(1), shard: 0 }, ShardAddress { life: Life(2), shard: 3 });
+    world.watch(Topic::Presence, 100_000);
+    let report = |world: &mut World, from, call_id: &str| {
+        let call = CallInfo { call_id: call_id.into(), ..call(CallPhase::Confirmed) };
+        let query = Query::CallChanged { aor: alice(), call };
+        world.router.handle_query(world.now, from, AskId(0), query, &mut world.out);
+        states(std::mem::take(&mut world.out))
+    };
+    let admits = |world: &mut World, call_id: &str| {
+        let admission = Admission {
+            aor: alice(),
+            call_id: call_id.into(),
+            caller_tag: "t".into(),
+            initiator: true,
+            max_calls: Some(2),
+            max_rate: None,
+        };
+        world.router.handle_query(
+            world.now,
+            two,
+            AskId(1),
+            Query::Admit(Box::new(admission)),
+            &mut world.out,
+        );
+        let answer = std::mem::take(&mut world.out).into_iter().find_map(|effect| match effect {
+            Effect::Answer { answer: Answer::Admitted(admitted), .. } => Some(admitted.is_ok()),
+            _ => None,
+        });
+        answer.unwrap()
+    };
+    let forget = |world: &mut World, is_live: fn(ShardAddress) -> bool| {
+        router::forget_calls(&mut world.router, world.now, is_live, &mut world.out);
+        states(std::mem::take(&mut world.out))
+    };
+    assert_eq!(report(&mut world, one, "first"), [presence(false, true, &[])]);
+    assert_eq!(report(&mut world, two, "second"), []);
+    assert!(!admits(&mut world, "third"));
+    assert_eq!(forget(&mut world, |_| true), []);
+    assert_eq!(forget(&mut world, |from| from.life != Life(2)), [], "the call of the other node goes on");
+    // One that is admitted and never begins, as its node has ended.
+    assert!(admits(&mut world, "third"));
+    assert!(!admits(&mut world, "fourth"));
+    assert_eq!(forget(&mut world, |from| from.life != Life(2)), []);
+    assert!(admits(&mut world, "fourth"));
+    assert_eq!(forget(&mut world, |_| false), [presence(false, false, &[])]);
+    assert_eq!(world.router.counts().calls, 0);
 }
 
 #[test]

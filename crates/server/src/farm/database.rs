@@ -17,14 +17,18 @@ use store::{
 };
 
 /// One life's connection for its buckets.
-struct BucketConnection(Box<dyn Ownership>);
+struct BucketConnection {
+    ownership: Box<dyn Ownership>,
+    /// The log has a line about a database that is older than the farm.
+    is_older_logged: bool,
+}
 
 /// Opens a connection for the node of this name, and enters its life.
 /// The function is called again after a lost connection, always with the same life.
 pub(super) fn open(database: Database, node: Box<str>) -> OpenDatabase {
     Box::new(move |life| {
         let ownership = join(&database, life, &node).map_err(fault)?;
-        Ok(Box::new(BucketConnection(ownership)))
+        Ok(Box::new(BucketConnection { ownership, is_older_logged: false }))
     })
 }
 
@@ -89,7 +93,7 @@ fn obstacle(config: &Config, has_accounts: bool) -> Option<&'static str> {
 
 impl BucketDatabase for BucketConnection {
     fn check(&mut self) -> Result<(), DatabaseFault> {
-        self.0.check().map_err(fault)
+        self.ownership.check().map_err(fault)
     }
 
     fn take(&mut self, claims: &[Claim], dead: &[Life]) -> Result<Vec<ClaimResult>, DatabaseFault> {
@@ -100,7 +104,13 @@ impl BucketDatabase for BucketConnection {
         };
         let claims: Vec<BucketClaim> = claims.iter().map(claim).collect();
         let dead: Vec<u32> = dead.iter().map(|life| life.0).collect();
-        let answers = self.0.take(&claims, &dead).map_err(fault)?;
+        let answers = self.ownership.take(&claims, &dead).map_err(fault)?;
+        if self.ownership.is_older() && !std::mem::replace(&mut self.is_older_logged, true) {
+            tracing::warn!(
+                "the database is older than the farm: it was restored, was promoted early or is new to this farm; the epochs of its buckets go \
+                 on from those of the farm"
+            );
+        }
         Ok(answers.into_iter().filter_map(result).collect())
     }
 
@@ -111,7 +121,7 @@ impl BucketDatabase for BucketConnection {
             epoch: given.epoch.0,
         };
         let given: Vec<GivenBucket> = given.iter().map(bucket).collect();
-        self.0.give(&given).map_err(fault)
+        self.ownership.give(&given).map_err(fault)
     }
 }
 

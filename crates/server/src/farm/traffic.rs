@@ -36,7 +36,7 @@ pub(crate) struct PeerTraffic {
     pub(crate) relayed_to: u64,
     /// Packets that the node gave to this one.
     pub(crate) relayed_from: u64,
-    /// The time from a probe to its answer, the last one.
+    /// The time from a probe to its answer, the last one; none while no link leads to the node.
     pub(crate) delay: Option<Duration>,
 }
 
@@ -81,6 +81,13 @@ impl LinkTraffic {
         self.peers.retain(|life, _| is_live(*life));
     }
 
+    /// Forgets the delays of links that are cut: no probe is answered.
+    pub(crate) fn clear_delays(&mut self, is_cut: impl Fn(Life) -> bool) {
+        for (life, peer) in &mut self.peers {
+            peer.delay = peer.delay.filter(|_| !is_cut(*life));
+        }
+    }
+
     /// The figures of each class.
     pub(crate) fn classes(&self) -> impl Iterator<Item = (Class, ClassTraffic)> {
         Class::ALL.into_iter().zip(self.classes)
@@ -121,5 +128,18 @@ mod tests {
         assert_eq!((traffic.bytes_sent, traffic.peer(Life(7)).relayed_to), (500, 1));
         traffic.keep_peers(|life| life == Life(8));
         assert_eq!(traffic.peer(Life(7)), PeerTraffic::default());
+    }
+
+    #[test]
+    fn a_link_that_is_cut_has_no_delay() {
+        let mut traffic = LinkTraffic::default();
+        let delay = Some(Duration::from_micros(420));
+        for life in [7, 8] {
+            let peer = traffic.peer_mut(Life(life));
+            (peer.delay, peer.relayed_to) = (delay, 3);
+        }
+        traffic.clear_delays(|life| life == Life(7));
+        assert_eq!((traffic.peer(Life(7)).delay, traffic.peer(Life(8)).delay), (None, delay));
+        assert_eq!(traffic.peer(Life(7)).relayed_to, 3);
     }
 }

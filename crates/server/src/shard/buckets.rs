@@ -197,6 +197,7 @@ fn bucket_of(order: &BucketOrder) -> (Bucket, Epoch) {
 /// The view has replaced `before`: open questions go to the present owners, subscriptions watch there, and buckets of other owners
 /// are forgotten.
 pub(super) fn handle_view(shard: &mut Shard, now: Instant, before: Option<&FarmView>) {
+    forget_calls(shard, now);
     let mut moved = BucketSet::default();
     drive(shard, now, |driver| moved = driver.handle_view(now, before));
     if !moved.is_empty() {
@@ -208,6 +209,15 @@ pub(super) fn handle_view(shard: &mut Shard, now: Instant, before: Option<&FarmV
             shard.reads.accounts().forget(None);
         }
     }
+}
+
+/// Forgets the calls that shards of nodes which are gone have reported.
+fn forget_calls(shard: &mut Shard, now: Instant) {
+    let Some(farm) = shard.farm.as_ref().filter(|farm| farm.buckets.is_some()) else { return };
+    let Some(view) = farm.view() else { return };
+    let own = shard.parts.edge.life;
+    let is_live = |from: ShardAddress| from.life == own || view.has(from);
+    router::forget_calls(&mut shard.parts.router, now, is_live, &mut shard.scratch.router_effects);
 }
 
 /// Handles a read of the store. Returns the result of a read that is another part's.

@@ -109,6 +109,11 @@ impl CallRecords {
         self.accounts.handle_watched(now, owner, aors)
     }
 
+    /// The calls whose Call-IDs satisfy `has_moved` have another worker now. Returns their last states for the owners of their accounts.
+    pub(super) fn end_moved(&mut self, has_moved: impl Fn(&str) -> bool) -> Vec<Query> {
+        self.accounts.end_moved(has_moved)
+    }
+
     /// Ends the calls that are open.
     pub(super) fn drain(&mut self, now: Instant) {
         self.ledger.drain(now, &mut self.ended);

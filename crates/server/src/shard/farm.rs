@@ -215,9 +215,11 @@ impl FarmAdapter {
     pub(super) fn report(&mut self, now: Instant, own: cluster::Life) {
         let Some(links) = &self.links else { return };
         self.traffic.batches = links.counters().writes;
+        let connected = links.connected();
+        self.traffic.clear_delays(|life| !connected.contains(&life));
         if now.since(self.last_probe) >= limits::LINK_PROBE {
             self.last_probe = now;
-            for life in links.connected() {
+            for life in connected {
                 // A class that is full says enough about the delay.
                 let _ = self.send(now, life, Probe::new(now, own).message());
             }
@@ -253,6 +255,7 @@ pub(super) fn set_view(shard: &mut Shard, now: Instant, view: &Arc<FarmView>) {
         farm.moved.handle_map(now, shard.parts.edge, (&**view, before.as_deref()), &mut shard.parts.endpoint);
         if !has_this_map {
             moved_slots::give_waiting_to_workers(shard, now, view);
+            moved_slots::end_moved_calls(shard, now, view, before.as_deref());
         }
         buckets::handle_view(shard, now, before.as_deref());
         chat_farm::handle_view(shard, now, view);

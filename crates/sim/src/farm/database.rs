@@ -102,7 +102,7 @@ impl Database {
             }
             DatabaseRequest::Give { bucket, holder, epoch } => {
                 let row = self.buckets.entry(bucket).or_default();
-                if row.holder == Some(holder) && row.epoch == epoch {
+                if row.holder == Some(holder) && row.epoch <= epoch {
                     row.holder = None;
                 }
                 answers.push(DatabaseAnswer::Given { bucket, epoch });
@@ -119,17 +119,17 @@ impl Database {
     fn take(&mut self, claim: Claim, dead: &[Life]) -> DatabaseAnswer {
         let Claim { bucket, holder, after } = claim;
         let row = self.buckets.entry(bucket).or_default();
-        if row.holder == Some(holder) {
+        // An older database has an earlier epoch of the holder than the map.
+        if row.holder == Some(holder) && row.epoch >= after {
             return DatabaseAnswer::Taken { bucket, epoch: row.epoch };
         }
-        let other = row.holder.filter(|other| !self.fenced.contains(&other.life));
+        let other = row.holder.filter(|other| *other != holder && !self.fenced.contains(&other.life));
         let is_free = other.is_none_or(|other| dead.contains(&other.life));
-        if self.fences.of_holders && (row.epoch != after || !is_free) {
+        if self.fences.of_holders && (row.epoch > after || !is_free) {
             return DatabaseAnswer::Refused { bucket, holder: row.holder, epoch: row.epoch };
         }
         self.fenced.extend(other.map(|other| other.life).filter(|_| self.fences.of_holders));
-        let epoch =
-            if self.fences.of_holders { row.epoch.next() } else { row.epoch.max(after).max(Epoch(1)) };
+        let epoch = if self.fences.of_holders { after.next() } else { row.epoch.max(after).max(Epoch(1)) };
         (row.holder, row.epoch) = (Some(holder), epoch);
         DatabaseAnswer::Taken { bucket, epoch }
     }
@@ -146,6 +146,12 @@ impl Database {
         row.last_write = row.last_write.max(epoch);
         self.rows.entry(bucket).or_default().insert(id);
         DatabaseAnswer::Written { id }
+    }
+
+    /// All rows are restored from a backup, which has neither the holders of buckets nor their epochs.
+    pub fn restore(&mut self) {
+        self.buckets.clear();
+        self.fenced.clear();
     }
 
     /// All rows of a bucket.

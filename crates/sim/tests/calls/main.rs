@@ -7,6 +7,7 @@ mod basic;
 mod call_records;
 mod cancels;
 mod chaos;
+mod counted_calls;
 mod cut_links;
 mod database_away;
 mod dialog_routes;

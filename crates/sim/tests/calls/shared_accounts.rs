@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,8 +21,9 @@ use sim::{Datagram, Node, NodeId, World};
 use sip::digest::Ha1s;
 use sip::dns::DnsFault;
 use sip::endpoint::{
-    Account, AccountCalls, Endpoint, EndpointEffect, EndpointOutbox, EndpointSettings, SharedResponse,
-    StoreUnavailable, handle_packet_off_slot, handle_shared_response, has_transaction, take_waiting,
+    Account, AccountCalls, CallLimits, Endpoint, EndpointEffect, EndpointOutbox, EndpointSettings,
+    SharedResponse, StoreUnavailable, handle_packet_off_slot, handle_shared_response, has_transaction,
+    take_waiting,
 };
 use sip::transport::{Packet, Source, Transport};
 use sip::wire::Message;
@@ -77,6 +79,8 @@ enum Event {
 struct Member {
     life: Life,
     is_alive: bool,
+    /// It works on calls; false once it has given its call slots away.
+    is_worker: bool,
     endpoint: Endpoint,
     calls: AccountCalls,
     router: Router,
@@ -114,6 +118,8 @@ pub(crate) struct Nodes {
     has_shared_final: bool,
     /// INVITEs that were sent after that.
     pub(crate) late_invites: u32,
+    /// The limit on calls of each account.
+    pub(crate) max_calls: Option<u32>,
 }
 
 fn edge(life: Life) -> ShardAddress {
@@ -137,9 +143,10 @@ fn account_of(aor: &str) -> Option<PhoneAccount> {
     })
 }
 
-fn for_endpoint(account: PhoneAccount) -> Account {
+fn for_endpoint(account: PhoneAccount, max_calls: Option<u32>) -> Account {
     let PhoneAccount { aor, md5, sha256, sha512_256, disabled, max_contacts, .. } = account;
-    Account { aor, ha1s: Ha1s { md5, sha256, sha512_256 }, disabled, max_contacts, limits: None }
+    let limits = max_calls.map(|_| Arc::new(CallLimits { max_calls, ..CallLimits::default() }));
+    Account { aor, ha1s: Ha1s { md5, sha256, sha512_256 }, disabled, max_contacts, limits }
 }
 
 fn buckets() -> impl Iterator<Item = Bucket> {
@@ -157,6 +164,7 @@ impl Member {
         Member {
             life,
             is_alive: true,
+            is_worker: true,
             endpoint,
             calls: AccountCalls::new(1_000),
             router: Router::new(RouterSettings::default(), [4; 16], now),
@@ -203,6 +211,7 @@ impl Nodes {
             callers: BTreeSet::new(),
             has_shared_final: false,
             late_invites: 0,
+            max_calls: None,
         };
         buckets().for_each(|bucket| nodes.assign(bucket));
         nodes
@@ -285,6 +294,16 @@ impl Nodes {
         }
     }
 
+    /// The node gives its call slots away, too, and lives on.
+    pub(crate) fn leave(&mut self, now: Instant, life: Life, out: &mut Vec<Datagram>) {
+        self.now = now;
+        self.drain(life, out);
+        let Some(place) = self.place(life) else { return };
+        self.members[place].is_worker = false;
+        let ended = self.members[place].calls.end_moved(|_| true);
+        self.report(place, ended, out);
+    }
+
     /// The node by call slots and the Via: the same for all messages of a call, as long as it lives.
     fn worker(&self, bytes: &[u8]) -> usize {
         let message = Message::parse(Bytes::copy_from_slice(bytes)).unwrap();
@@ -295,7 +314,7 @@ impl Nodes {
         if let Some(place) = named.and_then(|life| self.place(Life(life))) {
             return place;
         }
-        let is_alive = |place: &usize| self.members[*place].is_alive;
+        let is_alive = |place: &usize| self.members[*place].is_alive && self.members[*place].is_worker;
         workers_of(message.call_id().unwrap_or_default()).find(is_alive).unwrap()
     }
 
@@ -364,7 +383,7 @@ impl Nodes {
                         member.questions.ask(self.now, id, query, owner_in(&member.owners), &mut questions);
                         self.perform_questions(place, questions, out);
                     } else {
-                        let found = account_of(&aor).map(for_endpoint);
+                        let found = account_of(&aor).map(|found| for_endpoint(found, self.max_calls));
                         member.endpoint.handle_account(self.now, id, Ok(found), &mut more);
                     }
                 }
@@ -373,6 +392,9 @@ impl Nodes {
                     member.endpoint.handle_plan(self.now, id, decision, &mut more);
                 }
                 EndpointEffect::Ask { id, query } => {
+                    if let Query::Admit(admission) = &query {
+                        member.calls.note_counted(&admission.aor);
+                    }
                     let mut questions = Vec::new();
                     let owner = owner_in(&member.owners);
                     member.questions.ask(self.now, id, query, owner, &mut questions);
@@ -449,7 +471,7 @@ impl Nodes {
             } else {
                 let id = AskId(id.0 & !OF_ACCOUNT);
                 let found = match answer {
-                    Answer::Account(Ok(found)) => Ok(found.map(|found| for_endpoint(*found))),
+                    Answer::Account(Ok(found)) => Ok(found.map(|found| for_endpoint(*found, self.max_calls))),
                     Answer::Unavailable => Err(StoreUnavailable),
                     other => panic!("{other:?}"),
                 };
@@ -593,16 +615,21 @@ impl Nodes {
             }
             Event::Claim { life, bucket } => self.claim(life, bucket, out),
             Event::AdoptMap { life } => self.adopt_map(life, out),
-            Event::Death { life } => {
-                self.dead.push(life);
-                for member in self.members.iter_mut().filter(|member| member.is_alive) {
-                    member.endpoint.set_dead_lives(&self.dead);
-                }
-                let its: Vec<_> = buckets().filter(|bucket| self.map.get(bucket) == Some(&life)).collect();
-                its.into_iter().for_each(|bucket| self.assign(bucket));
-                self.give_waiting_to_workers(out);
-            }
+            Event::Death { life } => self.handle_death(life, out),
         }
+    }
+
+    fn handle_death(&mut self, life: Life, out: &mut Vec<Datagram>) {
+        self.dead.push(life);
+        for place in self.alive().into_iter().filter_map(|life| self.place(life)).collect::<Vec<_>>() {
+            let (member, mut effects) = (&mut self.members[place], Vec::new());
+            member.endpoint.set_dead_lives(&self.dead);
+            router::forget_calls(&mut member.router, self.now, |from| from.life != life, &mut effects);
+            self.perform_router(place, effects);
+        }
+        let its: Vec<_> = buckets().filter(|bucket| self.map.get(bucket) == Some(&life)).collect();
+        its.into_iter().for_each(|bucket| self.assign(bucket));
+        self.give_waiting_to_workers(out);
     }
 
     fn handle_page(

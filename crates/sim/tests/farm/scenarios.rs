@@ -123,6 +123,29 @@ fn a_council_that_forgets_everything_costs_nothing() {
     assert_eq!(world.ends, vec![]);
 }
 
+/// All nodes are stopped, the database is restored, and they are started again: the council still has the map with the epochs of before.
+#[test]
+fn a_database_that_was_restored_is_served_again() {
+    for_seeds(0..20, |seed| {
+        let mut world = at_rest(seed);
+        let epochs = |world: &FarmWorld| {
+            let map = world.process(0).expect("it runs").farm.map();
+            (0..16).map(|n| map.owner(bucket(n)).epoch).collect::<Vec<_>>()
+        };
+        let before = epochs(&world);
+        (0..3).for_each(|node| world.kill(node, 10 * SECOND));
+        world.run_for(5 * SECOND);
+        world.database.restore();
+        world.run_for(6 * SECOND);
+        time_to_serve(&mut world, 20 * SECOND);
+        work_for(&mut world, 5 * SECOND);
+        assert_eq!(world.unserved(), Vec::<u16>::new());
+        assert_eq!(world.lost_rows(), Vec::<u64>::new());
+        let is_later = epochs(&world).iter().zip(&before).all(|(now, before)| now > before);
+        assert!(is_later, "{before:?}, then {:?}", epochs(&world));
+    });
+}
+
 /// A council that was away, or not for long, comes back without its files; each node is back there at a time of its own.
 pub(crate) fn lose_files(world: &mut FarmWorld, is_told: bool) {
     work_for(world, 5 * SECOND);

@@ -168,6 +168,14 @@ impl AccountCalls {
         queries
     }
 
+    /// The call slots of the calls whose Call-IDs satisfy `has_moved` have another worker, which does not know the accounts and reports no end.
+    /// Returns the last states of these calls: owners count them no more.
+    pub fn end_moved(&mut self, has_moved: impl Fn(&str) -> bool) -> Vec<Query> {
+        let moved: Vec<u64> =
+            self.calls.iter().filter(|(_, call)| has_moved(&call.call_id)).map(|(call, _)| *call).collect();
+        moved.into_iter().flat_map(|call| self.remove_if(call, |_| true)).collect()
+    }
+
     /// True if the owner is told of a call of this address. Asks for a list where there is none.
     fn is_reported(
         &mut self,
@@ -498,6 +506,18 @@ mod tests {
         );
         assert_eq!(far(&mut calls, later, 3, started(None, Some("bob@a"))).len(), 1, "it is asked");
         assert_eq!(far(&mut calls, later + WATCHED_ASKED, 4, started(None, Some("bob@a"))).len(), 2);
+    }
+
+    #[test]
+    fn calls_whose_slots_have_moved_are_reported_as_ended_once() {
+        let mut calls = AccountCalls::new(8);
+        far(&mut calls, NOW, 1, started(Some("alice@a"), Some("bob@a")));
+        far(&mut calls, NOW, 1, CallEventKind::Answered);
+        assert_eq!(calls.end_moved(|call_id| call_id == "other"), []);
+        let ended = calls.end_moved(|call_id| call_id == "c1");
+        assert_eq!(phases(&ended), [CallPhase::Terminated; 2]);
+        assert_eq!(calls.end_moved(|_| true), []);
+        assert_eq!(far(&mut calls, NOW, 1, CallEventKind::Ended), [], "a late one");
     }
 
     #[test]

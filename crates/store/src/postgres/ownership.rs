@@ -1,11 +1,16 @@
 //! The hold of one life of a node on buckets: the tables `member` and `bucket`.
 //!
-//! A claim names the epoch that the bucket must still have, so that of two shards that claim it one is refused. Fencing a life is an update of its
-//! row in `member`, which every transaction of that life has locked at its beginning (`own_fence`): it waits for the transaction that is under way,
-//! and all later ones fail.
+//! A claim names the last epoch that its shard knows of, and is refused if the bucket has a later one, so that of two shards that claim it one is
+//! refused. Fencing a life is an update of its row in `member`, which every transaction of that life has locked at its beginning (`own_fence`): it
+//! waits for the transaction that is under way, and all later ones fail.
+//!
+//! A claim names a later epoch than the bucket has only if the database is older than the farm: it was restored, or a standby was promoted that had
+//! not received all. Epochs then go on from that of the claim (`docs/decisions/0135-epochs-of-an-older-database.md`).
 //!
 //! Locks are taken in one order by all: rows of `member` by life, then rows of `bucket` by number. Each transaction is sent as a whole,
 //! so a process that is stopped holds no lock of these tables, except that of a group of its writer.
+
+use std::collections::HashMap;
 
 use tokio_postgres::error::SqlState;
 
@@ -18,18 +23,20 @@ use super::connection::{Connection, Outcome, Step, own_fence, values};
 use super::failure::Failure;
 
 /// The rows of `bucket` are locked by number, so that transactions that take some of the same buckets wait for each other.
-const LOCK: &str = "SELECT bucket FROM bucket WHERE bucket = ANY($1) ORDER BY bucket FOR UPDATE";
+const LOCK: &str = "SELECT bucket, epoch FROM bucket WHERE bucket = ANY($1) ORDER BY bucket FOR UPDATE";
 
-/// Compares and swaps. A bucket is free that has no holder, or one that is fenced.
-const TAKE: &str = "UPDATE bucket SET epoch = bucket.epoch + 1, life = $4, shard = claim.shard \
+/// Compares and swaps. A bucket is free that has no holder, or one that is fenced. The claiming shard itself, with an earlier epoch than it
+/// knows of, gets another one, as the map has later ones.
+const TAKE: &str = "UPDATE bucket SET epoch = claim.after + 1, life = $4, shard = claim.shard \
     FROM unnest($1::smallint[], $2::int[], $3::bigint[]) AS claim (bucket, shard, after) \
-    WHERE bucket.bucket = claim.bucket AND bucket.epoch = claim.after \
-    AND (bucket.life IS NULL OR EXISTS (SELECT FROM member WHERE member.life = bucket.life AND fenced))";
+    WHERE bucket.bucket = claim.bucket AND bucket.epoch <= claim.after \
+    AND (bucket.life IS NULL OR EXISTS (SELECT FROM member WHERE member.life = bucket.life AND fenced) \
+    OR (bucket.life = $4 AND bucket.shard = claim.shard AND bucket.epoch < claim.after))";
 
-/// Gives back what the shard still holds with this epoch.
+/// Gives back what the shard still holds with this epoch; an older database has an earlier one.
 const GIVE: &str = "UPDATE bucket SET life = NULL, shard = NULL \
     FROM unnest($1::smallint[], $2::int[], $3::bigint[]) AS given (bucket, shard, epoch) \
-    WHERE bucket.bucket = given.bucket AND bucket.epoch = given.epoch AND bucket.shard = given.shard \
+    WHERE bucket.bucket = given.bucket AND bucket.epoch <= given.epoch AND bucket.shard = given.shard \
     AND bucket.life = $4";
 
 /// The state of the buckets after [`TAKE`]: the answer to each claim.
@@ -54,7 +61,7 @@ const FORGET: &str = "DELETE FROM member WHERE life = ANY(ARRAY(SELECT life FROM
 /// The dead lives that stand between a claim and its bucket.
 const DEAD_HOLDERS: &str = "SELECT DISTINCT bucket.life \
     FROM bucket JOIN unnest($1::smallint[], $2::bigint[]) AS claim (bucket, after) \
-    ON bucket.bucket = claim.bucket AND bucket.epoch = claim.after \
+    ON bucket.bucket = claim.bucket AND bucket.epoch <= claim.after \
     WHERE bucket.life = ANY($3) AND bucket.life <> $4 \
     AND EXISTS (SELECT FROM member WHERE member.life = $4 AND NOT fenced) ORDER BY bucket.life";
 
@@ -62,12 +69,18 @@ const DEAD_HOLDERS: &str = "SELECT DISTINCT bucket.life \
 pub(super) struct PostgresOwnership {
     pub(super) connection: Connection,
     life: u32,
+    /// A claim named a later epoch than its bucket had.
+    is_older: bool,
 }
 
 impl PostgresOwnership {
     /// `postgres` is fenced by this life.
     pub(super) fn new(postgres: &Postgres, life: u32) -> Result<Self, StoreError> {
-        Ok(PostgresOwnership { connection: Connection::open(postgres, limits::OWNERSHIP_TIME)?, life })
+        Ok(PostgresOwnership {
+            connection: Connection::open(postgres, limits::OWNERSHIP_TIME)?,
+            life,
+            is_older: false,
+        })
     }
 
     /// Each question may be asked twice: once more where the connection broke, or the server takes no writes.
@@ -122,7 +135,13 @@ impl Ownership for PostgresOwnership {
     fn take(&mut self, claims: &[BucketClaim], dead: &[u32]) -> Result<Vec<ClaimAnswer>, StoreError> {
         let (life, dead) = (self.life, dead.iter().map(|life| i64::from(*life)).collect::<Vec<_>>());
         let claims = &Claims::new(life, claims);
-        self.ask(|connection| take(connection, claims, &dead))
+        let taken = self.ask(|connection| take(connection, claims, &dead))?;
+        self.is_older |= taken.is_older;
+        Ok(taken.answers)
+    }
+
+    fn is_older(&self) -> bool {
+        self.is_older
     }
 
     fn give(&mut self, given: &[GivenBucket]) -> Result<(), StoreError> {
@@ -165,9 +184,16 @@ impl<'a> Claims<'a> {
     }
 }
 
+/// The answers to claims.
+struct Taken {
+    answers: Vec<ClaimAnswer>,
+    /// A claim named a later epoch than its bucket had.
+    is_older: bool,
+}
+
 /// Fences the dead lives that hold one of the buckets, and takes what is free then. Buckets that another transaction locks longer than
 /// `limits::FENCE_LOCK` is tried again.
-fn take(connection: &mut Connection, claims: &Claims<'_>, dead: &[i64]) -> Result<Vec<ClaimAnswer>, Failure> {
+fn take(connection: &mut Connection, claims: &Claims<'_>, dead: &[i64]) -> Result<Taken, Failure> {
     let mut holders = Vec::new();
     if !dead.is_empty() {
         let values = values![claims.buckets, claims.after, dead, i64::from(claims.life)];
@@ -207,7 +233,7 @@ fn fence_and_take(
     connection: &mut Connection,
     claims: &Claims<'_>,
     holders: &[i64],
-) -> Result<Vec<ClaimAnswer>, Failure> {
+) -> Result<Taken, Failure> {
     let Claims { life, buckets, shards, after, .. } = claims;
     let begin = begin(*life, holders);
     let outcomes = connection.pipeline(&[
@@ -217,14 +243,22 @@ fn fence_and_take(
         Step::Query(HOLDERS, values![buckets]),
         Step::Batch("COMMIT"),
     ])?;
-    let mut rows = std::collections::HashMap::with_capacity(claims.all.len());
+    let mut before = HashMap::with_capacity(claims.all.len());
+    let mut rows = HashMap::with_capacity(claims.all.len());
     for row in outcomes.iter().flat_map(Outcome::rows) {
-        // The first query has one column.
+        let (bucket, epoch): (i16, u64) = (row.try_get(0)?, row.try_get::<_, i64>(1)?.cast_unsigned());
+        // The first query has two columns.
         if row.len() == 4 {
             let holder: (Option<i64>, Option<i32>) = (row.try_get(2)?, row.try_get(3)?);
-            rows.insert(row.try_get::<_, i16>(0)?, (row.try_get::<_, i64>(1)?.cast_unsigned(), holder));
+            rows.insert(bucket, (epoch, holder));
+        } else {
+            before.insert(bucket, epoch);
         }
     }
+    let is_later = |claim: &BucketClaim| {
+        before.get(&claim.bucket.cast_signed()).is_some_and(|epoch| *epoch < claim.after)
+    };
+    let is_older = claims.all.iter().any(is_later);
     let answer = |claim: &BucketClaim| {
         let own = (Some(i64::from(*life)), Some(i32::from(claim.shard)));
         let bucket = claim.bucket;
@@ -237,7 +271,7 @@ fn fence_and_take(
             None => ClaimAnswer::Refused { bucket, holder: None, current: 0 },
         }
     };
-    Ok(claims.all.iter().map(answer).collect())
+    Ok(Taken { answers: claims.all.iter().map(answer).collect(), is_older })
 }
 
 /// The begin of a transaction that fences these lives, if the own one is not fenced. By life: of two nodes that fence each other, one is

@@ -127,12 +127,15 @@ fn buckets_are_taken_in_one_round_trip_and_from_the_dead_in_three() {
     let postgres = Postgres::open(&server::new_postgres_database()).unwrap();
     let lives = [1, 2].map(|life| PostgresOwnership::new(&postgres.fenced_by(life), life).unwrap());
     let [mut one, mut two] = lives;
-    let claims = |after| (0..100).map(|bucket| BucketClaim { bucket, shard: 0, after }).collect::<Vec<_>>();
+    let claims_of = |buckets: std::ops::Range<u16>, after| {
+        buckets.map(|bucket| BucketClaim { bucket, shard: 0, after }).collect::<Vec<_>>()
+    };
+    let claims = |after| claims_of(0..100, after);
     one.join("one").unwrap();
     two.join("two").unwrap();
     // Statements are prepared.
-    one.take(&claims(9), &[2]).unwrap();
-    two.take(&claims(9), &[1]).unwrap();
+    one.take(&claims_of(100..200, 0), &[2]).unwrap();
+    two.take(&claims_of(100..200, 0), &[1]).unwrap();
     let before = one.connection.round_trips;
     one.take(&claims(0), &[]).unwrap();
     assert_eq!(one.connection.round_trips - before, 1);

@@ -105,11 +105,11 @@ fn a_bucket_goes_from_its_holder_to_the_next_with_a_greater_epoch() {
     assert_eq!(one.take(&[other_shard], &[]).unwrap(), [refused(7, Some(1), 1)]);
     // Its holder lives; then it was given back, but the claim is of an epoch that is over.
     assert_eq!(two.take(&[claim(7, 1)], &[]).unwrap(), [refused(7, Some(1), 1)]);
-    one.give(&[given(7, 2), given(9, 0)]).unwrap();
+    one.give(&[given(7, 0), given(9, 0)]).unwrap();
     assert_eq!(
         two.take(&[claim(7, 1)], &[]).unwrap(),
         [refused(7, Some(1), 1)],
-        "given with an epoch that it has not"
+        "given with an epoch that is over"
     );
     one.give(&[given(7, 1)]).unwrap();
     assert_eq!(
@@ -120,6 +120,32 @@ fn a_bucket_goes_from_its_holder_to_the_next_with_a_greater_epoch() {
     // Late: another life has it.
     one.give(&[given(7, 2)]).unwrap();
     assert_eq!(two.take(&[claim(7, 2)], &[]).unwrap(), [taken(7, 2)]);
+}
+
+/// The map of the farm has later epochs than a database that was restored, or a standby that had not received all.
+#[test]
+fn an_older_database_goes_on_from_the_epochs_of_the_claims() {
+    let (_, postgres) = database();
+    let mut one = joined(&postgres, 1);
+    assert_eq!(one.take(&[claim(3, 0)], &[]).unwrap(), [taken(3, 1)]);
+    assert!(!one.is_older());
+    assert_eq!(one.take(&[claim(7, 5)], &[]).unwrap(), [taken(7, 6)]);
+    assert!(one.is_older());
+    // The same question again, late questions of others, and one that is right.
+    let mut two = joined(&postgres, 2);
+    assert_eq!(one.take(&[claim(7, 5)], &[]).unwrap(), [taken(7, 6)]);
+    assert_eq!(two.take(&[claim(7, 5)], &[1]).unwrap(), [refused(7, Some(1), 6)]);
+    assert_eq!(one.check(), Ok(()), "a late question fences no life");
+    assert!(!two.is_older());
+    // The holder that an older database names lives: it may serve. Its own later epoch is one that the database has lost.
+    assert_eq!(two.take(&[claim(7, 9)], &[]).unwrap(), [refused(7, Some(1), 6)]);
+    assert_eq!(one.take(&[claim(7, 9)], &[]).unwrap(), [taken(7, 10)]);
+    one.give(&[given(7, 12)]).unwrap();
+    assert_eq!(two.take(&[claim(7, 12)], &[]).unwrap(), [taken(7, 13)]);
+    // A copy of the database names a holder that is dead.
+    let mut three = joined(&postgres, 3);
+    assert_eq!(three.take(&[claim(7, 20)], &[2]).unwrap(), [taken(7, 21)]);
+    assert!(matches!(two.check(), Err(StoreError::Fenced { .. })));
 }
 
 #[test]
@@ -469,25 +495,27 @@ fn a_program_uses_a_later_schema_that_allows_it() {
 #[derive(Clone, Debug)]
 enum Act {
     Join,
-    /// Buckets with shard and epoch, less than the present one by so much; and the lives that count as dead.
-    Take(Vec<(u16, u16, u64)>, Vec<u32>),
-    Give(u16, u16, u64),
+    /// Buckets with shard and epoch, which differs from the present one by so much; and the lives that count as dead.
+    Take(Vec<(u16, u16, i64)>, Vec<u32>),
+    Give(u16, u16, i64),
     /// An address of the bucket, and the epoch as above.
-    Write(u16, u8, u64, bool),
+    Write(u16, u8, i64, bool),
 }
 
 const BUCKETS: u16 = 3;
 
 fn act() -> impl Strategy<Value = (u32, Act)> {
     // Mostly right.
-    let less = || prop_oneof![4 => Just(0_u64), 1 => Just(1)];
+    let less = || prop_oneof![4 => Just(0_i64), 1 => Just(-1)];
+    // A later one: the database is older than the farm.
+    let other = || prop_oneof![8 => Just(0_i64), 2 => Just(-1), 1 => Just(2)];
     let act = prop_oneof![
         1 => Just(Act::Join),
         4 => (
-            prop::collection::vec((0..BUCKETS, 0..2_u16, less()), 1..4),
+            prop::collection::vec((0..BUCKETS, 0..2_u16, other()), 1..4),
             prop::collection::vec(0..3_u32, 0..2)
         ).prop_map(|(claims, dead)| Act::Take(claims, dead)),
-        2 => (0..BUCKETS, 0..2_u16, less()).prop_map(|(bucket, shard, less)| Act::Give(bucket, shard, less)),
+        2 => (0..BUCKETS, 0..2_u16, other()).prop_map(|(bucket, shard, by)| Act::Give(bucket, shard, by)),
         4 => (0..BUCKETS, 0..2_u8, less(), any::<bool>())
             .prop_map(|(bucket, address, less, empties)| Act::Write(bucket, address, less, empties)),
     ];
@@ -509,26 +537,26 @@ impl Model {
         self.members[life as usize] == Some(false)
     }
 
-    /// The present epoch of a bucket, or one that is over.
-    fn epoch(&self, bucket: u16, less: u64) -> u64 {
-        self.buckets[usize::from(bucket)].1.saturating_sub(less)
+    /// The present epoch of a bucket, or one that is over or is still to come.
+    fn epoch(&self, bucket: u16, by: i64) -> u64 {
+        self.buckets[usize::from(bucket)].1.saturating_add_signed(by)
     }
 
     /// One claim of a bucket: which of two would succeed is not defined.
-    fn claims(&self, first: u16, claims: &[(u16, u16, u64)]) -> Vec<BucketClaim> {
+    fn claims(&self, first: u16, claims: &[(u16, u16, i64)]) -> Vec<BucketClaim> {
         let mut seen = HashSet::new();
         let claims = claims.iter().filter(|(bucket, ..)| seen.insert(*bucket));
-        let claim = |(bucket, shard, less): &(u16, u16, u64)| BucketClaim {
+        let claim = |(bucket, shard, by): &(u16, u16, i64)| BucketClaim {
             bucket: first + bucket,
             shard: *shard,
-            after: self.epoch(*bucket, *less),
+            after: self.epoch(*bucket, *by),
         };
         claims.map(claim).collect()
     }
 
     fn give(&mut self, life: u32, bucket: u16, shard: u16, epoch: u64) {
         let row = &mut self.buckets[usize::from(bucket)];
-        if self.members[life as usize] == Some(false) && *row == (Some((life, shard)), epoch) {
+        if self.members[life as usize] == Some(false) && row.0 == Some((life, shard)) && row.1 <= epoch {
             row.0 = None;
         }
     }
@@ -555,7 +583,7 @@ impl Model {
             if let Some((holder, _)) = holder
                 && holder != life
                 && dead.contains(&holder)
-                && epoch == claim.after
+                && epoch <= claim.after
             {
                 self.members[holder as usize] = Some(true);
             }
@@ -563,9 +591,10 @@ impl Model {
         let mut seen = HashSet::new();
         for claim in claims.iter().filter(|claim| seen.insert(claim.bucket)) {
             let (holder, epoch) = &mut self.buckets[place(claim.bucket)];
+            let own = Some((life, claim.shard));
             let is_free = holder.is_none_or(|(holder, _)| self.members[holder as usize] == Some(true));
-            if is_free && *epoch == claim.after {
-                (*holder, *epoch) = (Some((life, claim.shard)), *epoch + 1);
+            if *epoch <= claim.after && (is_free || *holder == own && *epoch < claim.after) {
+                (*holder, *epoch) = (own, claim.after + 1);
             }
         }
         let answer = |claim: &BucketClaim| {
@@ -643,8 +672,8 @@ proptest! {
                         prop_assert!(matches!(answers, Err(StoreError::Fenced { .. })), "step {step}: {answers:?}");
                     }
                 }
-                Act::Give(bucket, shard, less) => {
-                    let epoch = model.epoch(bucket, less);
+                Act::Give(bucket, shard, by) => {
+                    let epoch = model.epoch(bucket, by);
                     let done = ownership.give(&[GivenBucket { bucket: first + bucket, shard, epoch }]);
                     prop_assert_eq!(done.is_ok(), may_act);
                     model.give(life, bucket, shard, epoch);

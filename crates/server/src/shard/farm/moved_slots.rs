@@ -1,9 +1,10 @@
 //! Call slots that move from one living node to another, and their requests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cluster::{CallSlot, ShardAddress};
 use farm::view::FarmView;
+use router::AskId;
 use sip::endpoint::{Endpoint, has_transaction, share_moved_calls, take_waiting};
 use sip::transport::Packet;
 use sip::wire::raw_call_id;
@@ -119,6 +120,27 @@ pub(super) fn give_waiting_to_workers(shard: &mut Shard, now: Instant, view: &Fa
     }
 }
 
+/// The call slots that this shard had in the view before and another one has now.
+fn given_away(view: &FarmView, before: &FarmView, own: ShardAddress) -> BTreeSet<u16> {
+    let has = |slot: u16| view.worker(slot).is_some_and(|worker| worker != own);
+    let had = |slot: &u16| before.worker(*slot) == Some(own);
+    view.map.workers().map(|(slot, _)| slot).filter(|slot| had(slot) && has(*slot)).collect()
+}
+
+/// Tells the owners of accounts that the calls of slots which this shard has given away are over: their next worker does not know the
+/// accounts and never tells of the end (`docs/decisions/0136-calls-of-nodes-that-are-gone.md`).
+pub(super) fn end_moved_calls(shard: &mut Shard, now: Instant, view: &FarmView, before: Option<&FarmView>) {
+    let given = before.map(|before| given_away(view, before, shard.parts.edge)).unwrap_or_default();
+    if given.is_empty() {
+        return;
+    }
+    let has_moved = |call_id: &str| given.contains(&CallSlot::of(call_id.as_bytes()).number());
+    for query in shard.records.end_moved(has_moved) {
+        // No answer comes.
+        shard.ask(now, AskId(0), query);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -182,6 +204,15 @@ mod tests {
         assert!(!moved.note_map(now, shard(1), &same, Some(&after)));
         assert_eq!(others(&moved, now + limits::SLOTS_MOVE - Duration::from_micros(1)), of_both);
         assert_eq!(others(&moved, now + limits::SLOTS_MOVE), [None, None, None]);
+    }
+
+    #[test]
+    fn the_slots_that_a_shard_gives_away_are_those_that_another_one_has_now() {
+        let (first, second) = ([1, 1, 2], [1, 3, 1]);
+        let (before, after) = (view(&[first]), view(&[first, second]));
+        let given = |shard_of| given_away(&after, &before, shard(shard_of)).into_iter().collect::<Vec<_>>();
+        assert_eq!((given(1), given(2), given(3)), (vec![1], vec![2], vec![]));
+        assert!(given_away(&after, &after, shard(1)).is_empty());
     }
 
     #[test]
