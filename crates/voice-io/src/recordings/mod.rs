@@ -29,7 +29,7 @@ use folder::Folder;
 use object::StoredRecordings;
 use writer::{Job, Op};
 
-pub use folder::Sound;
+pub use folder::{RepairedRecording, Sound};
 pub use object::StoredSound;
 pub(crate) use object::read_whole;
 
@@ -37,6 +37,8 @@ pub(crate) use object::read_whole;
 pub struct Files {
     /// Names and repair.
     folder: Arc<Folder>,
+    /// The recordings that were unfinished at the start.
+    repaired: Vec<RepairedRecording>,
     /// Work for the thread that appends.
     jobs: mpsc::Sender<Job>,
     /// Recordings that may be open.
@@ -62,14 +64,14 @@ impl Files {
 
     fn with(folder: Folder, deliver: Arc<dyn Deliver>, most: usize) -> std::io::Result<Files> {
         let folder = Arc::new(folder);
-        folder.repair();
+        let repaired = folder.repair();
         // Room for the end of each recording, for waiting pieces, and for the end of the writer: no end of a recording is ever refused.
         let (jobs, todo) = mpsc::channel(most + limits::RECORDED_PIECES + 1);
         let stop = jobs.clone().try_reserve_owned().ok();
         let writer = writer::Writer::new(Arc::clone(&folder), deliver);
         let thread = std::thread::Builder::new().name("recordings".into()).spawn(move || writer.run(todo))?;
         let places = Arc::new(Semaphore::new(most));
-        Ok(Files { folder, jobs, places, stop, thread: Some(thread), encoder: None, stored: None })
+        Ok(Files { folder, repaired, jobs, places, stop, thread: Some(thread), encoder: None, stored: None })
     }
 
     /// Makes recordings available as MP3, by this program and its arguments. An empty command: no MP3.
@@ -82,6 +84,16 @@ impl Files {
     pub fn with_storage(mut self, storage: Option<Arc<ObjectStorage>>) -> Files {
         self.stored = storage.map(|storage| StoredRecordings::start(storage, &self.folder));
         self
+    }
+
+    /// The recordings that a crash had left unfinished before the start.
+    pub fn repaired(&self) -> &[RepairedRecording] {
+        &self.repaired
+    }
+
+    /// Whole seconds of a complete recording of the folder. `None`: no recording there has that sid.
+    pub fn seconds(&self, sid: &str) -> Option<u32> {
+        self.folder.seconds(sid)
     }
 
     /// A complete recording of the folder. `None`: no recording there has that sid.
