@@ -45,6 +45,9 @@ pub const MAX_QUEUE: u32 = 5_000;
 /// Waiting calls of a queue whose size was not given (Twilio's default).
 pub const QUEUE_SIZE: u32 = 100;
 
+/// The time after the end of a call in which its recording may still be written. Until then a recording that is under way is not deleted: 409. The
+/// disk may be slow; a node brings the last second of a recording to it.
+pub const RECORDING_ENDS: Duration = Duration::from_secs(60);
 /// The time in which the calls of the conferences or queues of a list are asked for, for operators. Rows behind it have no figures.
 pub const ROOM_FIGURES: Duration = Duration::from_secs(2);
 /// Calls of one conference or queue that operators see, each with a read of its row. Further ones are counted only.

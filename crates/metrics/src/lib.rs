@@ -164,7 +164,7 @@ const SHARD: &[ShardMetric] = &[
     }),
     counter(
         "belfry_records_lost_total",
-        "Call records that found the store's queue full or were not written to files",
+        "Call records and rows of calls, recordings and texts that the database did not take, and call records that were not written to files",
         |s| s.records_lost,
     ),
     counter("belfry_panics_total", "Defects met and survived; each is in the log", |s| s.panics),

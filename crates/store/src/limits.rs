@@ -61,8 +61,9 @@ pub const MAX_VERIFIERS: usize = 16;
 
 /// Writes waiting for the writer thread. Full: [`Busy`](crate::Busy); the edge answers 503.
 pub const WRITE_QUEUE: usize = 65_536;
-/// Writes of chat's messages that wait for a database that is away: as many as the queue of writes has. Full: the write is answered with
-/// `StoreError::Unreachable`, and the message's sender is told. The hosts of chat take no more messages long before.
+/// Writes of chat's messages and of calls that wait for a database that is away: as many as the queue of writes has. Full: the write is answered
+/// with `StoreError::Unreachable`, and the message's sender is told; a record or row of a call is lost and counted. The hosts of chat take no more
+/// messages long before.
 pub const KEPT_WRITES: usize = 65_536;
 /// Bytes of these writes, about: a message of a kilobyte is written twice. Full: the same.
 pub const KEPT_BYTES: usize = 96 << 20;

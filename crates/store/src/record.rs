@@ -37,6 +37,9 @@ pub enum Write {
     },
     /// Add the record of a call that has ended.
     Call(Box<CallRecord>),
+    /// As `Call`, unless the same record is there: of a write that was tried, with an outcome that is not known. Answered with
+    /// `WriteDone::Changed`, of one row or none.
+    EnsureCall(Box<CallRecord>),
     /// Delete records of calls that ended before; at most `limits::CLEAN_CHUNK` at a time.
     ForgetCalls {
         /// Records of calls that ended before are deleted.

@@ -1,8 +1,10 @@
-//! Writes of chat's messages that failed because the database is away. They have no answer until the database is back and has
-//! them, or has refused them for good: what chat has delivered is then in the archive. [`run_writer`](super::service) owns them.
+//! Writes that failed because the database is away and whose events are over: chat's messages that are delivered, records of calls, and rows of
+//! calls, conferences, recordings and texts. They have no answer until the database is back and has them, or has refused them for good.
+//! [`run_writer`](super::service) owns them.
 //!
-//! They are written in their order. A write that was tried may be in the database, as the answer to a commit can be lost: an entry of an
-//! archive has its id, so that it is there once, and a message that waits for its account is [looked for](XmppWrite::Offline).
+//! They are written in their order, so that the last write of a row remains. A write that was tried may be in the database, as the answer to a
+//! commit can be lost: an entry of an archive has its id and a row its sid, so that they are there once; a message that waits for its account is
+//! [looked for](XmppWrite::Offline), and so is [the record of a call](Write::EnsureCall).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,17 +14,18 @@ use stdx::Instant;
 use crate::error::StoreError;
 use crate::limits::{KEPT_BYTES, KEPT_PAUSE, KEPT_TRIES, KEPT_WRITES};
 use crate::record::{Write, WriteDone, Writer};
+use crate::rest::{Kind, RestWrite};
 use crate::service::Ticket;
 use crate::xmpp::XmppWrite;
 
-/// The answers to writes, with their tickets.
-type Answers = Vec<(Ticket, Result<WriteDone, StoreError>)>;
+/// The outcomes of writes, with the tickets of those that are answered.
+pub(crate) type Answers = Vec<(Option<Ticket>, Result<WriteDone, StoreError>)>;
 
 /// The writes that wait for the database.
 #[derive(Debug)]
 pub(crate) struct RetryQueue {
     /// The oldest first.
-    writes: VecDeque<(Write, Ticket)>,
+    writes: VecDeque<(Write, Option<Ticket>)>,
     /// The sum of [`size`] over all of them.
     bytes: usize,
     /// Above either, further writes fail at once.
@@ -81,12 +84,13 @@ impl RetryQueue {
             return Vec::new();
         }
         let mut answers = Vec::new();
+        // Messages of this group will wait, too.
+        let has_messages = self.writes.iter().chain(&*group).any(|(write, _)| is_message(write));
         let is_later = |(write, ticket): &mut (Write, Option<Ticket>)| {
-            ticket.is_some() && (is_message(write) || removes_messages(write))
+            waits(write, *ticket) || (ticket.is_some() && has_messages && removes_messages(write))
         };
         let later: Vec<_> = group.extract_if(.., is_later).collect();
         for (write, ticket) in later {
-            let Some(ticket) = ticket else { continue };
             if removes_messages(&write) {
                 answers.push((
                     ticket,
@@ -103,11 +107,11 @@ impl RetryQueue {
     pub(crate) fn keep(
         &mut self,
         write: Write,
-        ticket: Ticket,
+        ticket: Option<Ticket>,
         result: Result<WriteDone, StoreError>,
     ) -> Option<Result<WriteDone, StoreError>> {
         match result {
-            Err(error @ StoreError::Unreachable { .. }) if is_message(&write) => {
+            Err(error @ StoreError::Unreachable { .. }) if waits(&write, ticket) => {
                 // The error of the database says more than that there is no room.
                 self.insert(repeated(write), ticket).err().map(|_| Err(error))
             }
@@ -116,10 +120,10 @@ impl RetryQueue {
     }
 
     /// Adds a write at the end, if there is room.
-    fn insert(&mut self, write: Write, ticket: Ticket) -> Result<(), StoreError> {
+    fn insert(&mut self, write: Write, ticket: Option<Ticket>) -> Result<(), StoreError> {
         let bytes = size(&write);
         if self.writes.len() >= self.most.writes || self.bytes + bytes > self.most.bytes {
-            return Err(away("too many messages wait for the database"));
+            return Err(away("too many writes wait for the database"));
         }
         self.bytes += bytes;
         self.writes.push_back((write, ticket));
@@ -132,7 +136,7 @@ impl RetryQueue {
         if count == 0 {
             return Attempt::Done;
         }
-        let (group, tickets): (Vec<Write>, Vec<Ticket>) = self.writes.drain(..count).unzip();
+        let (group, tickets): (Vec<Write>, Vec<Option<Ticket>>) = self.writes.drain(..count).unzip();
         let results = writer.write_group(&group);
         let is_away =
             |result: &Result<WriteDone, StoreError>| matches!(result, Err(StoreError::Unreachable { .. }));
@@ -173,6 +177,37 @@ fn is_there(writer: &mut dyn Writer) -> bool {
     writer.write_group(&[probe]).iter().all(Result::is_ok)
 }
 
+/// True if the write waits for a database that is away. Other writes have an asker, which has another way or tries again.
+fn waits(write: &Write, ticket: Option<Ticket>) -> bool {
+    is_message(write) && ticket.is_some() || is_voicemail(write) || ticket.is_none() && is_of_call(write)
+}
+
+/// True if the write is one that calls of applications and their texts leave, without an asker, or the record of a call.
+pub(crate) fn is_of_call(write: &Write) -> bool {
+    const KINDS: [Kind; 7] = [
+        Kind::Call,
+        Kind::Conference,
+        Kind::Recording,
+        Kind::Notification,
+        Kind::Message,
+        Kind::Queue,
+        Kind::Transcription,
+    ];
+    match write {
+        Write::Call(_) | Write::EnsureCall(_) => true,
+        Write::Rest(RestWrite::Insert(row) | RestWrite::Ensure(row) | RestWrite::Replace(row)) => {
+            KINDS.contains(&row.kind)
+        }
+        _ => false,
+    }
+}
+
+/// True if the write puts a recording into a mailbox.
+fn is_voicemail(write: &Write) -> bool {
+    let Write::Rest(RestWrite::Insert(row) | RestWrite::Ensure(row)) = write else { return false };
+    row.kind == Kind::Recording && row.to.is_some()
+}
+
 /// True if the write is one of a message that may be delivered already.
 fn is_message(write: &Write) -> bool {
     matches!(write, Write::Xmpp(XmppWrite::Archive(_) | XmppWrite::Offline { .. }))
@@ -190,11 +225,15 @@ fn removes_messages(write: &Write) -> bool {
 }
 
 /// The write after an attempt whose outcome is not known.
-fn repeated(mut write: Write) -> Write {
-    if let Write::Xmpp(XmppWrite::Offline { is_repeated, .. }) = &mut write {
-        *is_repeated = true;
+fn repeated(write: Write) -> Write {
+    match write {
+        Write::Xmpp(XmppWrite::Offline { user, at, stanza, .. }) => {
+            Write::Xmpp(XmppWrite::Offline { user, at, stanza, is_repeated: true })
+        }
+        Write::Call(record) => Write::EnsureCall(record),
+        Write::Rest(RestWrite::Insert(row)) => Write::Rest(RestWrite::Ensure(row)),
+        write => write,
     }
-    write
 }
 
 /// The bytes of a write, about.
@@ -204,6 +243,13 @@ fn size(write: &Write) -> usize {
     let text = match write {
         Write::Xmpp(XmppWrite::Archive(row)) => row.stanza.len() + row.owner.len() + row.bare.len(),
         Write::Xmpp(XmppWrite::Offline { user, stanza, .. }) => user.len() + stanza.len(),
+        Write::Call(record) | Write::EnsureCall(record) => {
+            record.call_id.len() + record.from.len() + record.to.len() + record.reason.len()
+        }
+        Write::Rest(RestWrite::Insert(row) | RestWrite::Ensure(row) | RestWrite::Replace(row)) => {
+            let texts = [&row.name, &row.from, &row.to];
+            row.body.len() + texts.into_iter().flatten().map(|text| text.len()).sum::<usize>()
+        }
         _ => 0,
     };
     ROW + text
@@ -218,6 +264,7 @@ fn away(detail: &str) -> StoreError {
 mod tests {
     use super::*;
     use crate::import::{Existing, Imported, NewUser};
+    use crate::rest::Row;
     use crate::types::Address;
     use crate::xmpp::ArchiveRow;
 
@@ -278,13 +325,13 @@ mod tests {
         Write::Xmpp(XmppWrite::Offline { user, at, stanza: stanza.into(), is_repeated: false })
     }
 
-    fn ticket(id: u64) -> Ticket {
-        Ticket { sink: 0, id }
+    fn ticket(id: u64) -> Option<Ticket> {
+        Some(Ticket { sink: 0, id })
     }
 
     /// The numbers of the answers, and whether they are good.
     fn ids(answers: &Answers) -> Vec<(u64, bool)> {
-        answers.iter().map(|(ticket, done)| (ticket.id, done.is_ok())).collect()
+        answers.iter().map(|(ticket, done)| (ticket.map_or(0, |ticket| ticket.id), done.is_ok())).collect()
     }
 
     fn kept(count: u64) -> RetryQueue {
@@ -303,11 +350,8 @@ mod tests {
         assert_eq!(kept.try_again(&mut writer, &mut answers), Attempt::Failed);
         // One that comes now is behind them, and one that removes messages would overtake them.
         let forget = Write::Xmpp(XmppWrite::ForgetUser { user: "bob@example.org".into() });
-        let mut group = vec![
-            (archived("later"), Some(ticket(4))),
-            (forget, Some(ticket(5))),
-            (Write::KeepDigests(true), Some(ticket(6))),
-        ];
+        let mut group =
+            vec![(archived("later"), ticket(4)), (forget, ticket(5)), (Write::KeepDigests(true), ticket(6))];
         assert_eq!(ids(&kept.take_later(&mut group)), [(5, false)]);
         assert_eq!(group.len(), 1);
         assert!(answers.is_empty() && writer.written.is_empty());
@@ -333,6 +377,38 @@ mod tests {
         assert!(kept.is_empty());
     }
 
+    fn row(how: fn(Box<Row>) -> RestWrite, kind: Kind, to: Option<&str>) -> Write {
+        let at = Instant::default();
+        Write::Rest(how(Box::new(Row { to: to.map(Box::from), ..Row::new(kind, "1", "AC1", at, at) })))
+    }
+
+    #[test]
+    fn rows_of_calls_wait_where_nothing_else_would_write_them_again() {
+        for (write, ticket, is_kept) in [
+            (row(RestWrite::Replace, Kind::Call, None), None, true),
+            // An asker of the REST interface tries again.
+            (row(RestWrite::Replace, Kind::Call, None), ticket(1), false),
+            (row(RestWrite::Insert, Kind::Recording, None), ticket(1), false),
+            (row(RestWrite::Insert, Kind::Recording, Some("bob@example.org")), ticket(1), true),
+            (row(RestWrite::Insert, Kind::IncomingNumber, None), None, false),
+            (Write::ForgetCalls { before: Instant::default() }, None, false),
+        ] {
+            let mut kept = kept(0);
+            assert_eq!(kept.keep(write.clone(), ticket, Err(unreachable())).is_none(), is_kept, "{write:?}");
+        }
+        // A removal of messages waits for none of them.
+        let mut kept = kept(0);
+        assert!(kept.keep(row(RestWrite::Insert, Kind::Call, None), None, Err(unreachable())).is_none());
+        let forget = Write::Xmpp(XmppWrite::ForgetUser { user: "bob@example.org".into() });
+        let mut group = vec![(forget, ticket(1)), (row(RestWrite::Replace, Kind::Call, None), None)];
+        assert!(kept.take_later(&mut group).is_empty());
+        assert_eq!((group.len(), kept.len()), (1, 2), "the second write of the row is behind the first");
+        let (forget, _) = group.remove(0);
+        let mut group = vec![(archived("1"), ticket(2)), (forget, ticket(3))];
+        assert_eq!(ids(&kept.take_later(&mut group)), [(3, false)], "the message would come back");
+        assert!(matches!(&kept.writes[0].0, Write::Rest(RestWrite::Ensure(_))), "{:?}", kept.writes);
+    }
+
     #[test]
     fn a_write_that_the_database_does_not_take_while_it_takes_others_is_refused_alone() {
         let (mut kept, mut answers) = (kept(4), Vec::new());
@@ -353,7 +429,7 @@ mod tests {
         {
             let mut kept = RetryQueue { most, ..kept(2) };
             assert!(kept.keep(archived("3"), ticket(3), Err(unreachable())).is_some(), "{most:?}");
-            let mut group = vec![(archived("4"), Some(ticket(4)))];
+            let mut group = vec![(archived("4"), ticket(4))];
             assert_eq!(ids(&kept.take_later(&mut group)), [(4, false)]);
             assert_eq!(kept.len(), 2);
         }

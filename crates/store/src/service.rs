@@ -20,7 +20,7 @@ use crate::queue::{Queue, Refused, Taken};
 use crate::reads::{Reads, TakenRead};
 use crate::record::{Loaded, Read, Reader, Store, Write, WriteDone, Writer};
 use crate::rest::RestWrite;
-use crate::retry_queue::{Attempt, RetryQueue};
+use crate::retry_queue::{Answers, Attempt, RetryQueue, is_of_call};
 
 /// The receiver of an answer, and its own number for the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,6 +40,10 @@ pub trait Completions: Send + Sync {
     /// A group failed, or a write that has no ticket: an operator should know. Once per group.
     fn failed(&self, error: &StoreError) {
         let _ = error;
+    }
+    /// So many records and rows of calls are not in the database, and will not be: they had no ticket.
+    fn lost(&self, count: usize) {
+        let _ = count;
     }
 }
 
@@ -182,7 +186,7 @@ fn run_writer(mut writer: Box<dyn Writer>, queue: &Writes, waiting: &AtomicUsize
     let (mut taken, mut group, mut tickets) = (Vec::new(), Vec::new(), Vec::new());
     // Cleaning writes that found more to delete.
     let mut again = VecDeque::new();
-    // Messages that wait for a database that is away.
+    // Messages and rows of calls that wait for a database that is away.
     let (mut kept, mut attempt) = (RetryQueue::new(limits::MAX_GROUP), Attempt::Done);
     let mut is_last = false;
     loop {
@@ -223,12 +227,25 @@ fn run_writer(mut writer: Box<dyn Writer>, queue: &Writes, waiting: &AtomicUsize
             }
         }
         for ((write, ticket), result) in group.drain(..).zip(tickets.drain(..)).zip(results) {
-            let Some(ticket) = ticket else { continue };
-            answers.extend(kept.keep(write, ticket, result).map(|result| (ticket, result)));
+            // Cleaning comes again by itself.
+            if ticket.is_some() || is_of_call(&write) {
+                answers.extend(kept.keep(write, ticket, result).map(|result| (ticket, result)));
+            }
         }
         waiting.store(kept.len(), Ordering::Relaxed);
-        by_sink(answers.into_iter(), |sink, done| sinks.complete(sink, done));
+        let lost = count_lost(&answers);
+        if lost > 0 {
+            sinks.lost(lost);
+        }
+        let answered = answers.into_iter().filter_map(|(ticket, result)| Some((ticket?, result)));
+        by_sink(answered, |sink, done| sinks.complete(sink, done));
     }
+}
+
+/// The writes without a ticket that the database does not have. A row that REST has deleted meanwhile is not missed.
+fn count_lost(answers: &Answers) -> usize {
+    let is_lost = |result: &Result<WriteDone, StoreError>| matches!(result, Err(error) if !matches!(error, StoreError::NotFound { .. } | StoreError::Exists { .. }));
+    answers.iter().filter(|(ticket, result)| ticket.is_none() && is_lost(result)).count()
 }
 
 /// A cleaning write that deleted as much as it may: there is more.

@@ -2,14 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use stdx::Instant;
+use store::import::{Existing, Imported, NewUser};
+use store::rest::types::{Common, RestCall};
+use store::rest::{Kind, Resource, RestFilter, RestLoaded, RestRead, RestWrite};
 use store::{
     Address, Admin, BindingWrite, Busy, CallFilter, CallRecord, Completions, Loaded, NewAccount, Options,
-    Read, Service, ServiceOptions, Sqlite, Store, StoreError, Ticket, Write, WriteDone, limits,
+    Read, Reader, Service, ServiceOptions, Sqlite, Store, StoreError, Ticket, Write, WriteDone, Writer,
+    limits,
 };
 use tempfile::TempDir;
 
@@ -22,6 +27,7 @@ struct Sinks {
     writes: SyncSender<Done<WriteDone>>,
     reads: SyncSender<Done<Loaded>>,
     failures: Mutex<Vec<StoreError>>,
+    lost: AtomicUsize,
 }
 
 impl Completions for Sinks {
@@ -36,6 +42,10 @@ impl Completions for Sinks {
     fn failed(&self, error: &StoreError) {
         self.failures.lock().unwrap().push(error.clone());
     }
+
+    fn lost(&self, count: usize) {
+        self.lost.fetch_add(count, Ordering::Relaxed);
+    }
 }
 
 struct World {
@@ -48,14 +58,20 @@ struct World {
 }
 
 fn world(options: &ServiceOptions) -> World {
+    world_behind(options, |store| Box::new(store.clone()))
+}
+
+/// The service uses the database by way of another one.
+fn world_behind(options: &ServiceOptions, way: impl FnOnce(&Sqlite) -> Box<dyn Store>) -> World {
     let dir = tempfile::tempdir().unwrap();
     let quick = Options { busy_timeout: Duration::from_millis(20), ..Options::default() };
     let store = Sqlite::open_with(dir.path().join("belfry.db"), quick).unwrap();
     let (write_sender, writes) = sync_channel(10_000);
     let (read_sender, reads) = sync_channel(10_000);
-    let sinks = Arc::new(Sinks { writes: write_sender, reads: read_sender, failures: Mutex::default() });
+    let (failures, lost) = (Mutex::default(), AtomicUsize::new(0));
+    let sinks = Arc::new(Sinks { writes: write_sender, reads: read_sender, failures, lost });
     let completions: Arc<dyn Completions> = sinks.clone();
-    let service = Service::start(&store, &completions, options).unwrap();
+    let service = Service::start(&*way(&store), &completions, options).unwrap();
     World { _dir: dir, store, sinks, writes, reads, service }
 }
 
@@ -232,4 +248,112 @@ fn an_answered_write_is_visible_to_an_existing_reader() {
     world.service.write(binding(), ticket(0, 1)).unwrap();
     world.writes.recv_timeout(LONG).unwrap();
     assert_eq!(reader.replay(&mut |_| ()), Ok(1));
+}
+
+/// The state of a [`RemoteStore`].
+const IS_THERE: u8 = 0;
+const IS_AWAY: u8 = 1;
+/// It writes, and the answer is lost.
+const LOSES_ANSWERS: u8 = 2;
+
+/// A database at a server that may go away.
+struct RemoteStore {
+    store: Sqlite,
+    state: Arc<AtomicU8>,
+}
+
+struct RemoteWriter {
+    writer: Box<dyn Writer>,
+    state: Arc<AtomicU8>,
+}
+
+impl Store for RemoteStore {
+    fn reader(&self) -> Result<Box<dyn Reader>, StoreError> {
+        self.store.reader()
+    }
+
+    fn writer(&self) -> Result<Box<dyn Writer>, StoreError> {
+        Ok(Box::new(RemoteWriter { writer: self.store.writer()?, state: self.state.clone() }))
+    }
+}
+
+impl Writer for RemoteWriter {
+    fn write_group(&mut self, group: &[Write]) -> Vec<Result<WriteDone, StoreError>> {
+        let state = self.state.load(Ordering::Acquire);
+        let away =
+            || StoreError::Unreachable { server: "db".into(), detail: "gone".into(), is_refused: false };
+        let written = if state == IS_AWAY { Vec::new() } else { self.writer.write_group(group) };
+        if state == IS_THERE { written } else { group.iter().map(|_| Err(away())).collect() }
+    }
+
+    fn secret(&mut self, name: &str, fresh: [u8; 32]) -> Result<[u8; 32], StoreError> {
+        self.writer.secret(name, fresh)
+    }
+
+    fn import(
+        &mut self,
+        users: &[NewUser],
+        existing: Existing,
+    ) -> Result<(Imported, Vec<Address>), StoreError> {
+        self.writer.import(users, existing)
+    }
+}
+
+fn rest_call(sid: &str, status: &str) -> Box<store::rest::Row> {
+    let common = Common { sid: sid.into(), account: "AC1".into(), ..Common::default() };
+    Box::new(RestCall { common, status: status.into(), ..RestCall::default() }.row().unwrap())
+}
+
+#[test]
+fn rows_of_calls_that_ended_while_the_database_was_away_are_written_once() {
+    for outage in [IS_AWAY, LOSES_ANSWERS] {
+        let state = Arc::new(AtomicU8::new(IS_THERE));
+        let options = ServiceOptions { ride_along: Duration::ZERO, ..ServiceOptions::default() };
+        let world = world_behind(&options, |store| {
+            Box::new(RemoteStore { store: store.clone(), state: state.clone() })
+        });
+        let write = |write| world.service.write(write, None).unwrap();
+        write(Write::Rest(RestWrite::Insert(rest_call("CA1", "in-progress"))));
+        world.service.write(binding(), ticket(0, 1)).unwrap();
+        assert!(world.writes.recv_timeout(LONG).unwrap().1[0].1.is_ok());
+        state.store(outage, Ordering::Release);
+        // One call ends, and another one begins and ends.
+        write(Write::Rest(RestWrite::Replace(rest_call("CA1", "completed"))));
+        write(call());
+        write(Write::Rest(RestWrite::Insert(rest_call("CA2", "in-progress"))));
+        write(Write::Rest(RestWrite::Replace(rest_call("CA2", "completed"))));
+        // A write of the REST interface has an asker, which is told.
+        let asked = Write::Rest(RestWrite::Insert(rest_call("CA3", "queued")));
+        world.service.write(asked, ticket(0, 2)).unwrap();
+        let refused = world.writes.recv_timeout(LONG).unwrap().1;
+        assert!(matches!(refused[..], [(2, Err(StoreError::Unreachable { .. }))]), "{refused:?}");
+        let waits = || (world.service.waiting().0 == 4).then_some(());
+        wait::until("the writes wait", LONG, waits, || format!("{:?}", world.service.waiting()));
+        state.store(IS_THERE, Ordering::Release);
+        let is_written = || (world.service.waiting().0 == 0).then_some(());
+        wait::until("they are written", LONG, is_written, || format!("{:?}", world.service.waiting()));
+        let mut admin = Admin::new(&world.store).unwrap();
+        assert_eq!(admin.calls(CallFilter { limit: 9, ..CallFilter::default() }).unwrap().len(), 1);
+        let list = RestRead::List(RestFilter { ascending: true, ..RestFilter::all(Kind::Call) });
+        let Loaded::Rest(RestLoaded::Page { rows, .. }) = admin.read(&Read::Rest(list)).unwrap() else {
+            panic!("a page was asked for");
+        };
+        let found = rows.iter().map(|row| (&*row.sid, row.status.as_deref().unwrap()));
+        let mut expected = vec![("CA1", "completed"), ("CA2", "completed")];
+        // The node cannot know that it was written.
+        expected.extend((outage == LOSES_ANSWERS).then_some(("CA3", "queued")));
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+        assert_eq!(world.sinks.lost.load(Ordering::Relaxed), 0);
+    }
+}
+
+#[test]
+fn a_record_that_the_database_does_not_take_is_counted_as_lost() {
+    let world = world(&ServiceOptions { ride_along: Duration::ZERO, ..ServiceOptions::default() });
+    let other = rusqlite::Connection::open(world.store.path()).unwrap();
+    other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    world.service.write(call(), None).unwrap();
+    world.service.write(Write::ForgetCalls { before: Instant::from_micros(2) }, None).unwrap();
+    let is_lost = || (world.sinks.lost.load(Ordering::Relaxed) == 1).then_some(());
+    wait::until("the record is counted", LONG, is_lost, String::new);
 }

@@ -9,7 +9,7 @@
 use ivr::request::{Request, Wire};
 use ivr::script::{Call, CallStatus, Direction, end_form};
 use stdx::Instant;
-use store::rest::types::RestCall;
+use store::rest::types::{Conference, Recording, RestCall};
 
 use super::{API_VERSION, Owner, Voice, numbers, rows};
 
@@ -17,6 +17,41 @@ use super::{API_VERSION, Owner, Voice, numbers, rows};
 /// [`forget`].
 pub fn end(now: Instant, call: &mut RestCall) {
     rows::end_lost(now, call);
+}
+
+/// The sound of a recording whose node has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostSound {
+    /// A file of so many seconds.
+    Seconds(u32),
+    /// There is none.
+    Absent,
+    /// Only the node that has ended can tell.
+    Unknown,
+}
+
+/// Ends the row of a recording that was under way, or adds what was not known at its end. Returns whether the row has changed.
+pub fn end_recording(now: Instant, recording: &mut Recording, sound: LostSound) -> bool {
+    let is_under_way = matches!(recording.status.as_str(), "in-progress" | "paused");
+    let is_without_duration = recording.status == "completed" && recording.duration.is_none();
+    if !is_under_way && (!is_without_duration || sound == LostSound::Unknown) {
+        return false;
+    }
+    (recording.status, recording.duration) = match sound {
+        LostSound::Seconds(seconds) => ("completed".to_owned(), Some(seconds)),
+        LostSound::Absent => ("absent".to_owned(), None),
+        LostSound::Unknown => ("completed".to_owned(), None),
+    };
+    recording.common.updated_at = now;
+    true
+}
+
+/// Ends the row of a conference, whose participants have all ended with their node.
+pub fn end_conference(now: Instant, conference: &mut Conference) {
+    "completed".clone_into(&mut conference.status);
+    // Twilio has no word for the end of a server.
+    "last-participant-left".clone_into(&mut conference.reason_ended);
+    conference.common.updated_at = now;
 }
 
 /// Nothing is left to do about the end: the row is not found by the dead life any more.
@@ -98,6 +133,21 @@ mod tests {
         assert!(!told.signature.is_empty());
         forget(&mut call);
         assert_eq!((call.columns().name, callback(now, &call, &owner).is_none()), (None, true));
+    }
+
+    #[test]
+    fn a_lost_recording_ends_once_and_gets_its_duration_when_it_is_known() {
+        let now = Instant::from_unix_seconds(30);
+        let mut recording = Recording { status: "paused".into(), ..Recording::default() };
+        assert!(end_recording(now, &mut recording, LostSound::Unknown));
+        assert_eq!((&*recording.status, recording.duration), ("completed", None));
+        assert!(!end_recording(now, &mut recording, LostSound::Unknown));
+        assert!(end_recording(now, &mut recording, LostSound::Seconds(7)));
+        assert_eq!((&*recording.status, recording.duration), ("completed", Some(7)));
+        assert!(!end_recording(now, &mut recording, LostSound::Absent), "it has a duration");
+        let mut silent = Recording { status: "in-progress".into(), ..Recording::default() };
+        assert!(end_recording(now, &mut silent, LostSound::Absent));
+        assert_eq!((&*silent.status, silent.duration), ("absent", None));
     }
 
     #[test]

@@ -6,7 +6,9 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use interop::{Farm, Nats, NatsRelease, Node, Sipp, application, new_postgres_database, wait_until};
+use interop::{
+    Farm, Nats, NatsRelease, Node, PostgresServer, Sipp, application, new_postgres_database, wait_until,
+};
 use serde_json::Value;
 
 const SID: &str = "ACae6e420f425248d6a26948c17a9e2acf";
@@ -27,17 +29,29 @@ fn start(nats: &Nats, url: &str) -> Farm {
 
 /// The same with more of `[voice]`.
 fn start_with(nats: &Nats, url: &str, more: &str) -> Farm {
+    start_on(nats, &new_postgres_database(), url, more)
+}
+
+/// The same on this database.
+fn start_on(nats: &Nats, database: &str, url: &str, more: &str) -> Farm {
     let voice =
         format!("auth_token = \"{TOKEN}\"\nnumbers = [{{ number = \"1234\", url = \"{url}\" }}]\n{more}");
-    Farm::with_applications(nats, 3, &new_postgres_database(), &voice)
+    Farm::with_applications(nats, 3, database, &voice)
 }
 
 /// A request to the REST interface of a node; the status and the body. `form`: of a POST, each with name and value; empty: GET.
 fn rest(node: &Node, path: &str, form: &[(&str, &str)]) -> (String, Value) {
+    rest_by(if form.is_empty() { "GET" } else { "POST" }, node, path, form)
+}
+
+/// A request of this method.
+fn rest_by(method: &str, node: &Node, path: &str, form: &[(&str, &str)]) -> (String, Value) {
     let url = format!("http://127.0.0.1:{}/2010-04-01/Accounts/{SID}/{path}", node.http);
     let mut curl = Command::new("curl");
     curl.args([
         "--silent",
+        "--request",
+        method,
         "--max-time",
         "20",
         "--user",
@@ -156,6 +170,82 @@ fn the_calls_of_a_node_that_is_killed_end_in_the_record_and_the_application_is_t
     assert_eq!(ends.len(), 1, "{ends:?}");
     assert!(ends[0].contains(&format!("CallSid={call}")) && ends[0].contains("SequenceNumber=1"), "{ends:?}");
     assert!(ends[0].to_ascii_lowercase().contains("x-twilio-signature: "), "{ends:?}");
+}
+
+/// The sound is at the node that was killed.
+#[test]
+fn the_recording_of_a_call_of_a_node_that_is_killed_ends_and_can_be_deleted() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Debian);
+    let (address, _) = application("<Response/>");
+    let mut farm = start(&nats, &format!("http://{address}/"));
+    let phone = Sipp::answering("-uas", 1);
+    let to = format!("sip:bob@127.0.0.1:{}", phone.port);
+    let form = [
+        ("To", to.as_str()),
+        ("From", "1234"),
+        ("Twiml", "<Response><Pause length='300'/></Response>"),
+        ("Record", "true"),
+    ];
+    let (status, body) = rest(&farm.nodes[0], "Calls.json", &form);
+    assert_eq!(status, "201", "{body}");
+    let call = wait_for_call(&farm.nodes[1], "in-progress");
+    let list = format!("Calls/{call}/Recordings.json");
+    let recording = |node: &Node| rest(node, &list, &[]).1["recordings"][0].clone();
+    let is_under_way = || recording(&farm.nodes[1])["status"] == "in-progress";
+    wait_until("the recording", LIMIT, is_under_way, || farm.nodes[0].tail());
+    farm.nodes[0].kill();
+    assert_eq!(wait_for_call(&farm.nodes[1], "completed"), call);
+    let ended = recording(&farm.nodes[2]);
+    assert_eq!((&ended["status"], &ended["duration"]), (&Value::from("completed"), &Value::Null), "{ended}");
+    // What the file tells: the phone was silent, so there may be no sound.
+    farm.nodes[0].start();
+    farm.wait_for_shares(3);
+    let is_known = || {
+        let recording = recording(&farm.nodes[1]);
+        recording["status"] == "absent" || !recording["duration"].is_null()
+    };
+    wait_until("the duration", LIMIT, is_known, || recording(&farm.nodes[1]).to_string());
+    let sid = ended["sid"].as_str().unwrap_or_default();
+    let (status, body) = rest_by("DELETE", &farm.nodes[2], &format!("Recordings/{sid}.json"), &[]);
+    assert_eq!(status, "204", "{body}");
+}
+
+/// The end of the call waits at its node for the database. Without it the row would name the node until it ends, as that of a call
+/// that was up.
+#[test]
+fn a_call_that_ended_while_the_database_was_away_is_not_made_again_when_its_node_drains() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Debian);
+    let mut database = PostgresServer::start(&[]);
+    let url = database.new_database(&[]);
+    let (address, requests) = application("<Response><Pause length='300'/></Response>");
+    let first = format!("http://{address}/first");
+    let mut farm = start_on(&nats, &url, &first, "redial_on_failure = \"accounts\"\n");
+    let phone = Sipp::answering("-uas", 2);
+    let to = format!("sip:bob@127.0.0.1:{}", phone.port);
+    let form = [("To", to.as_str()), ("From", "1234"), ("Url", first.as_str()), ("TimeLimit", "15")];
+    let (status, body) = rest(&farm.nodes[0], "Calls.json", &form);
+    assert_eq!(status, "201", "{body}");
+    let call = wait_for_call(&farm.nodes[1], "in-progress");
+    database.kill();
+    let is_over = || farm.nodes[0].metric("belfry_voice_calls") == 0;
+    wait_until("the end of the call", LIMIT, is_over, || farm.nodes[0].tail());
+    database.start_again();
+    assert_eq!(wait_for_call(&farm.nodes[1], "completed"), call);
+    let (_, ended) = rest(&farm.nodes[1], &format!("Calls/{call}.json"), &[]);
+    assert_ne!(ended["sip_reason_phrase"], "The node of the call has ended", "{ended}");
+    farm.nodes[0].signal("TERM");
+    assert_eq!(farm.nodes[0].ended(LIMIT), Some(0));
+    // Meanwhile a living node looks for calls of the one that has left.
+    farm.nodes[0].start();
+    farm.wait_for_shares(3);
+    assert_eq!(rest(&farm.nodes[1], &format!("Calls/{call}.json"), &[]).1, ended);
+    let (_, page) = rest(&farm.nodes[1], "Calls.json", &[]);
+    assert_eq!(page["calls"].as_array().map(Vec::len), Some(1), "{page}");
+    let requests = requests.lock().unwrap_or_else(PoisonError::into_inner);
+    assert!(!requests.iter().any(|request| request.contains("RedialOf")), "{requests:?}");
+    assert_eq!(farm.nodes[1].metric("belfry_records_lost_total"), 0);
 }
 
 /// With `[voice] redial_on_failure`: one of the living nodes, once, also when the dead one is back.

@@ -157,7 +157,11 @@ fn conference_or_new(context: &Context<'_>) -> Result<Conference, Fault> {
             ..paging::of_account(context, Rows::Conference)
         };
         if let Some(row) = context.state.list(filter)?.0.first() {
-            return Ok(Conference::from_row(row)?);
+            let conference = Conference::from_row(row)?;
+            // Without a participant at any node it has ended with its node.
+            if !context.state.control.participants(&conference.common.sid)?.is_empty() {
+                return Ok(conference);
+            }
         }
     }
     let common = Common { account: context.account.common.sid.clone(), ..Common::default() };

@@ -5,8 +5,9 @@
 use store::rest::types::{Conference, Recording, RestCall};
 use store::rest::{Kind, Resource as _, RestFilter};
 
-use crate::control::{EncodeError, RecordingChange};
+use crate::control::{ControlError, EncodeError, RecordingChange};
 use crate::fault::Fault;
+use crate::limits;
 use crate::paging::{self, PAGING};
 use crate::request::{Base, Format};
 use crate::table::{Answer, Context, Parameter, Route, Shape};
@@ -261,12 +262,28 @@ fn update(context: &Context<'_>) -> Result<Answer, Fault> {
 fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
     let recording = recording(context)?;
     // Its file is still written, and the node would write the row again at its end.
-    if is_under_way(&recording) {
+    if is_under_way(&recording) && !is_abandoned(context, &recording)? {
         return Err(Fault::new(409, 20009, "Cannot delete recording because it's still in progress."));
     }
     context.state.control.remove_recording(&recording.common.sid, &recording.node)?;
     context.state.remove(Kind::Recording, &recording.common.sid)?;
     Ok(Answer::Nothing)
+}
+
+/// True if no node has the recording any more, as the one that had it was killed: its call has been over for a while, and no node knows it.
+fn is_abandoned(context: &Context<'_>, recording: &Recording) -> Result<bool, Fault> {
+    let call: Option<RestCall> = context.state.get(&recording.call_sid)?;
+    let now = context.state.now();
+    let is_over =
+        |call: &RestCall| call.ended_at.is_some_and(|ended| now.since(ended) >= limits::RECORDING_ENDS);
+    if call.is_some_and(|call| call.is_live() || !is_over(&call)) {
+        return Ok(false);
+    }
+    match context.state.control.modify_recording(&recording.common.sid, RecordingChange::Stop) {
+        Ok(()) => Ok(false),
+        Err(ControlError::NotFound) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn item(context: &Context<'_>, status: u16, recording: &Recording) -> Answer {

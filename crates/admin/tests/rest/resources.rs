@@ -5,7 +5,7 @@ use admin::limits;
 use serde_json::Value;
 use stdx::Instant;
 use store::rest::types::{
-    Conference, IncomingNumber, Notification, Queue, Recording, TextMessage, Transcription,
+    Conference, IncomingNumber, Notification, Queue, Recording, RestCall, TextMessage, Transcription,
 };
 use store::rest::{Kind, REQUESTED, Resource as _, RestFilter, RestLoaded};
 
@@ -305,11 +305,26 @@ fn a_participant_is_called_into_a_conference_by_its_name() {
     assert_eq!(called["conference_sid"], serde_json::Value::Null);
     (conference.common, conference.status) = (world.common("CF2", 1), "in-progress".into());
     world.insert(&conference);
+    // No node has a participant of it: it has ended with its node.
+    let called = world.make(path, "To=client:bob&From=1234");
+    assert_eq!(called["conference_sid"], serde_json::Value::Null);
+    let one = Participant {
+        call_sid: "CA1".into(),
+        label: String::new(),
+        muted: false,
+        hold: false,
+        coaching: false,
+        start_conference_on_enter: true,
+        end_conference_on_exit: false,
+        status: "connected".into(),
+        joined_at: Instant::from_unix_seconds(START),
+    };
+    *world.plane.participants.lock().unwrap() = vec![one];
     let called = world.make(path, "To=client:bob&From=1234");
     assert_eq!(called["conference_sid"], "CF2");
     let started: Vec<_> =
         world.plane.started.lock().unwrap().iter().map(|start| start.conference.clone()).collect();
-    assert_eq!(started, [Some("My room".to_owned()), Some("My room".to_owned())]);
+    assert_eq!(started, vec![Some("My room".to_owned()); 3]);
     assert_eq!(world.get(path).fault(), (404, 20404));
     let sid = "CF00000000000000000000000000000009";
     let unknown = world.post(&format!("/Conferences/{sid}/Participants.json"), "To=client:bob&From=1234");
@@ -387,6 +402,32 @@ fn a_queue_that_is_renamed_keeps_its_sid() {
     let follows = |row: &Queue| row.common.sid == store::rest::queue_sid(&world.me.sid, &row.first_name);
     assert!(rows.iter().all(follows), "{rows:?}");
     assert_eq!((&*rows[0].first_name, &*rows[1].first_name), ("line", "small"));
+}
+
+/// Its node was killed, and nothing writes its end any more.
+#[test]
+fn a_recording_that_no_node_knows_is_deleted_once_its_call_is_over() {
+    let world = World::new();
+    let of = |call: &str, sid: &str| Recording {
+        common: world.common(sid, 0),
+        call_sid: call.into(),
+        status: "in-progress".into(),
+        ..Recording::default()
+    };
+    let ended_at = Some(Instant::from_unix_seconds(START));
+    world.insert(&RestCall { ended_at, ..world.call("CA1", 0, "completed") });
+    world.insert(&world.call("CA2", 0, "in-progress"));
+    world.insert(&of("CA1", "RE1"));
+    world.insert(&of("CA2", "RE2"));
+    let unknown = || *world.plane.refuses.lock().unwrap() = Some(admin::ControlError::NotFound);
+    unknown();
+    assert_eq!(world.delete("/Recordings/RE1.json").fault(), (409, 20009), "its file may still be written");
+    world.plane.clock.store(61, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(world.delete("/Recordings/RE2.json").fault(), (409, 20009), "its call goes on");
+    assert_eq!(world.delete("/Recordings/RE1.json").status, 204);
+    world.insert(&of("CA1", "RE3"));
+    assert_eq!(world.delete("/Recordings/RE3.json").fault(), (409, 20009), "a node has it");
+    assert!(world.plane.asked.lock().unwrap().contains(&"recording RE3 Stop".to_owned()));
 }
 
 #[test]

@@ -143,7 +143,7 @@ pub struct ShardCounters {
     // Its name in version 1, which other nodes of a farm may have.
     #[serde(alias = "letters_lost")]
     pub shard_messages_lost: u64,
-    /// Call records that a full queue of the store refused.
+    /// Call records and rows of calls that the database did not take.
     pub records_lost: u64,
     /// UDP datagrams that were received.
     pub datagrams_in: u64,

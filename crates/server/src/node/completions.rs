@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cluster::Outlet;
 use cluster::farm::EndReason;
@@ -22,6 +22,7 @@ use crate::farm::end_process;
 use crate::limits;
 use crate::message::{InboxMessage, LocalMessage};
 use crate::outage_log::OutageLog;
+use crate::shard::StatusBoard;
 
 use super::trial_writes::{Speed, TrialWrites};
 
@@ -34,6 +35,8 @@ pub(crate) struct StoreCompletions {
     waiting: Mutex<Waiting>,
     failures: Mutex<Failures>,
     clock: Clock,
+    /// Counts records that are lost.
+    board: Arc<StatusBoard>,
     /// The database is a server's, which other nodes reach no better.
     is_on_server: bool,
     /// The node ends in order: it does not matter any more that another node takes over from it.
@@ -83,9 +86,22 @@ impl Waiting {
 }
 
 impl StoreCompletions {
-    pub(crate) fn new(outlets: Vec<Outlet<InboxMessage>>, clock: Clock, is_on_server: bool) -> Self {
+    pub(crate) fn new(
+        outlets: Vec<Outlet<InboxMessage>>,
+        clock: Clock,
+        board: &Arc<StatusBoard>,
+        is_on_server: bool,
+    ) -> Self {
         let (waiting, failures, is_ending) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
-        StoreCompletions { outlets, waiting, failures, clock, is_on_server, is_ending }
+        StoreCompletions {
+            outlets,
+            waiting,
+            failures,
+            clock,
+            board: Arc::clone(board),
+            is_on_server,
+            is_ending,
+        }
     }
 
     /// From now on a write that the fence refuses does not end the process.
@@ -243,6 +259,10 @@ impl Completions for StoreCompletions {
         }
     }
 
+    fn lost(&self, count: usize) {
+        self.board.count_lost_records(count);
+    }
+
     fn failed(&self, error: &StoreError) {
         // Before a shard hears of it: a fenced life answers nothing.
         if matches!(error, StoreError::Fenced { .. }) && !self.is_ending.load(Ordering::Acquire) {
@@ -275,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_request_that_the_store_refuses_leaves_nothing_behind() {
-        let completions = StoreCompletions::new(Vec::new(), Clock::new(), false);
+        let completions = StoreCompletions::new(Vec::new(), Clock::new(), &Arc::default(), false);
         assert!(completions.begin_write(|_| Err(Busy)).is_err());
         assert!(completions.begin_read(|_| Err(Busy)).is_err());
         let waiting = completions.lock();
@@ -284,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_request_that_the_store_takes_is_answered_once() {
-        let completions = StoreCompletions::new(Vec::new(), Clock::new(), false);
+        let completions = StoreCompletions::new(Vec::new(), Clock::new(), &Arc::default(), false);
         let mut answer = completions
             .begin_write(|ticket| {
                 completions.complete(ticket.sink, vec![(ticket.id, Ok(WriteDone::Changed { rows: 1 }))]);

@@ -1,5 +1,5 @@
-//! Calls of applications whose node has died end in the database, and their applications are told: by one living node, the owner of the
-//! first bucket of the database that the nodes share. A node with a database of its own does so for its own earlier lives
+//! Calls of applications whose node has died end in the database with their recordings, and their applications are told: by one living node, the
+//! owner of the first bucket of the database that the nodes share. A node with a database of its own does so for its own earlier lives
 //! (`docs/decisions/0075-calls-of-applications-on-a-farm.md`).
 //!
 //! In: the map's dead lives (`FarmBoard::view`), rows of calls that name a life. Out: writes that end them, and
@@ -10,20 +10,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::voice::lost_calls::{self, LostSound};
 use ::voice::redial::{self, Redials};
-use ::voice::{Owner, RedialPolicy, lost_calls};
+use ::voice::{Owner, RedialPolicy};
 use cluster::{Life, Outlet};
 use net::clock::Clock;
 use stdx::Instant;
 use store::rest::types::{RestAccount, RestCall};
-use store::rest::{Kind, Resource, RestFilter, RestLoaded, RestRead, RestWrite, Row};
-use store::{Loaded, Read, Service, StoreError, Write, WriteDone};
-use tokio::sync::oneshot;
+use store::rest::{Kind, Resource, RestFilter, RestWrite, Row};
+use store::{StoreError, WriteDone};
 use tokio::task::spawn_local;
 use tokio::time::sleep;
 use voice_io::VoiceShardMessage;
 
-use super::{Node, StoreCompletions};
+use super::Node;
+use super::rest_rows::{RestRows, written};
 use crate::farm::FarmBoard;
 use crate::limits;
 use crate::message::{InboxMessage, LocalMessage};
@@ -44,8 +45,7 @@ struct DeadLife {
 
 /// The task of one node. Each node has it, and acts while it keeps house.
 struct LostCalls {
-    store: Arc<Service>,
-    desk: Arc<StoreCompletions>,
+    rows: RestRows,
     outlets: Vec<Outlet<InboxMessage>>,
     board: Arc<FarmBoard>,
     shares_database: bool,
@@ -65,8 +65,7 @@ pub(super) fn begin(node: &Node) {
         return;
     }
     let lost = LostCalls {
-        store: Arc::clone(&node.store),
-        desk: Arc::clone(&node.desk),
+        rows: RestRows::new(node),
         outlets: node.outlets.clone(),
         board: farm.board_of_shards(),
         shares_database: farm.shares_database,
@@ -129,10 +128,7 @@ impl LostCalls {
         loop {
             let name = Some(life.0.to_string().into());
             let filter = RestFilter { name, limit: limits::LOST_CALLS, ..RestFilter::all(Kind::Call) };
-            let rows = match self.read(Read::Rest(RestRead::List(filter))).await? {
-                Loaded::Rest(RestLoaded::Page { rows, .. }) => rows,
-                _ => Vec::new(),
-            };
+            let rows = self.rows.list(filter).await?;
             if rows.is_empty() {
                 return Ok(());
             }
@@ -142,8 +138,8 @@ impl LostCalls {
         }
     }
 
-    /// First all are over in the database, then their applications are told and calls in their place are written, then the rows forget the
-    /// life: if this node dies meanwhile, the next one does what is left.
+    /// First all are over in the database, each behind its recordings, then their applications are told and calls in their place are written,
+    /// then the rows forget the life: if this node dies meanwhile, the next one does what is left.
     async fn end_page(&mut self, own: Life, life: Life, rows: Vec<Row>) -> Result<(), StoreError> {
         let now = self.clock.now();
         let mut calls = Vec::new();
@@ -151,12 +147,18 @@ impl LostCalls {
         for row in rows {
             let Ok(mut call) = RestCall::from_row(&row) else {
                 // It cannot be read: it is not found again.
-                writes.push(self.write(RestWrite::Replace(Box::new(Row { name: None, ..row })))?);
+                writes.push(self.rows.write(RestWrite::Replace(Box::new(Row { name: None, ..row })))?);
                 continue;
             };
+            for mut recording in self.rows.recordings(&call.common.sid).await? {
+                // The node has the file, and adds the duration when it starts again.
+                if lost_calls::end_recording(now, &mut recording, LostSound::Unknown) {
+                    writes.push(self.rows.replace(&recording)?);
+                }
+            }
             if call.is_live() {
                 lost_calls::end(now, &mut call);
-                writes.push(self.write(RestWrite::Replace(Box::new(call.row()?)))?);
+                writes.push(self.rows.replace(&call)?);
             }
             calls.push(call);
         }
@@ -168,7 +170,7 @@ impl LostCalls {
                 self.redial(now, own, &call).await?;
             }
             lost_calls::forget(&mut call);
-            writes.push(self.write(RestWrite::Replace(Box::new(call.row()?)))?);
+            writes.push(self.rows.replace(&call)?);
         }
         written(writes).await
     }
@@ -191,7 +193,7 @@ impl LostCalls {
         let is_asked = self.config.redial != RedialPolicy::Never;
         let Some(call) = redial::row(now, own, lost).filter(|_| is_asked) else { return Ok(()) };
         let Some(owner) = self.owner(&lost.common.account).await? else { return Ok(()) };
-        let written = self.write(RestWrite::Ensure(Box::new(call.row()?)))?.await;
+        let written = self.rows.write(RestWrite::Ensure(Box::new(call.row()?)))?.await;
         if let WriteDone::Changed { rows: 1 } = written.unwrap_or(Err(StoreError::Closed))? {
             self.redials.push(call, lost, Arc::new(owner));
         }
@@ -216,35 +218,7 @@ impl LostCalls {
         if let Some(token) = self.config.auth_token.clone().filter(|_| *self.config.account == *account) {
             return Ok(Some(Owner { account: account.into(), signing_key: token }));
         }
-        let read = RestRead::Sid { kind: Kind::Account, sid: account.into() };
-        let Loaded::Rest(RestLoaded::Row(Some(row))) = self.read(Read::Rest(read)).await? else {
-            return Ok(None);
-        };
+        let Some(row) = self.rows.get(Kind::Account, account).await? else { return Ok(None) };
         Ok(RestAccount::from_row(&row).ok().map(|account| ::voice::numbers::owner_of(&account)))
     }
-
-    async fn read(&self, read: Read) -> Result<Loaded, StoreError> {
-        let begun = self.desk.begin_read(|ticket| self.store.read(read, ticket));
-        let answer = begun.map_err(|store::Busy| StoreError::Closed)?;
-        answer.await.unwrap_or(Err(StoreError::Closed))
-    }
-
-    /// The outcome is waited for by [`written`], so that a page is one commit.
-    fn write(&self, write: RestWrite) -> Result<Written, StoreError> {
-        let begun = self.desk.begin_write(|ticket| self.store.write(Write::Rest(write), ticket));
-        begun.map_err(|store::Busy| StoreError::Closed)
-    }
-}
-
-type Written = oneshot::Receiver<Result<WriteDone, StoreError>>;
-
-async fn written(writes: Vec<Written>) -> Result<(), StoreError> {
-    for write in writes {
-        match write.await.unwrap_or(Err(StoreError::Closed)) {
-            // A request of the REST interface has deleted the row meanwhile.
-            Ok(_) | Err(StoreError::NotFound { .. }) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

@@ -17,6 +17,7 @@ pub(crate) mod changes;
 mod completions;
 mod config_report;
 mod database;
+mod earlier_start;
 mod edge_plan;
 mod farm_files;
 mod farm_requests;
@@ -33,6 +34,7 @@ mod playable_recordings;
 mod record_sinks;
 mod registrations;
 mod removed_voicemail;
+mod rest_rows;
 mod room;
 mod roster_groups;
 mod shard_counters;
@@ -126,10 +128,11 @@ impl Node {
         let shards = usize::from(shared.config.server.shards);
         let (outlets, inboxes): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| cluster::inbox(limits::SHARD_INBOX)).unzip();
-        let desk = Arc::new(StoreCompletions::new(outlets.clone(), clock, shared.config.store.url.is_some()));
+        let board = Arc::new(StatusBoard::new(shards));
+        let desk = StoreCompletions::new(outlets.clone(), clock, &board, shared.config.store.url.is_some());
+        let desk = Arc::new(desk);
         let completions: Arc<dyn store::Completions> = desk.clone();
         let store = Arc::new(Service::start(&database, &completions, &store::ServiceOptions::default())?);
-        let board = Arc::new(StatusBoard::new(shards));
         let record_sinks = record_sinks::open(&shared.config, &board)?;
         let call_traces = CallTraces::start(&shared.config, clock)?;
         let (traces, _) = tokio::sync::broadcast::channel(control::limits::TRACE_QUEUE);
@@ -138,7 +141,7 @@ impl Node {
         if shared.config.has_rest() {
             cli::first_account::ensure_account(&shared.config, &database, clock)?;
         }
-        let life = shared.farm.as_ref().map_or(0, |farm| farm.life.0);
+        let life = shared.life();
         let voice = build::voice_common(&shared, &database, (&store, &desk), &outlets, &call_traces)?;
         let mut node = Node {
             shared,
@@ -153,7 +156,7 @@ impl Node {
             chat_traces,
             tls,
             clock,
-            voice: voice.map(|voice| voice.with_life(life)),
+            voice: voice.map(|voice| voice.with_life(life.0)),
             rest: None,
             threads: Vec::new(),
         };

@@ -72,8 +72,8 @@ impl StatusBoard {
         self.down.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Messages that made a core panic, messages that found an inbox full, call records that found the
-    /// store's queue full or were not written to files. All three are 0 on a healthy node.
+    /// Messages that made a core panic, messages that found an inbox full, call records and rows of calls that the database or the files of
+    /// calls did not take. All three are 0 on a healthy node.
     pub fn faults(&self) -> (u64, u64, u64) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (read(&self.panics), read(&self.lost_messages), read(&self.lost_records))

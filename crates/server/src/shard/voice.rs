@@ -73,7 +73,7 @@ impl Shard {
             VoiceEffect::Post { to, message } => {
                 node_links(self).send_or_drop(now, to, &ShardMessage::Room(message));
             }
-            // Not awaited: a call does not wait for its record.
+            // Not awaited: a call does not wait for its record. While the database is away, the store keeps the write.
             VoiceEffect::Write(write) => {
                 if self.parts.store.write(write, None).is_err() {
                     self.parts.board.count_lost_records(1);

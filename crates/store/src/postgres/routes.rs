@@ -116,6 +116,23 @@ pub(super) const ADD_CALLS: &str = "INSERT INTO call_record \
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], \
     $7::int[], $8::text[], $9::text[], $10::text[]) RETURNING id";
 
+/// As [`ADD_CALLS`], without calls that are there already.
+const ENSURE_CALLS: &str = "INSERT INTO call_record \
+    (call_id, from_uri, to_uri, started_at, answered_at, ended_at, code, reason, account, callee) \
+    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], \
+    $7::int[], $8::text[], $9::text[], $10::text[]) \
+    AS new (call_id, from_uri, to_uri, started_at, answered_at, ended_at, code, reason, account, callee) \
+    WHERE NOT EXISTS (SELECT 1 FROM call_record old WHERE old.ended_at = new.ended_at AND old.call_id = new.call_id \
+    AND old.from_uri = new.from_uri AND old.to_uri = new.to_uri AND old.started_at = new.started_at \
+    AND old.answered_at IS NOT DISTINCT FROM new.answered_at AND old.code = new.code \
+    AND old.account IS NOT DISTINCT FROM new.account AND old.callee IS NOT DISTINCT FROM new.callee)";
+
+/// The end of the call is looked for first, which has an index.
+pub(super) fn ensure_call(connection: &mut Connection, call: &CallRecord) -> Result<WriteDone, Failure> {
+    let rows = connection.execute(ENSURE_CALLS, &CallColumns::of(&[call]).values())?;
+    Ok(WriteDone::Changed { rows })
+}
+
 /// Columns of calls for [`ADD_CALLS`].
 pub(super) struct CallColumns<'a> {
     ids: Vec<&'a str>,

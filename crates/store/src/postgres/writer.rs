@@ -222,6 +222,7 @@ fn change(connection: &mut Connection, numbers: &mut Numbers, write: &Write) -> 
         Write::Binding(_) | Write::Call(_) | Write::Probe { .. } => {
             frequent::write_one(connection, numbers, write)
         }
+        Write::EnsureCall(call) => routes::ensure_call(connection, call),
         // A row is replaced by the next of its address, and removed when nothing can live in it any more.
         Write::ForgetBindings { .. } => Ok(WriteDone::Changed { rows: 0 }),
         Write::CleanBindings { before } => bindings::clean(connection, micros(*before)),

@@ -105,10 +105,25 @@ fn route(row: &Row<'_>) -> Result<Route, Failure> {
 }
 
 pub(super) fn add_call(conn: &Connection, call: &CallRecord) -> Result<WriteDone, Failure> {
-    let sql = "INSERT INTO call_record \
-        (call_id, from_uri, to_uri, started_at, answered_at, ended_at, code, reason, account, callee) \
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
-    conn.prepare_cached(sql)?.execute(params![
+    insert_call(conn, call, "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?;
+    Ok(WriteDone::Added { id: conn.last_insert_rowid() })
+}
+
+/// The end of the call is looked for first, which has an index.
+pub(super) fn ensure_call(conn: &Connection, call: &CallRecord) -> Result<WriteDone, Failure> {
+    let unless_there = "SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10 WHERE NOT EXISTS (SELECT 1 FROM call_record \
+        WHERE ended_at = ?6 AND call_id = ?1 AND from_uri = ?2 AND to_uri = ?3 AND started_at = ?4 AND answered_at IS ?5 \
+        AND code = ?7 AND account IS ?9 AND callee IS ?10)";
+    Ok(WriteDone::Changed { rows: insert_call(conn, call, unless_there)? as u64 })
+}
+
+/// Returns the number of rows added. `source` gives the columns of the record, in their order.
+fn insert_call(conn: &Connection, call: &CallRecord, source: &str) -> Result<usize, Failure> {
+    let sql = format!(
+        "INSERT INTO call_record \
+        (call_id, from_uri, to_uri, started_at, answered_at, ended_at, code, reason, account, callee) {source}"
+    );
+    Ok(conn.prepare_cached(&sql)?.execute(params![
         cut(&call.call_id),
         cut(&call.from),
         cut(&call.to),
@@ -119,8 +134,7 @@ pub(super) fn add_call(conn: &Connection, call: &CallRecord) -> Result<WriteDone
         cut(&call.reason),
         call.account,
         call.callee,
-    ])?;
-    Ok(WriteDone::Added { id: conn.last_insert_rowid() })
+    ])?)
 }
 
 /// Texts of a call come from peers: a longer one loses its end, and the record stands.

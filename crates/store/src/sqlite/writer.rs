@@ -137,6 +137,7 @@ fn apply(conn: &Connection, write: &Write, pending: &mut Pending) -> Result<Writ
         Write::ForgetBindings { rows } => Ok(pending.forget(rows)),
         Write::CleanBindings { before } => pending.clean(conn, micros(*before)),
         Write::Call(call) => routes::add_call(conn, call),
+        Write::EnsureCall(call) => routes::ensure_call(conn, call),
         Write::ForgetCalls { before } => routes::clean(conn, Old::Calls, micros(*before)),
         Write::Keep(message) => routes::keep(conn, message),
         Write::ForgetMessage { aor, id } => routes::forget(conn, aor, *id),

@@ -277,6 +277,22 @@ fn calls_are_listed_newest_first_and_forgotten() {
     assert_eq!(admin.calls(all).unwrap(), [call("3", 30)]);
 }
 
+/// The outcome of the first attempt is not known.
+#[test]
+fn a_call_that_is_written_again_is_there_once() {
+    let (_database, mut admin) = admin();
+    let long = CallRecord { reason: "x".repeat(9_000).into(), answered_at: None, ..call("1", 10) };
+    let records = [long, call("2", 10), CallRecord { callee: Some("c@example.org".into()), ..call("2", 10) }];
+    admin.write(&Write::Call(Box::new(records[0].clone()))).unwrap();
+    for (round, expected) in [(0, [0, 1, 1]), (1, [0, 0, 0])] {
+        for (record, rows) in records.iter().zip(expected) {
+            let done = admin.write(&Write::EnsureCall(Box::new(record.clone()))).unwrap();
+            assert_eq!(done, WriteDone::Changed { rows }, "{round}: {record:?}");
+        }
+    }
+    assert_eq!(admin.calls(CallFilter { limit: 9, ..CallFilter::default() }).unwrap().len(), 3);
+}
+
 /// Five calls, of which the second and the third ended at one moment.
 #[test]
 fn calls_are_found_by_text_status_and_time_page_by_page() {

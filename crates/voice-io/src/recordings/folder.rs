@@ -31,6 +31,15 @@ pub struct Sound {
     pub file: fs::File,
 }
 
+/// A recording that a crash had left unfinished, after its repair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepairedRecording {
+    /// The recording's sid.
+    pub sid: String,
+    /// Whole seconds of its sound. `None`: it had no sound, and is removed.
+    pub seconds: Option<u32>,
+}
+
 /// The ending of a recording that grows.
 const PART: &str = ".wav.part";
 /// The ending of an unfinished conversion.
@@ -53,6 +62,11 @@ pub(super) fn open(path: &Path) -> Option<Sound> {
 pub(super) fn is_sid(sid: &str) -> bool {
     let digits = sid.strip_prefix(ivr::sid::RECORDING).unwrap_or_default();
     digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The byte rate that a header tells.
+fn bytes_per_second(header: &[u8; HEADER_LEN]) -> u32 {
+    u32::from_le_bytes([header[28], header[29], header[30], header[31]]).max(1)
 }
 
 impl Folder {
@@ -108,6 +122,14 @@ impl Folder {
 
     pub(super) fn open(&self, sid: &str) -> Option<Sound> {
         open(&self.path(sid)?)
+    }
+
+    /// Whole seconds of a finished recording. `None`: it is not here.
+    pub(super) fn seconds(&self, sid: &str) -> Option<u32> {
+        let Sound { len, mut file } = self.open(sid)?;
+        let mut header = [0; HEADER_LEN];
+        file.read_exact(&mut header).ok()?;
+        u32::try_from(len.saturating_sub(HEADER_LEN as u64) / u64::from(bytes_per_second(&header))).ok()
     }
 
     pub(super) fn open_mp3(&self, sid: &str) -> Option<Sound> {
@@ -175,9 +197,11 @@ impl Folder {
         Ok(())
     }
 
-    /// Repairs the folder after a crash: sound is kept, nothing else. Other nodes may write their files at this moment.
-    pub(super) fn repair(&self) {
-        let Ok(entries) = fs::read_dir(&self.path) else { return };
+    /// Repairs the folder after a crash: sound is kept, nothing else. Other nodes may write their files at this moment. Returns the recordings
+    /// that are complete or removed now.
+    pub(super) fn repair(&self) -> Vec<RepairedRecording> {
+        let mut repaired = Vec::new();
+        let Ok(entries) = fs::read_dir(&self.path) else { return repaired };
         let (part, mp3_part) = (self.of_node(PART), self.of_node(MP3_PART));
         for entry in entries.flatten() {
             let name = entry.file_name();
@@ -190,16 +214,27 @@ impl Folder {
             if !is_sid(sid) {
                 continue;
             }
-            match self.repair_one(sid, &entry.path()) {
-                Ok(0) => tracing::info!(sid, "a recording that a crash left had no sound, and is removed"),
-                Ok(bytes) => tracing::warn!(sid, bytes, "a recording that a crash left is complete now"),
-                Err(error) => tracing::warn!(sid, %error, "a recording that a crash left cannot be repaired"),
-            }
+            let seconds = match self.repair_one(sid, &entry.path()) {
+                Ok((0, _)) => {
+                    tracing::info!(sid, "a recording that a crash left had no sound, and is removed");
+                    None
+                }
+                Ok((bytes, seconds)) => {
+                    tracing::warn!(sid, bytes, "a recording that a crash left is complete now");
+                    Some(seconds)
+                }
+                Err(error) => {
+                    tracing::warn!(sid, %error, "a recording that a crash left cannot be repaired");
+                    continue;
+                }
+            };
+            repaired.push(RepairedRecording { sid: sid.to_owned(), seconds });
         }
+        repaired
     }
 
-    /// Bytes of sound.
-    fn repair_one(&self, sid: &str, part: &Path) -> io::Result<u32> {
+    /// Bytes of sound, and its whole seconds.
+    fn repair_one(&self, sid: &str, part: &Path) -> io::Result<(u32, u32)> {
         let mut file = fs::OpenOptions::new().read(true).write(true).open(part)?;
         let mut header = [0; HEADER_LEN];
         let whole = file.read_exact(&mut header).is_ok() && header.starts_with(b"RIFF");
@@ -209,7 +244,7 @@ impl Folder {
         let sound = u32::try_from(sound / width * width).unwrap_or(u32::MAX - 64);
         if !whole || sound == 0 {
             fs::remove_file(part)?;
-            return Ok(0);
+            return Ok((0, 0));
         }
         file.set_len(HEADER_LEN as u64 + u64::from(sound))?;
         // The two lengths of the header, of the whole and of the sound.
@@ -218,6 +253,6 @@ impl Folder {
             file.write_all(&size.to_le_bytes())?;
         }
         self.complete(&file, sid)?;
-        Ok(sound)
+        Ok((sound, sound / bytes_per_second(&header)))
     }
 }

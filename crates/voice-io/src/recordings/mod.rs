@@ -31,7 +31,7 @@ use object::StoredRecordings;
 use recent::RecentRecordings;
 use writer::{Job, Op};
 
-pub use folder::Sound;
+pub use folder::{RepairedRecording, Sound};
 pub use object::StoredSound;
 pub(crate) use object::read_whole;
 
@@ -39,6 +39,8 @@ pub(crate) use object::read_whole;
 pub struct Files {
     /// Names and repair.
     folder: Arc<Folder>,
+    /// The recordings that were unfinished at the start.
+    repaired: Vec<RepairedRecording>,
     /// Work for the thread that appends.
     jobs: mpsc::Sender<Job>,
     /// Recordings that may be open.
@@ -66,7 +68,7 @@ impl Files {
 
     fn with(folder: Folder, deliver: Arc<dyn Deliver>, most: usize) -> std::io::Result<Files> {
         let folder = Arc::new(folder);
-        folder.repair();
+        let repaired = folder.repair();
         // Room for the end of each recording, for waiting pieces, and for the end of the writer: no end of a recording is ever refused.
         let (jobs, todo) = mpsc::channel(most + limits::RECORDED_PIECES + 1);
         let stop = jobs.clone().try_reserve_owned().ok();
@@ -75,6 +77,7 @@ impl Files {
         let places = Arc::new(Semaphore::new(most));
         Ok(Files {
             folder,
+            repaired,
             jobs,
             places,
             stop,
@@ -100,6 +103,16 @@ impl Files {
     /// The account of a recording, if it was begun here lately: its row may not be in the database yet.
     pub fn account_of(&self, sid: &str) -> Option<Box<str>> {
         self.recent.account_of(sid)
+    }
+
+    /// The recordings that a crash had left unfinished before the start.
+    pub fn repaired(&self) -> &[RepairedRecording] {
+        &self.repaired
+    }
+
+    /// Whole seconds of a complete recording of the folder. `None`: no recording there has that sid.
+    pub fn seconds(&self, sid: &str) -> Option<u32> {
+        self.folder.seconds(sid)
     }
 
     /// A complete recording of the folder. `None`: no recording there has that sid.

@@ -133,7 +133,7 @@ fn a_folder_that_is_a_file_is_told_of() {
 fn a_partial_file_after_a_crash_becomes_a_recording_or_is_removed() {
     let place = tempfile::tempdir().unwrap();
     let path = |name: String| place.path().join(name);
-    let whole = Wav { rate: 8_000, channels: 1, samples: vec![7; 100] }.to_bytes();
+    let whole = Wav { rate: 8_000, channels: 1, samples: vec![7; 20_100] }.to_bytes();
     let mut cut = whole.clone();
     // Its header tells of less than there is, and the last sample is half.
     cut[4..8].copy_from_slice(&36_u32.to_le_bytes());
@@ -143,8 +143,13 @@ fn a_partial_file_after_a_crash_becomes_a_recording_or_is_removed() {
     std::fs::write(path(format!("{}.wav.part", sid(2))), &whole[..44]).unwrap();
     std::fs::write(path(format!("{}.wav.part", sid(3))), "RIF").unwrap();
     std::fs::write(path("other.wav.part".into()), "RIF").unwrap();
-    let (_files, _) = start(place.path());
+    let (files, _) = start(place.path());
     assert_eq!(names(place.path()), [format!("{}.wav", sid(1)), "other.wav.part".into()]);
+    let mut repaired = files.repaired().to_vec();
+    repaired.sort_by_key(|one| one.sid.clone());
+    let one = |number, seconds| RepairedRecording { sid: sid(number), seconds };
+    assert_eq!(repaired, [one(1, Some(2)), one(2, None), one(3, None)]);
+    assert_eq!((files.seconds(&sid(1)), files.seconds(&sid(2))), (Some(2), None));
     assert_eq!(std::fs::read(path(format!("{}.wav", sid(1)))).unwrap(), whole);
 }
 

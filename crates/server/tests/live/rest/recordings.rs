@@ -394,3 +394,35 @@ fn a_document_plays_no_recording_of_another_account() {
     listener.hang_up();
     site.nothing_left();
 }
+
+#[test]
+fn a_recording_of_a_node_that_was_killed_is_complete_and_can_be_deleted() {
+    let mut site = Site::new(&[("/1", "<Response><Dial><Conference>room</Conference></Dial></Response>")]);
+    let _caller = Talker::call(&site.place, "1", 0, CALLER);
+    let conference = site.until_listed("/Conferences.json", "conferences", 1).remove(0);
+    assert_eq!(conference["status"], "init");
+    let call = site.until_listed("/Calls.json?Status=in-progress", "calls", 1).remove(0);
+    let call = call["sid"].as_str().unwrap();
+    let recording = site.post(&format!("/Calls/{call}/Recordings.json"), &[]);
+    let sid = recording["sid"].as_str().unwrap();
+    let part = site.place.path("data/recordings").join(format!("{sid}.wav.part"));
+    until("more than a second is on the disk", || {
+        (std::fs::metadata(&part).ok()?.len() > 20_000).then_some(())
+    });
+    site.kill_and_start();
+    let ended = complete(&site, "");
+    assert!(
+        ended["duration"].as_str().is_some_and(|seconds| seconds.parse::<u32>().unwrap() >= 1),
+        "{ended}"
+    );
+    assert!(!sound(&site, &ended).samples.is_empty());
+    let row = site.until_status(call, "completed");
+    assert_eq!(
+        (&row["sip_reason_phrase"], &row["duration"]),
+        (&"The node of the call has ended".into(), &Value::Null)
+    );
+    site.until_listed("/Conferences.json?Status=completed", "conferences", 1);
+    let path = format!("/Recordings/{sid}.json");
+    assert_eq!(site.rest.ask("DELETE", &path, "").status, 204);
+    assert_eq!(site.rest.fetch(&path.replace(".json", ".wav")).0, 404);
+}

@@ -16,7 +16,7 @@ pub(super) struct Site {
     pub(super) app: App,
     pub(super) place: Place,
     pub(super) rest: Rest,
-    _node: Process,
+    node: Option<Process>,
 }
 
 impl Site {
@@ -64,7 +64,15 @@ impl Site {
         let place = change(place);
         let node = place.spawn();
         let rest = Rest::new(&place);
-        Site { app, place, rest, _node: node }
+        Site { app, place, rest, node: Some(node) }
+    }
+
+    /// Kills the node with its calls, and starts it again.
+    pub(super) fn kill_and_start(&mut self) {
+        if let Some(node) = self.node.take() {
+            node.kill();
+        }
+        self.node = Some(self.place.spawn());
     }
 
     /// As a form; `{app}` stands for the application.
