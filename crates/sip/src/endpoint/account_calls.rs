@@ -512,7 +512,7 @@ mod tests {
     fn calls_whose_slots_have_moved_are_reported_as_ended_once() {
         let mut calls = AccountCalls::new(8);
         far(&mut calls, NOW, 1, started(Some("alice@a"), Some("bob@a")));
-        far(&mut calls, NOW, 1, CallEventKind::Answered);
+        far(&mut calls, NOW, 1, CallEventKind::Answered { callee_tag: "".into() });
         assert_eq!(calls.end_moved(|call_id| call_id == "other"), []);
         let ended = calls.end_moved(|call_id| call_id == "c1");
         assert_eq!(phases(&ended), [CallPhase::Terminated; 2]);
