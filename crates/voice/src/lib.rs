@@ -353,7 +353,7 @@ impl Voice {
                 else {
                     return;
                 };
-                self.calls.samples_came(now, &sound, waiters, &result, world);
+                speak::handle_samples(&mut self.calls, now, &sound, waiters, &result, world);
             }
             Done::Encoded(result) => {
                 let Some((prompt, waiters)) = self.calls.helper_requests.take_encoded(ticket, result) else {

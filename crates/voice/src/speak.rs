@@ -20,6 +20,27 @@ use super::helper_requests::Waiter;
 use super::prompts::{Next, Sound, Speaking};
 use super::record::Recordings;
 
+/// The samples of a sound are here, or will not be. Those that a helper encodes for a waiter's codec come later.
+pub(super) fn handle_samples(
+    calls: &mut Calls,
+    now: Instant,
+    sound: &Sound,
+    waiters: Vec<Waiter>,
+    samples: &Result<Arc<[i16]>, String>,
+    world: &mut World<'_>,
+) {
+    for waiter in waiters {
+        match samples {
+            Ok(samples) => {
+                if let Some(prompt) = calls.helper_requests.prompt(sound, samples, waiter) {
+                    calls.sound_came(now, waiter, Ok(prompt), world);
+                }
+            }
+            Err(text) => calls.sound_came(now, waiter, Err(text.clone()), world),
+        }
+    }
+}
+
 impl Calls {
     /// Begins a prompt of a script on its leg.
     pub(super) fn speak(
@@ -106,27 +127,6 @@ impl Calls {
                 let (actor, id, failed) = (speaking.actor, speaking.id, speaking.failed.take());
                 leg.speaking = None;
                 self.tell(now, actor, world, |script, out| script.handle_prompt(now, id, failed, out));
-            }
-        }
-    }
-
-    /// The samples of a sound are here, or will not be. Those that a helper encodes for a waiter's codec come later.
-    pub(super) fn samples_came(
-        &mut self,
-        now: Instant,
-        sound: &Sound,
-        waiters: Vec<Waiter>,
-        samples: &Result<Arc<[i16]>, String>,
-        world: &mut World<'_>,
-    ) {
-        for waiter in waiters {
-            match samples {
-                Ok(samples) => {
-                    if let Some(prompt) = self.helper_requests.prompt(sound, samples, waiter) {
-                        self.sound_came(now, waiter, Ok(prompt), world);
-                    }
-                }
-                Err(text) => self.sound_came(now, waiter, Err(text.clone()), world),
             }
         }
     }

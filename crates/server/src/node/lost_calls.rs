@@ -58,8 +58,9 @@ struct LostCalls {
     turn: usize,
 }
 
-/// Begins to end the calls of dead nodes, if the node is in a farm and has calls of applications.
+/// Begins to end the calls of dead nodes, if the node is in a farm and has calls of applications, and what an earlier start has left.
 pub(super) fn begin(node: &Node) {
+    super::earlier_start::begin(node);
     let Some(farm) = &node.shared.farm else { return };
     if !node.shared.config.voice.is_on() {
         return;

@@ -141,9 +141,9 @@ impl Node {
         if shared.config.has_rest() {
             cli::first_account::ensure_account(&shared.config, &database, clock)?;
         }
-        let life = shared.life();
         let voice = build::voice_common(&shared, &database, (&store, &desk), &outlets, &call_traces)?;
         let mut node = Node {
+            voice: voice.map(|voice| voice.with_life(shared.life().0)),
             shared,
             store,
             database,
@@ -156,7 +156,6 @@ impl Node {
             chat_traces,
             tls,
             clock,
-            voice: voice.map(|voice| voice.with_life(life.0)),
             rest: None,
             threads: Vec::new(),
         };

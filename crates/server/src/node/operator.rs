@@ -112,7 +112,6 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     farm_requests::begin(&operator, operator.node.borrow().shared.farm.as_ref(), &status);
     operator.begin_to_follow_plan();
     lost_calls::begin(&operator.node.borrow());
-    super::earlier_start::begin(&operator.node.borrow());
     super::roster_groups::begin(&operator);
     super::file_accounts::follow(&operator);
     if let Some(notices) = notices {

@@ -10,7 +10,7 @@ use stdx::attempts::{Attempt, Attempts, Block, Cause, Subject, retry_after, with
 use stdx::slab::Key;
 
 use super::context::{RequestContext, RequestStage};
-use super::environment::{ClaimedSender, Environment};
+use super::environment::{ClaimedSender, Environment, is_unclaimed_anonymous_call};
 use super::lower::{LowerView, ask_id};
 use super::transactions::SourceCredit;
 use super::{Account, Caller, EndpointEffect};
@@ -95,7 +95,7 @@ impl Authentication {
         let Some(context) = lower.contexts.get(key) else { return false };
         let is_asked = !matches!(context.caller, Some(Caller::Account(_)))
             && context.request.to_tag().is_none()
-            && lower.env.is_unclaimed_anonymous_call(&context.request)
+            && is_unclaimed_anonymous_call(lower.env, &context.request)
             && !lower.env.trust().is_of_trunk(&context.source);
         let realm = lower.env.settings.domains.first().filter(|_| is_asked).cloned();
         let Some(realm) = realm else { return false };

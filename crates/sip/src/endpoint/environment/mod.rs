@@ -113,12 +113,12 @@ impl Environment {
             })
         })
     }
+}
 
-    /// True for an INVITE whose caller withholds its number and claims no account.
-    pub(crate) fn is_unclaimed_anonymous_call(&self, request: &Message) -> bool {
-        let from = request.from().and_then(|from| from.parsed_uri().ok());
-        from.is_some_and(|from| is_anonymous_call(request, &from)) && self.claim(request).is_none()
-    }
+/// True for an INVITE whose caller withholds its number and claims no account.
+pub(crate) fn is_unclaimed_anonymous_call(env: &Environment, request: &Message) -> bool {
+    let from = request.from().and_then(|from| from.parsed_uri().ok());
+    from.is_some_and(|from| is_anonymous_call(request, &from)) && env.claim(request).is_none()
 }
 
 /// RFC 3323 §4.1.1.3: the From of a caller that wants to be anonymous. Only of calls: it is what phones do to withhold a number.
