@@ -147,9 +147,9 @@ fn every_noun_can_be_screened_and_has_status_callbacks() {
     );
     performs(
         "<Dial><Queue url='/s' method='GET'>a</Queue></Dial>",
-        "> dial queue a
+        "> dial queue a that hears GET http://app/s
          leg1: answers
-         > screen leg1 GET http://app/s",
+         > bridge leg1",
     );
 }
 
