@@ -70,6 +70,7 @@ fn children_of_other_namespaces_are_not_taken_for_ours() {
     world.hear(bob);
     world.say(alice, "<message to='bob@example.org'><body xmlns='urn:x'>x</body></message>");
     assert!(world.store.messages.offline.is_empty() && world.store.messages.archive.is_empty());
+    assert!(world.hear(alice)[0].contains("<service-unavailable"), "an extension without text");
     world.say(alice, "<message to='bob@example.org'><body>x</body><no-store xmlns='urn:x'/></message>");
     assert_eq!(world.store.messages.offline.len(), 1, "that hint is unknown");
     // Nor in the stanza's: it is the server's own word.

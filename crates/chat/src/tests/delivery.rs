@@ -151,6 +151,8 @@ fn a_message_for_an_address_with_a_detail_is_for_the_account() {
         send(&mut world, "alice+shop@example.org", "<iq TO type='get'><q xmlns='urn:x'/></iq>");
     assert!(heard.is_empty() && answers[0].contains("<service-unavailable"));
     let (heard, answers) = send(&mut world, "alice+shop@example.org", "<presence TO type='subscribe'/>");
+    assert!(heard.is_empty() && answers.is_empty(), "{answers:?}");
+    let (heard, answers) = send(&mut world, "alice+shop@example.org", "<presence TO type='probe'/>");
     assert!(heard.is_empty() && answers[0].contains("unsubscribed"), "{answers:?}");
     // An account of that name receives its own messages.
     world.store.users.insert(Bare::parse("alice+shop@example.org").unwrap(), AccountData::default());

@@ -509,6 +509,7 @@ pub struct Queue {
     /// `MaxSize`: waiting calls at most.
     pub max_size: u32,
     /// The name that the sid follows from; empty: only documents have made the queue.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub first_name: String,
 }
 
