@@ -108,8 +108,8 @@ impl Environment {
                 let credentials = Credentials::parse(&request.bytes().slice_ref(line)).ok()?;
                 let domain = self.settings.served(&credentials.realm)?.into();
                 let user = Some(credentials.username);
-                let is_name = |user: &Box<str>| !user.is_empty() && !user.chars().any(char::is_control);
-                Some(ClaimedSender { user: user.filter(is_name)?, domain })
+                let is_name = |user: &str| !user.is_empty() && !user.chars().any(char::is_control);
+                Some(ClaimedSender { user: user.filter(|user| is_name(user))?, domain })
             })
         })
     }
