@@ -178,7 +178,7 @@ impl Prompt {
         Prompt { codec, parts: parts.into() }
     }
 
-    /// Nothing but a pause, in whole frames: one frame, repeated.
+    /// A pause alone, in whole frames: one frame, repeated.
     pub fn pause(codec: Codec, duration_ms: u32) -> Result<Prompt, Error> {
         /// One frame of each codec, encoded when the first call needs it.
         static SILENCE: [OnceLock<Prompt>; 5] = [const { OnceLock::new() }; 5];

@@ -64,7 +64,7 @@ pub(super) struct Flow {
     pub(super) queue: RefCell<VecDeque<Queued>>,
     /// Memory held by `queue`.
     queued: Cell<usize>,
-    /// When the kernel took the last message from `queue`, or the first one came into it.
+    /// The time at which the kernel took the last message from `queue`, or the first one came into it.
     progressed: Cell<Instant>,
     /// Its place among those that were accepted; `None`: we connected.
     accepted: Option<Admitted>,

@@ -20,7 +20,7 @@ pub(super) struct QueueRows {
     by_name: HashMap<(Box<str>, Box<str>), QueueRow>,
 }
 
-/// What a shard needs of a row.
+/// The part of a row that a shard needs.
 #[derive(Debug)]
 struct QueueRow {
     first_name: Box<str>,

@@ -159,7 +159,7 @@ fn beyond_limits(text: &str) -> Option<(u32, String)> {
     None
 }
 
-/// Where `close` begins, after `open` at the beginning of the text.
+/// The place where `close` begins, after `open` at the beginning of the text.
 fn end_of(text: &str, open: &str, close: &str) -> Option<usize> {
     text[open.len()..].find(close).map(|end| open.len() + end)
 }
@@ -167,7 +167,7 @@ fn end_of(text: &str, open: &str, close: &str) -> Option<usize> {
 /// The figures of one start tag. A tag without an end has them, too: the parser reads its attributes before it misses the end.
 #[derive(Default)]
 struct StartTag {
-    /// Where its `>` is: one inside quotes does not count.
+    /// The place of its `>`: one inside quotes does not count.
     end: Option<usize>,
     /// The tag of an empty element: `/>`.
     is_empty: bool,

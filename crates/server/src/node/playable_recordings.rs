@@ -1,4 +1,4 @@
-//! Which recordings a call's document may play: those that REST gives to the token of the document's account, its own and those of accounts
+//! The recordings that a call's document may play: those that REST gives to the token of the document's account, its own and those of accounts
 //! below it. The row of a recording names its account, wherever the sound is.
 
 use std::fmt;

@@ -42,7 +42,7 @@ impl Destination {
         }
     }
 
-    /// Where an account has bound itself.
+    /// The destination at which an account has bound itself.
     pub(crate) fn of_binding(binding: Binding) -> Self {
         let Contact { uri, path, received, .. } = binding.contact;
         let uri = uri.into_boxed_bytes();

@@ -9,7 +9,7 @@ pub(super) const DOCUMENTS: usize = 4_096;
 /// part of the places for documents.
 pub(super) const CALLBACKS: usize = 4_096;
 
-/// Of each of these, those of one host and port: a server that answers in a second gets 512 requests of a kind in it. More: as above, for
+/// Places of each of these kinds for one host and port: a server that answers in a second gets 512 requests of a kind in it. More: as above, for
 /// this server only, so that the slow server of one account leaves places for the others.
 pub(super) const FETCHES_OF_SERVER: usize = 512;
 
@@ -19,7 +19,7 @@ pub(super) const DROPPED_LINES: Duration = Duration::from_mins(1);
 /// Prompts asked for and not there yet, of each kind. Further ones are not played, with a notification.
 pub(super) const PROMPTS: usize = 8_192;
 
-/// Of these, files of one host and port. Many calls may wait for one file, which is asked for once, so it is more than of documents.
+/// Places of these for files of one host and port. Many calls may wait for one file, which is asked for once, so it is more than of documents.
 pub(super) const PROMPTS_OF_SERVER: usize = 2_048;
 
 /// For an answer of an application, redirects and all: Twilio's own. Longer: code 11205.

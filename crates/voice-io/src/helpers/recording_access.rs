@@ -1,4 +1,4 @@
-//! Which recordings a document may play. The rows of recordings and accounts are not of this crate.
+//! The recordings that a document may play. The rows of recordings and accounts are not of this crate.
 
 use std::fmt::Debug;
 use std::future::Future;

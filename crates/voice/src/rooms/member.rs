@@ -46,7 +46,7 @@ pub(crate) struct RoomMemberLeg {
     pub(super) conference_recording: Option<LegConferenceRecording>,
     /// As its home said last; `None` before the first word: it is not in the room yet.
     pub(super) standing: Option<MemberStatus>,
-    /// When its script asked for it.
+    /// The time at which its script asked for it.
     pub(super) asked_at: Instant,
     /// When its home last spoke of it.
     pub(super) known_at: Instant,

@@ -40,7 +40,7 @@ struct ChatHistory {
     views: Option<Vec<ClientView>>,
     /// Users whose archive was read.
     archives: BTreeSet<String>,
-    /// Why the last reading of a user's archive failed.
+    /// The cause for which the last reading of a user's archive failed.
     archive_faults: BTreeMap<String, String>,
     /// Errors that came back for subscriptions.
     presence_errors: u64,
