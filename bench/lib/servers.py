@@ -36,10 +36,12 @@ class Kamailio(Server):
     name = "kamailio"
     # Its memory managers: none named is the packaged default, q_malloc, which checks what it hands out.
     allocator = ()
+    # Its configuration for calls to one target, and for accounts.
+    configs = ("proxy.cfg", "registrar.cfg")
 
     def __init__(self, processes, folder, target=None, users=0, cores=None, workers=CORES, extra=()):
         self.port = free_port()
-        config = "registrar.cfg" if users else "proxy.cfg"
+        config = self.configs[1 if users else 0]
         command = [
             "kamailio", "-f", f"{ROOT}/bench/kamailio/{config}", "-DD", "-E", "-l", f"udp:127.0.0.1:{self.port}",
             "-m", "2048", "-M", "32", "-b", str(8 * 1024 * 1024), "-A", f"WORKERS={workers}",
