@@ -20,11 +20,11 @@ run: ## build and start one node on loopback with the example configuration
 	@tools/setup run
 	$(CARGO) run --release --bin belfry -- serve --config $(CONFIG)
 
-demo: ## two good minutes, and the build before it: Ringer drives the seeds' runs R1 and R4, their users of chat and the tutorial's calls through a node, tables and reports; what is built already starts at once
+demo: ## two good minutes, and the build before it: Ringer drives published tests in short (CommuniGate Pro's runs R1 and R4, Jabber XCP's users of chat, RestComm's tutorial) through a node, tables and reports; what is built already starts at once
 	@tools/setup demo
 	@bench/demo/run $(ARGS)
 
-demo-farm: ## five minutes: calls of a minute through a farm of four nodes, and accounts at five on one database, with kills, beside the seed's R2, R3, R6 and R7
+demo-farm: ## five minutes: calls of a minute through a farm of four nodes, and accounts at five on one database, with kills, beside CommuniGate Pro's runs R2, R3, R6 and R7
 	@tools/setup
 	@bench/farm/demo $(ARGS)
 

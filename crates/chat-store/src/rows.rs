@@ -285,7 +285,7 @@ pub fn error_of(error: &StoreError) -> StoreFailure {
             StoreFailure::Beyond
         }
         error => {
-            tracing::debug!(%error, "the record refuses");
+            tracing::debug!(%error, "the database refuses");
             StoreFailure::Unavailable
         }
     }

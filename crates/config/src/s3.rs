@@ -55,7 +55,7 @@ impl S3 {
                 .unwrap_or_default(),
             access_key: section.optional("access_key", "The name of the key.").unwrap_or_default(),
             secret_key: section
-                .secret("secret_key", "The key itself. It needs the rights to put, get and delete objects.")
+                .secret("secret_key", "The key itself. It needs the rights to put, get and delete objects, and to list the bucket.")
                 .map(Secret),
             path_style: section.key(
                 "path_style",

@@ -181,7 +181,7 @@ impl Voice {
             ),
             mp3: read_mp3(&mut section),
             public_url: section
-                .optional("public_url", "Where applications find this node's HTTP: `RecordingUrl` begins with it, and `media_url` of a recording at the REST interface. `http://` and `http.listen` when not given.")
+                .optional("public_url", "Where applications find this node's HTTP: `RecordingUrl` begins with it, and `media_url` of a recording at the REST interface. `http://` and `[rest] listen` when not given, or `[http] listen` without that.")
                 .map(|Base(url)| url),
             account: section.key("account", ACCOUNT.into(), "`AccountSid` of requests to applications, and the first account of the REST interface."),
             auth_token: section.secret(

@@ -535,7 +535,7 @@ pub fn reference() -> String {
     let mut page = String::from(
         "# Metrics\n\n\
          `/metrics` on the address of `[http] listen`, in Prometheus' text format. `/health` there answers 200 and `ok`, or 503 while the\n\
-         node drains, does not answer or cannot write its record; a second line says when the council of its farm is away, or its certificate ends within a week. `belfry status` shows the same figures, and rates.\n\n\
+         node drains, does not answer or cannot write its database; a second line says when the council of its farm is away, or its certificate ends within a week. `belfry status` shows the same figures, and rates.\n\n\
          This page is made by the code that serves them; `BLESS=1 cargo test -p metrics` writes it anew.\n\n\
          ## Of the node\n\n| name | kind | meaning |\n|---|---|---|\n",
     );

@@ -25,7 +25,7 @@ pub(super) struct Recording {
     /// Hz, of what is given.
     pub(super) rate: u32,
     /// At most `limits::RECORDINGS_PER_LEG`.
-    pub(super) takes: Vec<ActiveRecording>,
+    pub(super) active: Vec<ActiveRecording>,
     pub(super) speech_capture: Option<Box<SpeechCapture>>,
     /// A background recording that ended with the leg's sound: its owner may ask for it later.
     pub(super) ended: Option<Recorded>,
@@ -134,7 +134,7 @@ impl Recording {
         Recording {
             source: None,
             rate: 0,
-            takes: Vec::new(),
+            active: Vec::new(),
             speech_capture: None,
             ended: None,
             ended_in: None,
@@ -144,9 +144,9 @@ impl Recording {
 
     /// The next samples, as the media gives them.
     pub(super) fn put(&mut self, samples: &[i16]) {
-        let Recording { source: Some(source), takes, speech_capture, scratch, .. } = self else { return };
-        for take in takes {
-            take.put(heard(samples, *source, take.source, scratch));
+        let Recording { source: Some(source), active, speech_capture, scratch, .. } = self else { return };
+        for one in active {
+            one.put(heard(samples, *source, one.source, scratch));
         }
         if let Some(capture) = speech_capture {
             capture.put(heard(samples, *source, RecordSource::Received, scratch));
@@ -157,7 +157,7 @@ impl Recording {
     /// they differ.
     fn wanted(&self) -> Option<RecordSource> {
         let capture = self.speech_capture.iter().map(|_| RecordSource::Received);
-        let mut all = self.takes.iter().map(|take| take.source).chain(capture);
+        let mut all = self.active.iter().map(|one| one.source).chain(capture);
         let first = all.next()?;
         Some(if all.all(|one| one == first) { first } else { RecordSource::Dual })
     }
@@ -195,7 +195,7 @@ impl Recording {
     /// Flushes before a consumer leaves. After a change of codecs only the last one gets the rest.
     pub(super) fn finish(&mut self, media: &mut MediaSession) {
         self.flush(media);
-        if self.takes.len() + usize::from(self.speech_capture.is_some()) == 1 && self.rate != media.rate() {
+        if self.active.len() + usize::from(self.speech_capture.is_some()) == 1 && self.rate != media.rate() {
             media.stop_recording(&mut Rest(self));
         }
     }

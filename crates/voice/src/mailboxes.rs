@@ -5,11 +5,11 @@
 //! notification of the application, and the recording is kept as any other.
 
 use ivr::document::code;
-use ivr::script::{Id, Recording as Wanted};
+use ivr::script::{Id, Recording as RecordVerb};
 use router::Aor;
 use stdx::Instant;
 use stdx::slab::Key;
-use store::rest::types::Recording as Kept;
+use store::rest::types::Recording as RecordingRow;
 
 use super::active_recordings::RecordingObserver;
 use super::calls::Calls;
@@ -31,7 +31,7 @@ pub(super) struct Mailbox {
 
 impl Mailbox {
     /// The mailbox that a Record names, for the caller of its leg.
-    pub(super) fn of(wanted: &Wanted, leg: &Leg) -> Option<Box<Mailbox>> {
+    pub(super) fn of(wanted: &RecordVerb, leg: &Leg) -> Option<Box<Mailbox>> {
         let address = wanted.mailbox.as_deref()?.into();
         let party = leg.row.as_ref().map_or(&*leg.from, |row| row.party());
         let from = caller_of(party, leg.caller.as_ref());
@@ -39,7 +39,7 @@ impl Mailbox {
     }
 
     /// Puts the row of a finished recording into the mailbox. `false`: its account is not known.
-    pub(super) fn deliver(&self, row: &mut Kept) -> bool {
+    pub(super) fn deliver(&self, row: &mut RecordingRow) -> bool {
         let sid = &row.common.sid;
         let Some(account) = &self.account else {
             tracing::info!(sid, mailbox = &*self.address, "a recording is in no mailbox");
@@ -73,7 +73,7 @@ fn address_of(text: &str) -> Option<Address> {
 }
 
 /// Looks up the account of a Record's mailbox, if it has one.
-pub(super) fn look_up(voice: &mut Voice, record: (Key, Id), wanted: &Wanted, world: &mut World<'_>) {
+pub(super) fn look_up(voice: &mut Voice, record: (Key, Id), wanted: &RecordVerb, world: &mut World<'_>) {
     let Some(mailbox) = wanted.mailbox.as_deref() else { return };
     // An address that cannot be one is looked up as well, under the empty name that no account has: so there is one way to say so.
     let address = address_of(mailbox).unwrap_or(Address { user: "".into(), host: "".into(), port: None });
@@ -134,7 +134,7 @@ fn mailbox_mut<'m>(
     if let Some(beep) = leg.beep.as_mut().filter(|beep| (beep.actor, beep.id) == record) {
         return beep.mailbox.as_deref_mut();
     }
-    leg.recording.as_mut()?.takes.iter_mut().find_map(|take| of(&mut take.observer))
+    leg.recording.as_mut()?.active.iter_mut().find_map(|one| of(&mut one.observer))
 }
 
 #[cfg(test)]
@@ -169,9 +169,9 @@ mod tests {
     #[test]
     fn only_an_account_gets_the_recording() {
         let mut mailbox = Mailbox { address: "alice".into(), from: "bob".into(), account: None };
-        let mut row = Kept::default();
+        let mut row = RecordingRow::default();
         assert!(!mailbox.deliver(&mut row));
-        assert_eq!(row, Kept::default());
+        assert_eq!(row, RecordingRow::default());
         mailbox.account = Some(Aor::from("alice@example.org"));
         assert!(mailbox.deliver(&mut row));
         assert_eq!((&*row.to, &*row.from), ("alice@example.org", "bob"));

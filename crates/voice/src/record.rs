@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ivr::document::code;
-use ivr::script::{EffectFailure, Id, Recorded, Recording as Wanted};
+use ivr::script::{EffectFailure, Id, Recorded, Recording as RecordVerb};
 use media::prompt::Prompt;
 use media::record::{RecordOptions, Recorder};
 use media::session::{PlayOptions, RecordSource};
@@ -13,7 +13,7 @@ use media::speech::{SpeechEvent, SpeechOptions};
 use stdx::Instant;
 use stdx::slab::Key;
 use store::rest::RestWrite;
-use store::rest::types::Recording as Kept;
+use store::rest::types::Recording as RecordingRow;
 
 use super::active_recordings::ActiveRecording;
 use super::calls::Calls;
@@ -45,7 +45,7 @@ pub(super) struct Closing {
     leg: Key,
     pub(super) observer: RecordingObserver,
     recorded: Recorded,
-    row: Kept,
+    row: RecordingRow,
     owner: Arc<Owner>,
     /// A failure before the file was closed, which counts whatever the writer says.
     failed: Option<String>,
@@ -57,7 +57,7 @@ pub(super) struct Beep {
     playing: u64,
     pub(super) actor: Key,
     pub(super) id: Id,
-    wanted: Wanted,
+    wanted: RecordVerb,
     pub(super) mailbox: Option<Box<Mailbox>>,
 }
 
@@ -133,16 +133,16 @@ impl Recordings {
         world: &mut World<'_>,
     ) -> Option<String> {
         let Background { source, trim, status, of, conference } = how;
-        let is_taken = |take: &ActiveRecording| matches!(take.observer, RecordingObserver::Background { .. });
+        let is_taken = |one: &ActiveRecording| matches!(one.observer, RecordingObserver::Background { .. });
         let recording = calls.legs.get(leg)?.recording.as_ref();
-        if recording.is_some_and(|recording| recording.takes.iter().any(is_taken)) {
+        if recording.is_some_and(|recording| recording.active.iter().any(is_taken)) {
             return None;
         }
         let sid = calls.new_sid(ivr::sid::RECORDING);
         let observer = RecordingObserver::Background { status: status.clone() };
         let begin =
             Begin { sid: sid.clone(), of, conference, source, trim, max: limits::RECORDING, observer };
-        if let Err(problem) = self.begin_take(now, leg, begin, calls) {
+        if let Err(problem) = self.open_recording(now, leg, begin, calls) {
             calls.warn(now, leg, code::RECORDING, format!("the call is not recorded: {problem}"), world);
             return None;
         }
@@ -162,9 +162,9 @@ impl Recordings {
         _world: &mut World<'_>,
     ) -> Option<Recorded> {
         let recording = calls.legs.get_mut(leg)?.recording.as_mut()?;
-        let is_it = |take: &ActiveRecording| matches!(take.observer, RecordingObserver::Background { .. });
-        match recording.takes.iter().position(is_it) {
-            Some(index) => self.close_take(now, leg, index, calls),
+        let is_it = |one: &ActiveRecording| matches!(one.observer, RecordingObserver::Background { .. });
+        match recording.active.iter().position(is_it) {
+            Some(index) => self.close_recording(now, leg, index, calls),
             None => recording.ended.take(),
         }
     }
@@ -184,7 +184,7 @@ impl Recordings {
         let Background { source, trim, status, of, conference } = how;
         let (max, observer) = (limits::RECORDING, RecordingObserver::Api { status: status.clone() });
         let begin = Begin { sid: sid.to_owned(), of, conference, source, trim, max, observer };
-        self.begin_take(now, leg, begin, calls)?;
+        self.open_recording(now, leg, begin, calls)?;
         self.tell_begun(now, leg, sid, status.as_ref(), calls);
         Ok(())
     }
@@ -193,7 +193,7 @@ impl Recordings {
     pub(super) fn leg_of_recording(&self, sid: &str, calls: &Calls) -> Option<Key> {
         let has_it = |key: &&Key| {
             let recording = calls.legs.get(**key).and_then(|leg| leg.recording.as_ref());
-            recording.is_some_and(|recording| recording.takes.iter().any(|take| take.sid == sid))
+            recording.is_some_and(|recording| recording.active.iter().any(|one| one.sid == sid))
         };
         self.legs.iter().find(has_it).copied()
     }
@@ -214,13 +214,13 @@ impl Recordings {
             return false;
         };
         recording.flush(media);
-        let Some(index) = recording.takes.iter().position(|take| take.sid == sid) else { return false };
-        recording.takes[index].pause = match change {
+        let Some(index) = recording.active.iter().position(|one| one.sid == sid) else { return false };
+        recording.active[index].pause = match change {
             Modify::Pause(pause) => Some(pause),
             Modify::Resume | Modify::Stop => None,
         };
         if change == Modify::Stop {
-            self.close_take(now, leg, index, calls);
+            self.close_recording(now, leg, index, calls);
             return true;
         }
         if let Some((row, _)) = calls.legs.get(leg).and_then(|leg| leg.row_under_way(now, sid)) {
@@ -235,7 +235,7 @@ impl Recordings {
         now: Instant,
         actor: Key,
         id: Id,
-        wanted: Wanted,
+        wanted: RecordVerb,
         calls: &mut Calls,
         world: &mut World<'_>,
     ) {
@@ -274,7 +274,7 @@ impl Recordings {
         now: Instant,
         key: Key,
         (actor, id, mailbox): (Key, Id, Option<Box<Mailbox>>),
-        wanted: Wanted,
+        wanted: RecordVerb,
         calls: &mut Calls,
         world: &mut World<'_>,
     ) {
@@ -290,7 +290,7 @@ impl Recordings {
             max: wanted.max_length,
             observer,
         };
-        if let Err(text) = self.begin_take(now, key, begin, calls) {
+        if let Err(text) = self.open_recording(now, key, begin, calls) {
             self.tell_absent(now, key, sid, status.as_ref(), calls);
             let failure = EffectFailure { code: code::RECORDING, text: format!("Record: {text}") };
             return calls
@@ -323,22 +323,28 @@ impl Recordings {
             return calls
                 .tell(now, actor, world, |script, out| script.handle_recorded(now, id, Ok(none), out));
         }
-        let is_it = |take: &ActiveRecording| matches!(&take.observer, RecordingObserver::Verb { actor: of, id: own, .. } if (*of, *own) == (actor, id));
+        let is_it = |one: &ActiveRecording| matches!(&one.observer, RecordingObserver::Verb { actor: of, id: own, .. } if (*of, *own) == (actor, id));
         let recording = leg.recording.as_ref();
-        if let Some(index) = recording.and_then(|recording| recording.takes.iter().position(is_it)) {
-            self.close_take(now, key, index, calls);
+        if let Some(index) = recording.and_then(|recording| recording.active.iter().position(is_it)) {
+            self.close_recording(now, key, index, calls);
         }
     }
 
     /// Opens the file and adds the recording to its leg, or says why not.
-    fn begin_take(&mut self, now: Instant, key: Key, begin: Begin, calls: &mut Calls) -> Result<(), String> {
+    fn open_recording(
+        &mut self,
+        now: Instant,
+        key: Key,
+        begin: Begin,
+        calls: &mut Calls,
+    ) -> Result<(), String> {
         let Begin { sid, of, conference, source, trim, max, observer } = begin;
         let leg = calls.legs.get_mut(key).ok_or("the call is over")?;
         let account = &leg.owner.account;
         let media = leg.media.as_mut().ok_or("the call has no sound")?;
         let recording = leg.recording.get_or_insert_with(|| Box::new(Recording::new()));
-        if recording.takes.len() >= limits::RECORDINGS_PER_LEG {
-            return Err(format!("{} recordings of it are under way", recording.takes.len()));
+        if recording.active.len() >= limits::RECORDINGS_PER_LEG {
+            return Err(format!("{} recordings of it are under way", recording.active.len()));
         }
         if !recording.has_room(media) {
             return Err("a recording under way has another sampling rate".to_owned());
@@ -348,7 +354,7 @@ impl Recordings {
         let options = RecordOptions { rate: media.rate(), channels, trim, max_ms: millis(max) };
         let recorder = Recorder::new(options, &mut file);
         file.flush()?;
-        let take = ActiveRecording {
+        let one = ActiveRecording {
             sid,
             of,
             conference,
@@ -363,23 +369,29 @@ impl Recordings {
         };
         // Earlier sound does not belong to this recording.
         recording.flush(media);
-        recording.takes.push(take);
+        recording.active.push(one);
         recording.arrange(media);
         self.attend(key);
         Ok(())
     }
 
     /// Takes the last samples and closes the file. The result is known at once.
-    fn close_take(&mut self, now: Instant, key: Key, index: usize, calls: &mut Calls) -> Option<Recorded> {
+    fn close_recording(
+        &mut self,
+        now: Instant,
+        key: Key,
+        index: usize,
+        calls: &mut Calls,
+    ) -> Option<Recorded> {
         let leg = calls.legs.get_mut(key)?;
         let owner = Arc::clone(&leg.owner);
         let recording = leg.recording.as_mut()?;
         if let Some(media) = &mut leg.media {
             recording.finish(media);
         }
-        let row = row_of(now, &leg.sid, &owner, recording.takes.get(index)?);
+        let row = row_of(now, &leg.sid, &owner, recording.active.get(index)?);
         let ActiveRecording { sid, recorder, mut file, observer, over, pause, .. } =
-            recording.takes.remove(index);
+            recording.active.remove(index);
         if matches!(observer, RecordingObserver::Background { .. }) {
             recording.ended_in = pause;
         }
@@ -405,13 +417,13 @@ impl Recordings {
     pub(super) fn end_recordings(&mut self, now: Instant, key: Key, calls: &mut Calls) {
         let Some(recording) = calls.legs.get_mut(key).and_then(|leg| leg.recording.as_mut()) else { return };
         recording.speech_capture = None;
-        let count = recording.takes.len();
+        let count = recording.active.len();
         for index in (0..count).rev() {
-            let takes = calls.legs.get(key).and_then(|leg| leg.recording.as_ref()).map(|one| &one.takes);
-            let is_background = takes
-                .and_then(|takes| takes.get(index))
-                .is_some_and(|take| matches!(take.observer, RecordingObserver::Background { .. }));
-            let recorded = self.close_take(now, key, index, calls);
+            let active = calls.legs.get(key).and_then(|leg| leg.recording.as_ref()).map(|one| &one.active);
+            let is_background = active
+                .and_then(|active| active.get(index))
+                .is_some_and(|one| matches!(one.observer, RecordingObserver::Background { .. }));
+            let recorded = self.close_recording(now, key, index, calls);
             if is_background
                 && let Some(recording) = calls.legs.get_mut(key).and_then(|leg| leg.recording.as_mut())
             {
@@ -425,15 +437,15 @@ impl Recordings {
         let mut legs = std::mem::take(&mut self.legs);
         legs.retain(|key| {
             self.expire_utterance(now, *key, calls);
-            let over = |take: &ActiveRecording| take.over.is_some();
+            let over = |one: &ActiveRecording| one.over.is_some();
             // More than one at a time is rare: the next tick finds it.
             let recording = calls.legs.get(*key).and_then(|leg| leg.recording.as_ref());
-            if let Some(index) = recording.and_then(|recording| recording.takes.iter().position(over)) {
-                self.close_take(now, *key, index, calls);
+            if let Some(index) = recording.and_then(|recording| recording.active.iter().position(over)) {
+                self.close_recording(now, *key, index, calls);
             }
             let recording = calls.legs.get(*key).and_then(|leg| leg.recording.as_ref());
             recording
-                .is_some_and(|recording| !recording.takes.is_empty() || recording.speech_capture.is_some())
+                .is_some_and(|recording| !recording.active.is_empty() || recording.speech_capture.is_some())
         });
         for key in std::mem::replace(&mut self.legs, legs) {
             self.attend(key);
@@ -449,11 +461,11 @@ impl Recordings {
         calls: &mut Calls,
         world: &mut World<'_>,
     ) {
-        let is_it = |take: &ActiveRecording| matches!(take.observer, RecordingObserver::Verb { .. });
+        let is_it = |one: &ActiveRecording| matches!(one.observer, RecordingObserver::Verb { .. });
         let recording = calls.legs.get(key).and_then(|leg| leg.recording.as_ref());
-        match recording.and_then(|recording| recording.takes.iter().position(is_it)) {
+        match recording.and_then(|recording| recording.active.iter().position(is_it)) {
             Some(index) if matches!(event, SpeechEvent::Silence { .. }) => {
-                self.close_take(now, key, index, calls);
+                self.close_recording(now, key, index, calls);
             }
             Some(_) => {}
             None => self.handle_speech_event(now, key, event, calls, world),
@@ -470,12 +482,12 @@ impl Recordings {
         world: &mut World<'_>,
     ) {
         if let Err(problem) = &result
-            && let Some((leg, index)) = self.take_of(ticket, calls)
+            && let Some((leg, index)) = self.recording_of(ticket, calls)
         {
             if let Some(recording) = calls.legs.get_mut(leg).and_then(|leg| leg.recording.as_mut()) {
-                recording.takes[index].over = Some(Err(problem.clone()));
+                recording.active[index].over = Some(Err(problem.clone()));
             }
-            self.close_take(now, leg, index, calls);
+            self.close_recording(now, leg, index, calls);
         }
         if let Some(closing) = self.closing.remove(&ticket) {
             self.recorded(now, closing, result, calls, world);
@@ -483,10 +495,10 @@ impl Recordings {
     }
 
     /// The leg and place of a recording under way, by its file.
-    fn take_of(&self, ticket: u64, calls: &Calls) -> Option<(Key, usize)> {
+    fn recording_of(&self, ticket: u64, calls: &Calls) -> Option<(Key, usize)> {
         self.legs.iter().find_map(|key| {
             let recording = calls.legs.get(*key)?.recording.as_ref()?;
-            Some((*key, recording.takes.iter().position(|take| take.file.ticket() == ticket)?))
+            Some((*key, recording.active.iter().position(|one| one.file.ticket() == ticket)?))
         })
     }
 
@@ -532,14 +544,14 @@ impl Recordings {
     /// The number of recordings under way, of those on their way to the disk or to a text, and of callers whose words
     /// are awaited.
     pub(super) fn open(&self, calls: &Calls) -> usize {
-        let takes = |key: &Key| {
+        let active = |key: &Key| {
             let recording = calls.legs.get(*key).and_then(|leg| leg.recording.as_ref());
             recording.map_or(0, |recording| {
-                recording.takes.len() + usize::from(recording.speech_capture.is_some())
+                recording.active.len() + usize::from(recording.speech_capture.is_some())
             })
         };
         let Recordings { closing, transcribing, .. } = self;
-        closing.len() + transcribing.len() + self.legs.iter().map(takes).sum::<usize>()
+        closing.len() + transcribing.len() + self.legs.iter().map(active).sum::<usize>()
     }
 }
 

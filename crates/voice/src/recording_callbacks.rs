@@ -8,7 +8,7 @@ use ivr::request::{Form, Request};
 use ivr::script::Recorded;
 use stdx::Instant;
 use stdx::slab::Key;
-use store::rest::types::Recording as Kept;
+use store::rest::types::Recording as RecordingRow;
 
 use super::Owner;
 use super::calls::Calls;
@@ -50,7 +50,7 @@ impl Recordings {
     pub(super) fn tell_status(
         &mut self,
         status: Option<&Callback>,
-        row: &Kept,
+        row: &RecordingRow,
         recorded: &Recorded,
         owner: &Owner,
         calls: &mut Calls,

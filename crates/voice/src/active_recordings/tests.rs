@@ -72,7 +72,7 @@ impl Leg {
         let options = RecordOptions { rate: 8_000, channels, trim: false, max_ms: 0 };
         let recorder = Recorder::new(options, &mut file);
         self.recording.flush(&mut self.media);
-        self.recording.takes.push(ActiveRecording {
+        self.recording.active.push(ActiveRecording {
             sid,
             of: "test",
             conference: None,
@@ -90,10 +90,10 @@ impl Leg {
 
     fn end(&mut self, index: usize) -> u32 {
         self.recording.finish(&mut self.media);
-        let mut take = self.recording.takes.remove(index);
+        let mut one = self.recording.active.remove(index);
         self.recording.arrange(&mut self.media);
-        let ms = take.recorder.finish(&mut take.file);
-        take.file.close(true);
+        let ms = one.recorder.finish(&mut one.file);
+        one.file.close(true);
         ms
     }
 }
@@ -119,10 +119,10 @@ fn two_recordings_of_one_leg_have_their_own_sources_and_nothing_of_a_pause() {
     assert_eq!(leg.end(0), 1_000);
     leg.talk(300);
     leg.recording.flush(&mut leg.media);
-    leg.recording.takes[0].pause = Some(Pause::Skip);
+    leg.recording.active[0].pause = Some(Pause::Skip);
     leg.talk(700);
     leg.recording.flush(&mut leg.media);
-    leg.recording.takes[0].pause = None;
+    leg.recording.active[0].pause = None;
     leg.talk(300);
     assert_eq!(leg.end(0), 500 + 300 + 300);
     let heard = read(&files, 1);
@@ -153,10 +153,10 @@ fn a_pause_of_silence_is_as_long_as_it_lasted() {
     leg.begin(&files, 1, RecordSource::Received);
     leg.talk(500);
     leg.recording.flush(&mut leg.media);
-    leg.recording.takes[0].pause = Some(Pause::Silence);
+    leg.recording.active[0].pause = Some(Pause::Silence);
     leg.talk(700);
     leg.recording.flush(&mut leg.media);
-    leg.recording.takes[0].pause = None;
+    leg.recording.active[0].pause = None;
     leg.talk(300);
     assert_eq!(leg.end(0), 500 + 700 + 300);
     let heard = read(&files, 1);

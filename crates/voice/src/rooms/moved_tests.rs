@@ -79,21 +79,21 @@ impl Farm {
 
     fn is_recorded(&self, (node, leg): (usize, Key)) -> bool {
         let leg = self.shards.voices[node].0.calls.legs.get(leg).expect("it is there");
-        leg.recording.as_ref().is_some_and(|recording| !recording.takes.is_empty())
+        leg.recording.as_ref().is_some_and(|recording| !recording.active.is_empty())
     }
 
     /// A change of the recording that is made from this leg.
     fn modify_recording(&mut self, (node, leg): (usize, Key), change: Modify) {
         self.shards.act(node, |voice, now, world| {
             let recording = voice.calls.legs.get(leg).and_then(|leg| leg.recording.as_ref());
-            let sid = recording.expect("it is recorded").takes[0].sid.clone();
+            let sid = recording.expect("it is recorded").active[0].sid.clone();
             voice.recordings.modify_recording(now, &sid, change, &mut voice.calls, world);
         });
     }
 
     fn pause_of(&self, (node, leg): (usize, Key)) -> Option<Pause> {
         let leg = self.shards.voices[node].0.calls.legs.get(leg).expect("it is there");
-        leg.recording.as_ref().and_then(|recording| recording.takes[0].pause)
+        leg.recording.as_ref().and_then(|recording| recording.active[0].pause)
     }
 
     /// The one member of a node says two frames; the samples of each that go to the home.
