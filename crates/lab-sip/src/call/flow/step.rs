@@ -34,6 +34,9 @@ pub(super) enum StepProgress {
 /// Runs the scenario until a step waits or the call is over.
 pub(super) fn run(call: &mut Call, ctx: &mut CallContext<'_>) {
     let env = ctx.env;
+    if std::mem::take(&mut call.flow.flags.yields) {
+        call.flow.receive_by = Instant::FAR_FUTURE;
+    }
     for _ in 0..MAX_STEPS_A_TURN {
         if call.over {
             return;
@@ -50,7 +53,8 @@ pub(super) fn run(call: &mut Call, ctx: &mut CallContext<'_>) {
         }
     }
     // So many steps without a wait: the call is woken again after the others.
-    call.flow.receive_by = call.flow.receive_by.min(ctx.now + YIELD);
+    call.flow.flags.yields = true;
+    call.flow.receive_by = ctx.now + YIELD;
 }
 
 /// One step. The hold of commands comes first, then that of a pause, then the step itself.
