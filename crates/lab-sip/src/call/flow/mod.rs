@@ -128,6 +128,8 @@ struct CallFlags {
     in_timewait: bool,
     /// Anything was received.
     has_received: bool,
+    /// The call has left its first step; a loop may come back to it.
+    has_moved: bool,
     /// The call gave others their turn amid its steps: `receive_by` is no time to wait for a message.
     yields: bool,
 }

@@ -277,6 +277,7 @@ pub(super) fn go(call: &mut Call, ctx: &mut CallContext<'_>, to: StepIndex) {
     count_step(ctx, call.position, |counts| counts.left += 1);
     count_step(ctx, to, |counts| counts.entered += 1);
     call.position = to;
+    call.flow.flags.has_moved = true;
     call.flow.receive_by = Instant::FAR_FUTURE;
 }
 
@@ -307,7 +308,8 @@ pub(super) fn keep_books(call: &mut Call, ctx: &mut CallContext<'_>, step: &Scen
     for rtd in &timing.start {
         if let Some(timer) = call.flow.timers.get_mut(usize::from(*rtd)) {
             timer.start = ctx.now;
-            timer.from_due = call.position == 0;
+            // Only the first request is due with the call: in a loop that comes back to its step, the time since then is the call's age.
+            timer.from_due = call.position == 0 && !call.flow.flags.has_moved;
         }
     }
     for rtd in &timing.stop {
