@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lab_sip::options::RateOptions;
 use lab_sip::scenario::Scenario;
-use lab_sip::scenario::model::{Distribution, Pause, StepKind};
+use lab_sip::scenario::model::{Pause, StepKind};
 use stdx::time::Instant;
 
 use super::schedule::{CallRate, Schedule};
@@ -18,7 +18,7 @@ use super::{RunChange, Setup};
 pub(super) struct RunControl {
     /// The options of the rate, with all changes so far.
     rate: RateOptions,
-    /// Milliseconds that a call of the scenario lasts, by its pauses.
+    /// Milliseconds that a call of the scenario lasts, by its pauses and timewait.
     call_length: u64,
     /// `-l` was given.
     limit_is_set: bool,
@@ -147,22 +147,21 @@ fn pace(rate: &RateOptions) -> CallRate {
     CallRate::new(rate.calls, rate.scale, rate.period)
 }
 
-/// By its pauses, at least a second.
+/// SIPp's longest pause and timewait, by which a call's length is reckoned: its lengths are C `int`s.
+const LONGEST_MS: f64 = 2_147_483_647.0;
+
+/// By its pauses and the timewait at its end, at least a second. As in SIPp a distribution counts with the length that 99 of 100 pauses do not
+/// exceed.
 fn call_length(scenario: &Scenario, default_pause: Duration) -> u64 {
-    let default_pause = u64::try_from(default_pause.as_millis()).unwrap_or(u64::MAX);
-    // Of a distribution the length that 99 of 100 pauses do not exceed: 2.326 standard deviations above the mean of a normal distribution,
-    // and 4.605 (ln 100) times the mean of an exponential one.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-    let pause = |step: &StepKind| match step {
-        StepKind::Pause(Pause::Default) => default_pause,
-        StepKind::Pause(Pause::For(Distribution::Fixed(millis))) => *millis as u64,
-        StepKind::Pause(Pause::For(Distribution::Uniform { max, .. })) => *max as u64,
-        StepKind::Pause(Pause::For(
-            Distribution::Normal { mean, stdev } | Distribution::LogNormal { mean, stdev },
-        )) => (mean + 2.326 * stdev) as u64,
-        StepKind::Pause(Pause::For(Distribution::Exponential { mean })) => (4.605 * mean) as u64,
+    let whole = |length: Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and the bound")]
+    let length = |step: &StepKind| match step {
+        StepKind::Pause(Pause::Default) => whole(default_pause),
+        StepKind::Pause(Pause::For(distribution)) => distribution.quantile_99().clamp(0.0, LONGEST_MS) as u64,
+        StepKind::TimeWait(length) => whole(*length),
+        // What a variable holds is not known before the call.
         _ => 0,
     };
-    let pauses: u64 = scenario.steps.iter().map(|step| pause(&step.kind)).fold(0, u64::saturating_add);
-    pauses.max(default_pause).max(1_000)
+    let lengths: u64 = scenario.steps.iter().map(|step| length(&step.kind)).fold(0, u64::saturating_add);
+    lengths.max(whole(default_pause)).max(1_000)
 }
