@@ -58,7 +58,7 @@ pub enum OperatorCommand {
     DumpVariables,
     /// `set rate`: calls per `-rp`, 0 or more.
     Rate(f64),
-    /// `set rate-scale`: the factor of the rate, 0 or more.
+    /// `set rate-scale`: the step of `+` and `-`, 0 or more.
     RateScale(f64),
     /// `set limit`: the most calls open at once.
     Limit(u64),
@@ -149,26 +149,16 @@ fn trace(what: &str, value: &str) -> Result<OperatorCommand, String> {
     }
 }
 
-/// Carries commands out. Shared state (rate, pause, how often quit was asked) is behind the screens' handle,
+/// Carries commands out. Shared state (step of the rate, pause, how often quit was asked) is behind the screens' handle,
 /// because keys, datagrams and signals act on the same run.
 pub fn obey(target: &dyn CommandTarget, remote: &RunHandle, command: &OperatorCommand) {
     match command {
         OperatorCommand::Step(steps) => {
-            let rate = remote.with(|state| {
-                // The rate of the last command, not the one that `-rate_increase` has reached meanwhile.
-                state.rate = (state.rate + steps * state.scale).max(0.0);
-                state.rate
-            });
-            target.change(RunChange::Rate(rate));
+            let scale = remote.with(|state| state.scale);
+            target.change(RunChange::Step(steps * scale));
         }
-        OperatorCommand::Rate(rate) => {
-            remote.with(|state| state.rate = *rate);
-            target.change(RunChange::Rate(*rate));
-        }
-        OperatorCommand::RateScale(scale) => {
-            remote.with(|state| state.scale = *scale);
-            target.change(RunChange::RateScale(*scale));
-        }
+        OperatorCommand::Rate(rate) => target.change(RunChange::Rate(*rate)),
+        OperatorCommand::RateScale(scale) => remote.with(|state| state.scale = *scale),
         OperatorCommand::Limit(limit) => target.change(RunChange::Limit(*limit)),
         OperatorCommand::Users(users) => target.change(RunChange::Users(*users)),
         OperatorCommand::Pause => {

@@ -36,13 +36,17 @@ fn remote() -> RunHandle {
 }
 
 #[test]
-fn keys_step_the_rate_from_where_it_is() {
+fn keys_step_the_rate_by_the_scale_and_the_scale_changes_no_rate() {
     let (list, remote) = (List::default(), remote());
-    for pressed in ['+', '*', '-', '/', '/'] {
-        obey(&list, &remote, &key(pressed).expect("a key"));
-    }
-    let rates = [11.0, 21.0, 20.0, 10.0, 0.0];
-    assert_eq!(list.taken(), rates.map(RunChange::Rate));
+    let press_all = || {
+        for pressed in ['+', '*', '-', '/'] {
+            obey(&list, &remote, &key(pressed).expect("a key"));
+        }
+        list.taken()
+    };
+    assert_eq!(press_all(), [1.0, 10.0, -1.0, -10.0].map(RunChange::Step));
+    obey(&list, &remote, &command("set rate-scale 5").expect("a command"));
+    assert_eq!(press_all(), [5.0, 50.0, -5.0, -50.0].map(RunChange::Step));
 }
 
 #[test]

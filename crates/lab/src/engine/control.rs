@@ -71,7 +71,7 @@ impl RunControl {
         // A period of 0 would divide by zero; a nanosecond makes the limit huge instead.
         let period = self.rate.period.as_secs_f64().max(1e-9);
         #[expect(clippy::cast_precision_loss, reason = "milliseconds of one call")]
-        let open = 3.0 * self.rate.calls * self.rate.scale * (self.call_length as f64 / 1e3) / period;
+        let open = 3.0 * self.rate.calls * (self.call_length as f64 / 1e3) / period;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let open = open as u64;
         open.max(1)
@@ -89,8 +89,9 @@ impl RunControl {
                 self.rate.calls = calls.max(0.0);
                 self.follow(now, hub);
             }
-            RunChange::RateScale(scale) => {
-                self.rate.scale = scale.max(0.0);
+            RunChange::Step(by) => {
+                // From the rate that `-rate_increase` has reached, as in SIPp.
+                self.rate.calls = (self.rate.calls + by).max(0.0);
                 self.follow(now, hub);
             }
             RunChange::Pause(paused) => {
@@ -144,7 +145,7 @@ impl RunControl {
 }
 
 fn pace(rate: &RateOptions) -> CallRate {
-    CallRate::new(rate.calls, rate.scale, rate.period)
+    CallRate::new(rate.calls, rate.period)
 }
 
 /// SIPp's longest pause and timewait, by which a call's length is reckoned: its lengths are C `int`s.

@@ -97,7 +97,8 @@ mod tests {
         let mut cutter = MessageFramer::default();
         cutter.push(&vec![b'x'; STREAM_MESSAGE + 1]);
         assert_eq!(cutter.cut(), Err(()));
-        for length in ["99999999", "18446744073709551615", "18446744073709551616", "99999999999999999999999"] {
+        for length in ["99999999", "18446744073709551615", "18446744073709551616", "99999999999999999999999"]
+        {
             let mut cutter = MessageFramer::default();
             cutter.push(format!("OPTIONS sip:a SIP/2.0\r\nContent-Length: {length}\r\n\r\n").as_bytes());
             assert_eq!(cutter.cut(), Err(()), "{length}");

@@ -86,8 +86,8 @@ pub struct Setup {
 pub enum RunChange {
     /// Calls per `-rp`.
     Rate(f64),
-    /// The factor of the rate, 0 or more (`-rate_scale`).
-    RateScale(f64),
+    /// So many calls per `-rp` more, or fewer, down to none.
+    Step(f64),
     /// The most calls open at once (`-l`).
     Limit(u64),
     /// The number of users that call in a loop (`-users`).

@@ -27,13 +27,13 @@ impl CallRate {
     /// No calls at all: paused, or a rate of zero.
     pub(super) const STOPPED: CallRate = CallRate { parts: 0, period: 1 };
 
-    pub(super) fn new(calls: f64, scale: f64, period: Duration) -> CallRate {
+    pub(super) fn new(calls: f64, period: Duration) -> CallRate {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "saturates; negative is zero"
         )]
-        let parts = (calls * scale * PARTS as f64).round() as u64;
+        let parts = (calls * PARTS as f64).round() as u64;
         let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX).max(1);
         CallRate { parts, period }
     }
@@ -200,31 +200,30 @@ mod tests {
 
     #[test]
     fn a_rate_is_kept() {
-        let schedule = Schedule::new(START, CallRate::new(50.0, 1.0, Duration::from_secs(1)));
+        let schedule = Schedule::new(START, CallRate::new(50.0, Duration::from_secs(1)));
         assert_eq!(schedule.due(0), START);
         assert_eq!(schedule.due(1), START + Duration::from_millis(20));
         assert_eq!(schedule.due(50), START + Duration::from_secs(1));
-        let slow = Schedule::new(START, CallRate::new(1.0, 0.5, Duration::from_secs(7)));
+        let slow = Schedule::new(START, CallRate::new(0.5, Duration::from_secs(7)));
         assert_eq!(slow.due(1), START + Duration::from_secs(14));
         assert_eq!(Schedule::new(START, CallRate::STOPPED).due(3), Instant::FAR_FUTURE);
     }
 
     #[test]
     fn a_new_rate_begins_after_the_last_call() {
-        let mut schedule = Schedule::new(START, CallRate::new(10.0, 1.0, Duration::from_secs(1)));
+        let mut schedule = Schedule::new(START, CallRate::new(10.0, Duration::from_secs(1)));
         // Due so far: 0, 100, 200 ms.
-        schedule.change(START + Duration::from_millis(250), CallRate::new(2.0, 1.0, Duration::from_secs(1)));
+        schedule.change(START + Duration::from_millis(250), CallRate::new(2.0, Duration::from_secs(1)));
         assert_eq!(schedule.due(3), START + Duration::from_millis(700));
         // 200 ms have passed since the last: at 100 a second the next is due at once.
-        schedule
-            .change(START + Duration::from_millis(400), CallRate::new(100.0, 1.0, Duration::from_secs(1)));
+        schedule.change(START + Duration::from_millis(400), CallRate::new(100.0, Duration::from_secs(1)));
         assert_eq!(schedule.due(3), START + Duration::from_millis(400));
         assert_eq!(schedule.due(4), START + Duration::from_millis(410));
     }
 
     #[test]
     fn a_pause_delays_and_loses_nothing() {
-        let pace = CallRate::new(10.0, 1.0, Duration::from_secs(1));
+        let pace = CallRate::new(10.0, Duration::from_secs(1));
         let mut schedule = Schedule::new(START, pace);
         schedule.change(START + Duration::from_millis(250), CallRate::STOPPED);
         assert_eq!(schedule.due(3), Instant::FAR_FUTURE);
@@ -235,7 +234,7 @@ mod tests {
 
     #[test]
     fn poisson_keeps_its_mean_over_shards() {
-        let schedule = Schedule::new(START, CallRate::new(1_000.0, 1.0, Duration::from_secs(1)));
+        let schedule = Schedule::new(START, CallRate::new(1_000.0, Duration::from_secs(1)));
         let mut due = 0;
         for shard in 0..3 {
             let mut arrivals = ShardArrivals::poisson(schedule, 3, Rng::seeded(shard), START);
@@ -252,7 +251,7 @@ mod tests {
         #[test]
         fn ten_days_at_odd_rates_end_on_the_microsecond(calls in 1u64..1_000_000, period in 1u64..100_000, days in 1u64..11) {
             // `calls` an odd number of milliseconds long: whole periods end exactly.
-            let pace = CallRate::new(calls as f64, 1.0, Duration::from_millis(period));
+            let pace = CallRate::new(calls as f64, Duration::from_millis(period));
             let schedule = Schedule::new(START, pace);
             let periods = days * 86_400_000 / period;
             let length = Duration::from_millis(periods * period);
@@ -261,7 +260,7 @@ mod tests {
 
         #[test]
         fn shards_share_the_calls_and_time_goes_on(rate in 0.001f64..100_000.0, shards in 1usize..9, n in 0u64..1_000_000) {
-            let schedule = Schedule::new(START, CallRate::new(rate, 1.0, Duration::from_secs(1)));
+            let schedule = Schedule::new(START, CallRate::new(rate, Duration::from_secs(1)));
             prop_assert!(schedule.due(n) <= schedule.due(n + 1));
             let mut seen: Vec<Instant> = Vec::new();
             for shard in 0..shards {
@@ -278,7 +277,7 @@ mod tests {
 
         #[test]
         fn changes_never_lose_or_double_a_call(changes in prop::collection::vec((1u64..5_000_000, 0.0f64..2_000.0), 1..20)) {
-            let mut schedule = Schedule::new(START, CallRate::new(100.0, 1.0, Duration::from_secs(1)));
+            let mut schedule = Schedule::new(START, CallRate::new(100.0, Duration::from_secs(1)));
             let (mut now, mut next) = (START, 0u64);
             for (after, rate) in changes {
                 now = now + Duration::from_micros(after);
@@ -286,7 +285,7 @@ mod tests {
                     next += 1;
                 }
                 let before = schedule.first;
-                schedule.change(now, CallRate::new(rate, 1.0, Duration::from_secs(1)));
+                schedule.change(now, CallRate::new(rate, Duration::from_secs(1)));
                 prop_assert!(schedule.first >= before);
                 // Calls due by now are behind the new anchor or, rounded to microseconds, at most at it.
                 prop_assert!(next.abs_diff(schedule.first) <= 1 || schedule.due(next) >= now);

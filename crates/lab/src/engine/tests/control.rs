@@ -1,9 +1,13 @@
 //! Limits, rates and users of a run, and changes of them.
 
+use stdx::hash::Keyed;
 use stdx::time::Instant;
 
 use super::*;
 use crate::engine::control::RunControl;
+use crate::engine::shard_hub::ShardHub;
+
+const START: Instant = Instant::from_unix_seconds(1_700_000_000);
 
 /// Calls at 10 a second, with these further steps and options.
 fn at_ten(rest: &str, change: impl FnOnce(&mut Options)) -> Setup {
@@ -11,6 +15,35 @@ fn at_ten(rest: &str, change: impl FnOnce(&mut Options)) -> Setup {
     client.rate.calls = 10.0;
     change(&mut client);
     Setup { scenario: ends::lasting(rest), ..setup("uac", client) }
+}
+
+/// The control of a run without shards, and its hub.
+fn control(setup: &Setup) -> (RunControl, ShardHub) {
+    (RunControl::new(setup, START), ShardHub::new(Keyed::new([1; 16]), None, Vec::new()))
+}
+
+/// `-rate_scale` is the step of the keys and nothing else.
+#[test]
+fn the_scale_of_the_rate_is_no_factor_of_it() {
+    let (mut control, hub) = control(&at_ten("", |options| options.rate.scale = 5.0));
+    assert_eq!((control.target_rate(), control.limit()), (10.0, 30));
+    assert_eq!(control.schedule().due(10), START + Duration::from_secs(1));
+    for (step, rate, limit) in [(5.0, 15.0, 45), (-5.0, 10.0, 30), (-50.0, 0.0, 1), (5.0, 5.0, 15)] {
+        control.apply(&RunChange::Step(step), START, &hub);
+        assert_eq!((control.target_rate(), control.limit()), (rate, limit), "{step}");
+    }
+}
+
+#[test]
+fn a_step_begins_at_the_rate_that_the_increase_has_reached() {
+    let (mut control, hub) = control(&at_ten("", |options| {
+        options.rate.increase = Some(10.0);
+        options.rate.interval = Duration::from_secs(10);
+    }));
+    let now = START + Duration::from_secs(90);
+    control.tick(now, &hub);
+    control.apply(&RunChange::Step(1.0), now, &hub);
+    assert_eq!(control.target_rate(), 101.0);
 }
 
 #[test]
@@ -30,7 +63,7 @@ fn the_default_limit_is_made_for_timewait_and_for_the_tails_of_distributions() {
         // SIPp's lengths end with its `int`.
         (r#"<pause distribution="lognormal" mean="90" stdev="1"/>"#, 2_147_483.647),
     ] {
-        let limit = RunControl::new(&at_ten(rest, |_| {}), Instant::default()).limit() as f64;
+        let limit = RunControl::new(&at_ten(rest, |_| {}), START).limit() as f64;
         let wanted = 3.0 * 10.0 * seconds;
         assert!((limit - wanted).abs() <= 1.0 + wanted / 200.0, "{rest}: {limit}, not {wanted}");
     }
