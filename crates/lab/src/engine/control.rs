@@ -89,11 +89,7 @@ impl RunControl {
                 self.rate.calls = calls.max(0.0);
                 self.follow(now, hub);
             }
-            RunChange::Step(by) => {
-                // From the rate that `-rate_increase` has reached, as in SIPp.
-                self.rate.calls = (self.rate.calls + by).max(0.0);
-                self.follow(now, hub);
-            }
+            RunChange::Step(by) => self.step(by, now, hub),
             RunChange::Pause(paused) => {
                 self.paused = paused;
                 self.follow(now, hub);
@@ -103,13 +99,7 @@ impl RunControl {
                 self.limit_is_set = true;
                 hub.limit.store(limit, Ordering::Relaxed);
             }
-            RunChange::Users(users) => {
-                self.rate.users = Some(users);
-                hub.users.store(users, Ordering::Relaxed);
-                // The number of users is the limit of open calls unless `-l` was given.
-                hub.limit.store(self.limit(), Ordering::Relaxed);
-                hub.command(ShardCommand::Users(users));
-            }
+            RunChange::Users(users) => self.set_users(users, hub),
             RunChange::SoftQuit => hub.advance(RunPhase::Soft),
             RunChange::HardQuit => hub.advance(RunPhase::Hard),
             RunChange::Terminate if self.has_users_of_chat => {
@@ -120,10 +110,31 @@ impl RunControl {
         }
     }
 
+    /// The keys: with `-users` they change the number of users, otherwise the rate, from where `-rate_increase` has brought it.
+    fn step(&mut self, by: f64, now: Instant, hub: &ShardHub) {
+        match self.rate.users {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+            Some(users) => self.set_users((f64::from(users) + by) as u32, hub),
+            None => {
+                self.rate.calls = (self.rate.calls + by).max(0.0);
+                self.follow(now, hub);
+            }
+        }
+    }
+
+    fn set_users(&mut self, users: u32, hub: &ShardHub) {
+        self.rate.users = Some(users);
+        hub.users.store(users, Ordering::Relaxed);
+        // The number of users is the limit of open calls unless `-l` was given.
+        hub.limit.store(self.limit(), Ordering::Relaxed);
+        hub.command(ShardCommand::Users(users));
+    }
+
     /// Gives shards the schedule for the rate of now. The limit follows too, as it depends on the rate without `-l`.
     fn follow(&mut self, now: Instant, hub: &ShardHub) {
         let pace = if self.paused { CallRate::STOPPED } else { pace(&self.rate) };
         self.schedule.change(now, pace);
+        hub.paused.store(self.paused, Ordering::Relaxed);
         hub.limit.store(self.limit(), Ordering::Relaxed);
         hub.command(ShardCommand::Schedule(self.schedule));
     }

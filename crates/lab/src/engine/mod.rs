@@ -86,7 +86,7 @@ pub struct Setup {
 pub enum RunChange {
     /// Calls per `-rp`.
     Rate(f64),
-    /// So many calls per `-rp` more, or fewer, down to none.
+    /// So many calls per `-rp` more, or fewer, down to none; with `-users` so many users.
     Step(f64),
     /// The most calls open at once (`-l`).
     Limit(u64),

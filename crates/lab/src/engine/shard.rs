@@ -314,8 +314,11 @@ impl Shard {
         self.rhythm.more = true;
     }
 
-    /// `-users`: each free user starts its next call at once.
+    /// `-users`: each free user starts its next call at once, unless the run is paused; the end of the pause wakes the shard.
     fn start_users(&mut self, now: Instant) {
+        if self.dispatcher.hub.paused.load(std::sync::atomic::Ordering::Relaxed) {
+            return;
+        }
         for _ in 0..STARTS_A_TURN {
             if !self.start_user(now, now) {
                 return;

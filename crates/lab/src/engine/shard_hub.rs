@@ -81,6 +81,8 @@ pub(super) struct ShardHub {
     pub(super) limit: AtomicU64,
     /// `-users`, over all shards; 0 without it.
     pub(super) users: AtomicU32,
+    /// An operator has paused the run: users begin no calls. Arrivals by time have a schedule for it, whose rate is zero.
+    pub(super) paused: AtomicBool,
     /// `-users` with `-r`: all users had a call at once, and from then on each calls when its last call ends.
     ramped: AtomicBool,
     phase: AtomicU8,
@@ -109,6 +111,7 @@ impl ShardHub {
             peak_at: AtomicU64::new(0),
             limit: AtomicU64::new(u64::MAX),
             users: AtomicU32::new(0),
+            paused: AtomicBool::new(false),
             ramped: AtomicBool::new(false),
             phase: AtomicU8::new(RunPhase::Running as u8),
             stopped_by_scenario: AtomicBool::new(false),

@@ -26,6 +26,8 @@ pub struct RunHandle {
 pub struct RemoteState {
     /// The step of the keys `+` and `-`, a tenth of that of `*` and `/` (`-rate_scale`).
     pub scale: f64,
+    /// The run is one of `-users`, which has no rate and no limit to set.
+    pub has_users: bool,
     /// No new calls until the next `p`.
     pub paused: bool,
     /// An operator or a signal asked for the end; a further `q` ends the open calls too.
@@ -45,7 +47,9 @@ pub struct RemoteState {
 impl RunHandle {
     /// A handle with the step of the set-up.
     pub fn new(setup: &Setup) -> RunHandle {
-        let state = RemoteState { scale: setup.options.rate.scale, ..RemoteState::default() };
+        let rate = &setup.options.rate;
+        let state =
+            RemoteState { scale: rate.scale, has_users: rate.users.is_some(), ..RemoteState::default() };
         RunHandle {
             state: Arc::new(Mutex::new(state)),
             shown: ShownPage::default(),

@@ -47,6 +47,15 @@ fn a_step_begins_at_the_rate_that_the_increase_has_reached() {
 }
 
 #[test]
+fn a_step_of_a_run_of_users_changes_their_number() {
+    let (mut control, hub) = control(&at_ten("", |options| options.rate.users = Some(50)));
+    for (step, users) in [(1.0, 51), (10.0, 61), (-100.0, 0), (1.0, 1)] {
+        control.apply(&RunChange::Step(step), START, &hub);
+        assert_eq!((control.users(), control.limit(), control.target_rate()), (users, u64::from(users), 0.0));
+    }
+}
+
+#[test]
 fn the_default_limit_is_made_for_timewait_and_for_the_tails_of_distributions() {
     for (rest, seconds) in [
         ("", 1.0),

@@ -116,6 +116,28 @@ fn users_come_and_go_while_calls_run() {
 }
 
 #[test]
+fn paused_users_begin_no_calls_until_the_pause_ends() {
+    for rate in [None, Some(100.0)] {
+        let (mut run, _socket) = started(r#"<pause milliseconds="10"/>"#, |options| {
+            options.rate.total = None;
+            options.rate.users = Some(2);
+            if let Some(rate) = rate {
+                (options.rate.calls, options.rate.is_given) = (rate, true);
+            }
+        });
+        let begun = |progress: &crate::engine::Progress| progress.interval.counts[Count::OutgoingCall];
+        until(&mut run, |progress| begun(progress) > 0);
+        run.change(RunChange::Pause(true));
+        let progress = until(&mut run, |progress| begun(progress) == 0);
+        assert!(progress.gauges.paused && progress.gauges.open_calls == 0, "{:?}", progress.gauges);
+        run.change(RunChange::Pause(false));
+        until(&mut run, |progress| begun(progress) > 0);
+        run.change(RunChange::SoftQuit);
+        assert_eq!(end(&mut run).end, RunEnd::Normal);
+    }
+}
+
+#[test]
 fn counters_begin_anew_and_the_run_goes_on() {
     let (mut run, _socket) = started("", |options| {
         options.rate.total = None;
