@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use super::model::{Report, ReportTable, TimeSummary};
+use super::model::{Report, ReportSample, ReportTable, TimeSummary};
 
 /// A difference of a time below this is noise of timers and scheduling, whatever its share (milliseconds).
 const TIME_FLOOR: f64 = 0.1;
@@ -325,9 +325,12 @@ fn share(report: &Report, count: u64) -> f64 {
     100.0 * count as f64 / all as f64
 }
 
-/// Arrivals a second while there were any.
+/// Arrivals a second, from the first to the last.
 fn offered(report: &Report) -> f64 {
-    let offering: Vec<_> = report.samples.iter().filter(|sample| sample.due > 0.0).collect();
+    let has_some = |sample: &ReportSample| sample.due > 0.0;
+    let first = report.samples.iter().position(has_some).unwrap_or_default();
+    let end = report.samples.iter().rposition(has_some).map_or(first, |last| last + 1);
+    let offering = &report.samples[first..end];
     // The first and last interval are cut by the start and the end of the load.
     let inner = if offering.len() > 3 { &offering[1..offering.len() - 1] } else { &offering[..] };
     let seconds: f64 = inner.iter().map(|sample| sample.span).sum();
@@ -390,7 +393,7 @@ fn scenario(report: &Report) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::{MediaReport, ReportSample, ReportTotals, ScenarioText};
+    use super::super::model::{MediaReport, ReportTotals, ScenarioText};
     use super::*;
 
     fn run(rate: f64, p99: f64, failed: u64) -> Report {
@@ -433,6 +436,16 @@ mod tests {
             (same.not_comparable.len(), same.verdict().as_str()),
             (0, "nothing got worse by more than 5 %")
         );
+    }
+
+    #[test]
+    fn the_offered_rate_counts_the_seconds_between_arrivals() {
+        let mut slow = run(0.0, 4.0, 0);
+        slow.samples =
+            (0..100).map(|at| ReportSample { at: at.into(), span: 1.0, ..Default::default() }).collect();
+        (5..100).step_by(5).for_each(|at| slow.samples[at].due = 1.0);
+        assert!((offered(&slow) - 0.2).abs() < 0.01, "{}", offered(&slow));
+        assert_eq!(offered(&run(0.0, 4.0, 0)), 0.0);
     }
 
     #[test]

@@ -153,11 +153,13 @@ impl Gauges {
 pub struct Progress {
     /// The start of the run.
     pub started: Instant,
+    /// The start of what `total` and `placing` count: the start of the run, or the last reset.
+    pub counted_from: Instant,
     /// The end of the interval.
     pub now: Instant,
     /// Length of the interval.
     pub span: Duration,
-    /// How long calls were placed, or arrived: what follows until the last one ends is no load.
+    /// How long calls were placed, or arrived, from the first to the last of them: what follows until the last one ends is no load.
     pub placing: Duration,
     /// Counters and timers of the interval, over all shards.
     pub interval: Stats,
