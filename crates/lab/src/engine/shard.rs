@@ -17,7 +17,7 @@ use stdx::time::Instant;
 
 use super::call_dispatcher::{CallDispatcher, MessageOrigin};
 use super::calls::CallLink;
-use super::clock::Clock;
+use super::clock::{Clock, TurnClock};
 use super::limits::{BUSY, LATE, NAP, SHORTEST_NAP, STARTS_A_TURN, UNSTAMPED_NAP, WINDOW};
 use super::report::ShardReport;
 use super::schedule::ShardArrivals;
@@ -95,12 +95,13 @@ impl Shard {
         let mut fired = Vec::new();
         loop {
             self.rest(&mut events);
-            let now = self.clock.now();
+            let turn = TurnClock::new(self.clock);
+            let now = turn.start();
             // The machine did not let this thread run in time: figures of the run are then limited by Ringer, and the report says so.
             if now.since(self.rhythm.planned) > LATE {
                 self.dispatcher.stats.count(Count::LateTurns);
             }
-            self.dispatcher.turn = now;
+            self.dispatcher.turn = turn;
             self.dispatcher.net.streams.now = now;
             self.dispatcher.messages = 0;
             self.rhythm.more = false;
@@ -108,7 +109,7 @@ impl Shard {
             self.take_events(&events, now);
             self.take_inbox(now);
             self.wake_calls(now, &mut fired);
-            self.receive(&mut receiver, now);
+            self.receive(&mut receiver);
             self.receive_media(&events, &mut receiver, now);
             self.keep_connections(now);
             self.start_due(now);
@@ -186,7 +187,7 @@ impl Shard {
                 (TokenKind::Waker | TokenKind::Media, _) => {}
                 (TokenKind::Udp, key) => self.dispatcher.net.unread.push(key),
                 (TokenKind::Listener, key) => self.accept(key, now),
-                (TokenKind::Stream, key) => self.stream_event(key, event, now),
+                (TokenKind::Stream, key) => self.stream_event(key, event),
                 (TokenKind::Twin, key) => self.dispatcher.handle_twin_event(key, event, now),
             }
         }
@@ -263,10 +264,9 @@ impl Shard {
     }
 
     /// A socket that has more than a turn's share stays in the list, and the next turn begins without a wait.
-    fn receive(&mut self, receiver: &mut Receiver, now: Instant) {
-        let wall = Clock::wall();
+    fn receive(&mut self, receiver: &mut Receiver) {
         let mut unread = std::mem::take(&mut self.dispatcher.net.unread);
-        unread.retain(|key| self.dispatcher.receive_from(*key, receiver, now, wall));
+        unread.retain(|key| self.dispatcher.receive_from(*key, receiver));
         self.rhythm.more |= !unread.is_empty();
         // Sockets that were opened meanwhile have told nothing yet.
         self.dispatcher.net.unread = unread;
@@ -384,16 +384,14 @@ impl Shard {
     }
 
     /// Reads what a connection has. The messages are copied out, as their calls write to connections too.
-    fn stream_event(&mut self, key: Key, event: &mio::event::Event, now: Instant) {
+    fn stream_event(&mut self, key: Key, event: &mio::event::Event) {
         let mut read = std::mem::take(&mut self.frames);
         let from = self.dispatcher.net.streams.remote(key);
         // A connection that is gone already has no address; its messages are still delivered to their calls.
         let address = from.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
-        let wall = Clock::wall();
+        let turn = self.dispatcher.turn;
         self.dispatcher.net.streams.event(key, event, |message, stamp| {
-            // The stamp is wall-clock time: its age is taken off the run's own clock.
-            let received = stamp.map_or(now, |stamp| now - wall.saturating_sub(stamp));
-            read.put(message, address, received, None);
+            read.put(message, address, turn.received(stamp), None);
         });
         for frame in &read.parcels {
             let bytes = &read.bytes[frame.start..frame.end];

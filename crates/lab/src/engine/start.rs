@@ -27,7 +27,7 @@ use stdx::wheel::Wheel;
 use super::bind::{self, BoundSockets};
 use super::call_dispatcher::{CallDispatcher, CallEnvs};
 use super::calls::Calls;
-use super::clock::Clock;
+use super::clock::{Clock, TurnClock};
 use super::collector::Collector;
 use super::control::RunControl;
 use super::limits::REPORTS_A_SHARD;
@@ -301,7 +301,7 @@ impl ShardParts<'_> {
             calls: Calls::new(),
             timers: Wheel::new(self.started),
             out: CallOutbox::default(),
-            turn: self.started,
+            turn: TurnClock::new(self.clock),
             messages: 0,
             answers_all: options.scenario.out_of_call.is_some(),
             users: self.user_variables(index),

@@ -81,7 +81,7 @@ impl CallDispatcher {
         received: Instant,
     ) -> Key {
         let users = self.users.asked();
-        let now = received.max(self.turn);
+        let now = received.max(self.turn.start());
         let mut ctx = CallContext {
             now,
             received,
