@@ -102,6 +102,7 @@ impl Shard {
                 self.dispatcher.stats.count(Count::LateTurns);
             }
             self.dispatcher.turn = turn;
+            self.dispatcher.media.begin_turn(now, turn.wall());
             self.dispatcher.net.streams.now = now;
             self.dispatcher.messages = 0;
             self.rhythm.more = false;
