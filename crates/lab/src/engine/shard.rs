@@ -35,7 +35,7 @@ pub(super) struct Shard {
     pub(super) arrivals: Option<ShardArrivals>,
     /// `-users` with `-r`: the arrivals are of users, until all of them have a call.
     pub(super) ramps_users: bool,
-    /// No arrivals from here on (`--for`).
+    /// No arrivals from here on (`--for`, `-timeout`).
     pub(super) arrivals_end: Instant,
     /// Swapped with the content of the shared inbox, so that its memory is used again.
     pub(super) inbox: InboxContent,
@@ -170,6 +170,7 @@ impl Shard {
         }
         if let Some(arrivals) =
             self.arrivals.as_ref().filter(|_| self.dispatcher.hub.phase() == RunPhase::Running)
+            && arrivals.due() < self.arrivals_end
         {
             deadline = deadline.min(arrivals.due());
         }
@@ -293,8 +294,9 @@ impl Shard {
     fn start_due(&mut self, now: Instant) {
         for _ in 0..STARTS_A_TURN {
             // The last of `-m` may just have begun.
-            if self.dispatcher.hub.phase() != RunPhase::Running {
-                return;
+            let phase = self.dispatcher.hub.phase();
+            if phase != RunPhase::Running {
+                return self.end_arrivals(now, phase);
             }
             if self.ramps_users && self.dispatcher.hub.is_ramped() {
                 self.arrivals = None;
@@ -313,6 +315,15 @@ impl Shard {
             }
         }
         self.rhythm.more = true;
+    }
+
+    /// The run starts no more calls. Where that is so because its time is over, those that were due before and were not tried are blocked; with
+    /// `q` or after a failure nothing more was due.
+    fn end_arrivals(&mut self, now: Instant, phase: RunPhase) {
+        let Some(arrivals) = self.arrivals.take() else { return };
+        if phase == RunPhase::Soft && now >= self.arrivals_end && !self.ramps_users {
+            self.dispatcher.miss(arrivals.overdue(self.arrivals_end));
+        }
     }
 
     /// `-users`: each free user starts its next call at once, unless the run is paused; the end of the pause wakes the shard.

@@ -64,6 +64,8 @@ pub(super) struct ShardHub {
     pub(super) keyed: Keyed,
     /// Calls started: the last `[call_number]`.
     pub(super) started: AtomicU64,
+    /// Arrivals that were overdue when the time of the run was over, of all shards.
+    missed: AtomicU64,
     /// Commands of `<exec verify>` that run.
     commands: AtomicU64,
     /// Calls that took an address of the target in turn (`-round_robin`), those that did not start included.
@@ -103,6 +105,7 @@ impl ShardHub {
         ShardHub {
             keyed,
             started: AtomicU64::new(0),
+            missed: AtomicU64::new(0),
             commands: AtomicU64::new(0),
             turns: AtomicU64::new(0),
             total: total.unwrap_or(u64::MAX),
@@ -185,6 +188,13 @@ impl ShardHub {
             .started
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < self.total).then_some(n + 1));
         taken.ok().map(|before| before + 1)
+    }
+
+    /// Those of a shard's overdue arrivals that `-m` had room for, beside the calls that were started and what other shards missed.
+    pub(super) fn take_missed(&self, arrivals: u64) -> u64 {
+        let room = self.total.saturating_sub(self.started.load(Ordering::Relaxed));
+        let before = self.missed.fetch_add(arrivals, Ordering::Relaxed);
+        arrivals.min(room.saturating_sub(before))
     }
 
     /// `-m` are reached.
@@ -488,7 +498,9 @@ mod tests {
     #[test]
     fn numbers_end_at_the_total_and_calls_at_the_limit() {
         let hub = ShardHub::new(Keyed::new([1; 16]), Some(2), Vec::new());
-        assert_eq!([hub.take_number(), hub.take_number(), hub.take_number()], [Some(1), Some(2), None]);
+        assert_eq!(hub.take_number(), Some(1));
+        assert_eq!([hub.take_missed(3), hub.take_missed(3)], [1, 0], "beyond the total nothing is due");
+        assert_eq!([hub.take_number(), hub.take_number()], [Some(2), None]);
         assert!(hub.try_open(Instant::default(), 1));
         assert!(!hub.try_open(Instant::default(), 1));
         hub.closed();

@@ -412,11 +412,12 @@ impl ShardParts<'_> {
         })
     }
 
-    /// The length (`--for`) counts from the first call that is due, not from the start of the process.
+    /// The length (`--for`) counts from the first call that is due, not from the start of the process, as `-timeout` does.
     fn arrivals_end(&self) -> Instant {
         let options = &self.setup.options;
-        let length = options.rate.duration;
-        length.map_or(Instant::FAR_FUTURE, |length| self.started + options.behaviour.start_after + length)
+        let length = options.rate.duration.map(|length| options.behaviour.start_after + length);
+        let first = length.into_iter().chain(options.timers.global).min();
+        first.map_or(Instant::FAR_FUTURE, |first| self.started + first)
     }
 
     /// Counters with a place for each step of each scenario; reports are added place by place, so all shards need the same sizes.

@@ -84,6 +84,47 @@ fn a_soft_end_waits_for_calls_in_timewait_and_a_hard_one_does_not() {
     );
 }
 
+/// A million calls a second are more than a shard starts.
+#[test]
+fn arrivals_that_are_overdue_at_the_end_are_blocked_and_mark_the_run() {
+    for timeout in [false, true] {
+        let (mut run, _socket) = started("", |options| {
+            options.rate.total = None;
+            options.rate.calls = 1_000_000.0;
+            let length = Some(Duration::from_millis(200));
+            *(if timeout { &mut options.timers.global } else { &mut options.rate.duration }) = length;
+        });
+        let outcome = end(&mut run);
+        let counts = &outcome.progress.total.counts;
+        assert_eq!(counts[Count::Due], 200_000, "{counts:?}");
+        assert_eq!(counts[Count::Due], counts[Count::OutgoingCall] + counts[Count::Blocked]);
+        let limits = &outcome.limited_by_ringer;
+        assert!(
+            limits.iter().any(|reason| reason.contains("were not started before the time")),
+            "{limits:?}"
+        );
+    }
+}
+
+/// Of a load that is carried no call is missing at the end, and with `q` none was due after it.
+#[test]
+fn a_load_that_is_carried_has_no_arrivals_left_at_its_end() {
+    let (mut run, _socket) = started("", |options| {
+        options.rate.total = None;
+        options.rate.calls = 500.0;
+        options.rate.duration = Some(Duration::from_millis(600));
+    });
+    let counts = end(&mut run).progress.total.counts;
+    assert_eq!((counts[Count::Due], counts[Count::OutgoingCall], counts[Count::Blocked]), (300, 300, 0));
+    let (mut run, _socket) = started("", |options| {
+        options.rate.total = None;
+        options.rate.duration = Some(Duration::from_secs(60));
+    });
+    until(&mut run, |_| true);
+    run.change(RunChange::SoftQuit);
+    assert_eq!(end(&mut run).progress.total.counts[Count::Blocked], 0);
+}
+
 /// `-m 0`.
 #[test]
 fn a_run_of_no_calls_is_over_at_once() {
