@@ -97,7 +97,7 @@ impl Shard {
             self.rest(&mut events);
             let turn = TurnClock::new(self.clock);
             let now = turn.start();
-            // The machine did not let this thread run in time: figures of the run are then limited by Ringer, and the report says so.
+            // The machine did not let this thread run in time. By itself that says nothing of the figures: calls that start late for it do.
             if now.since(self.rhythm.planned) > LATE {
                 self.dispatcher.stats.count(Count::LateTurns);
             }
