@@ -18,7 +18,7 @@ pub struct Report {
     pub machine: String,
     /// The main scenario.
     pub scenario: ScenarioText,
-    /// Why calls began when they did.
+    /// The cause of the run's calls.
     #[serde(default)]
     pub arrivals: ArrivalMode,
     /// RFC 3339, UTC.

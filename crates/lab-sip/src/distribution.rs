@@ -36,7 +36,7 @@ impl Distribution {
     /// 0 for the negative binomial distribution, as there. Parameters out of their range give numbers that are not finite.
     pub fn quantile_99(&self) -> f64 {
         // 2.326 standard deviations, and ln 100 means, are not exceeded by 99 of 100.
-        const NORMAL: f64 = 2.326_347_874_040_841;
+        const NORMAL: f64 = 2.326_348;
         let tail = 100.0_f64;
         match *self {
             Distribution::Fixed(value) => value,

@@ -109,7 +109,7 @@ impl Write for ScrapeStream {
 /// Reads the request to the end of its head and answers: the page for `/metrics`, otherwise 404. Every connection is closed.
 fn serve(mut stream: impl Read + Write, page: &RwLock<Arc<str>>) -> io::Result<()> {
     let page = Arc::clone(&page.read());
-    let mut request = BufReader::new(stream.by_ref().take(MAX_REQUEST));
+    let mut request = BufReader::new(Read::take(&mut stream, MAX_REQUEST));
     let mut first = String::new();
     request.read_line(&mut first)?;
     let mut line = String::new();

@@ -196,7 +196,7 @@ pub fn obey(target: &dyn CommandTarget, remote: &RunHandle, command: &OperatorCo
     }
 }
 
-/// What the kind of the run does not allow, in SIPp's words.
+/// The reason a run of this kind does not take the command, in SIPp's words.
 fn refusal(command: &OperatorCommand, has_users: bool) -> Option<&'static str> {
     match command {
         OperatorCommand::Rate(_) if has_users => Some("Rates can not be set in a user-based benchmark."),

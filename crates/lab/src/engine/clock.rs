@@ -66,8 +66,8 @@ impl TurnClock {
         self.wall
     }
 
-    /// When a message came that is read in this turn: before its start or after it, never after the present. Without a stamp of the kernel the
-    /// time is the present.
+    /// The time at which a message came that is read in this turn: before its start or after it, never after the present. Without a stamp of
+    /// the kernel it is the present.
     pub(super) fn received(&self, stamp: Option<Duration>) -> Instant {
         match stamp {
             Some(stamp) if stamp <= self.wall => self.start - (self.wall - stamp),

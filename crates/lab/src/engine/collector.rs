@@ -272,13 +272,13 @@ mod tests {
             let (tick, errors) = (second as u64 + 1, VecDeque::new());
             let report =
                 ShardReport { shard: 0, tick, stats, open_sockets: 1, errors, last: false, limit: None };
-            sender.send(report).unwrap();
+            sender.send(report).expect("there is room");
             collector.wait(Duration::from_secs(5));
             let mut gauges = Gauges::default();
             before(second, &mut collector, &mut gauges);
             last = collector.progress(gauges, STARTED);
         }
-        last.unwrap()
+        last.expect("told")
     }
 
     const STARTED: Instant = Instant::from_unix_seconds(1);

@@ -38,8 +38,8 @@ pub(super) const LOAD_CALLS: u64 = 50;
 /// The same for packets of media: ten streams of 50 a second.
 pub(super) const LOAD_PACKETS: u64 = 500;
 
-/// How long after the end of `--for` or `-timeout` calls that were due before it may still start: a shard naps for milliseconds, and one that
-/// the machine did not let run for a while catches up. Those that have not started by then count as blocked.
+/// The time after the end of `--for` or `-timeout` in which calls that were due before it may still start: a shard naps for milliseconds, and
+/// one that the machine did not let run for a while catches up. Calls that have not started by then count as blocked.
 pub(super) const LAST_STARTS: Duration = Duration::from_millis(100);
 
 /// Changes of the rate that a shard may be behind of, with the due times of its calls kept: a minute of `-rate_interval 1`. Beyond it the

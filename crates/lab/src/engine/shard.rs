@@ -296,7 +296,7 @@ impl Shard {
             // The last of `-m` may just have begun.
             let phase = self.dispatcher.hub.phase();
             if phase != RunPhase::Running {
-                return self.end_arrivals(now, phase);
+                return self.end_arrivals(phase);
             }
             if self.ramps_users && self.dispatcher.hub.is_ramped() {
                 self.arrivals = None;
@@ -319,9 +319,10 @@ impl Shard {
 
     /// The run starts no more calls. Where that is so because its time is over, those that were due before and were not tried are blocked; with
     /// `q` or after a failure nothing more was due.
-    fn end_arrivals(&mut self, now: Instant, phase: RunPhase) {
+    fn end_arrivals(&mut self, phase: RunPhase) {
         let Some(arrivals) = self.arrivals.take() else { return };
-        if phase == RunPhase::Soft && now >= self.arrivals_end && !self.ramps_users {
+        // The end may have come amid this turn.
+        if phase == RunPhase::Soft && self.clock.now() >= self.arrivals_end && !self.ramps_users {
             self.dispatcher.miss(arrivals.overdue(self.arrivals_end));
         }
     }

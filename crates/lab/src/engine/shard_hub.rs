@@ -190,7 +190,7 @@ impl ShardHub {
         taken.ok().map(|before| before + 1)
     }
 
-    /// Those of a shard's overdue arrivals that `-m` had room for, beside the calls that were started and what other shards missed.
+    /// The part of a shard's overdue arrivals that `-m` has room for, beside the calls that were started and what other shards missed.
     pub(super) fn take_missed(&self, arrivals: u64) -> u64 {
         let room = self.total.saturating_sub(self.started.load(Ordering::Relaxed));
         let before = self.missed.fetch_add(arrivals, Ordering::Relaxed);

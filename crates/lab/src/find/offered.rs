@@ -97,7 +97,7 @@ struct AskedPace {
 fn asked(load: &XmppLoad) -> AskedPace {
     let (ThinkTime::Fixed(think) | ThinkTime::Exponential(think)) = load.think;
     let think = think.as_secs_f64().max(1e-3);
-    // One who signs out is away, thinks, signs in and thinks again.
+    // A user who signs out is away, thinks, signs in and thinks again.
     let sign_outs = load.mix.share(UserAction::Logout);
     let cycle = think + sign_outs * (AWAY + think);
     AskedPace { rate: f64::from(load.people.count()) * (1.0 + sign_outs) / cycle, cycle }
@@ -170,7 +170,7 @@ mod tests {
         let words: Vec<String> = format!("127.0.0.1 {words}").split_whitespace().map(str::to_owned).collect();
         let (setup, _) = crate::cli::build_xmpp(&words).expect("right");
         let sample = |second: u32| {
-            // What signing in and the last looks make due counts for nothing.
+            // The sign-ins before the load and those after it count for nothing.
             let due = if (11..70).contains(&second) { due } else { 5_000.0 };
             ReportSample { at: second.into(), span: 1.0, due, ..ReportSample::default() }
         };

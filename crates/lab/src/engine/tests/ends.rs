@@ -106,7 +106,7 @@ fn arrivals_that_are_overdue_at_the_end_are_blocked_and_mark_the_run() {
     }
 }
 
-/// Of a load that is carried no call is missing at the end, and with `q` none was due after it.
+/// A load that is carried has no calls left at its end, and after `q` none is due.
 #[test]
 fn a_load_that_is_carried_has_no_arrivals_left_at_its_end() {
     let (mut run, _socket) = started("", |options| {
