@@ -1,7 +1,7 @@
 //! The lab's only reader of the clock.
 //!
 //! All times of a run are this clock's. The wall clock is read once at the start, and once a turn to tell the age of the kernel's stamps
-//! ([`TurnClock`]); a clock that is set during a run does not move the run.
+//! (`TurnClock`); a clock that is set during a run does not move the run.
 
 use std::time::{Duration, SystemTime};
 
