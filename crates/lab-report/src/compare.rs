@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use super::model::{Report, ReportTable, TimeSummary};
+use super::model::{ArrivalMode, Report, ReportSample, ReportTable, TimeSummary};
 
 /// A difference of a time below this is noise of timers and scheduling, whatever its share (milliseconds).
 const TIME_FLOOR: f64 = 0.1;
@@ -325,13 +325,20 @@ fn share(report: &Report, count: u64) -> f64 {
     100.0 * count as f64 / all as f64
 }
 
-/// Arrivals a second while there were any.
+/// Arrivals a second, from the first to the last: calls that were due, or came in.
 fn offered(report: &Report) -> f64 {
-    let offering: Vec<_> = report.samples.iter().filter(|sample| sample.due > 0.0).collect();
+    let arrivals = |sample: &ReportSample| match report.arrivals {
+        ArrivalMode::Incoming => sample.started,
+        ArrivalMode::Rate | ArrivalMode::Users(_) => sample.due,
+    };
+    let has_some = |sample: &ReportSample| arrivals(sample) > 0.0;
+    let first = report.samples.iter().position(has_some).unwrap_or_default();
+    let end = report.samples.iter().rposition(has_some).map_or(first, |last| last + 1);
+    let offering = &report.samples[first..end];
     // The first and last interval are cut by the start and the end of the load.
     let inner = if offering.len() > 3 { &offering[1..offering.len() - 1] } else { &offering[..] };
     let seconds: f64 = inner.iter().map(|sample| sample.span).sum();
-    let due: f64 = inner.iter().map(|sample| sample.due * sample.span).sum();
+    let due: f64 = inner.iter().map(|sample| arrivals(sample) * sample.span).sum();
     if seconds > 0.0 { due / seconds } else { 0.0 }
 }
 
@@ -351,10 +358,7 @@ fn not_comparable(before: &Report, after: &Report) -> Vec<String> {
             }
         ));
     }
-    let (first, second) = (offered(before), offered(after));
-    if (first - second).abs() > SAME_RATE * first.max(second) {
-        reasons.push(format!("the offered rates differ: {} and {} a second", number(first), number(second)));
-    }
+    reasons.extend(other_load(before, after));
     match (before.machine.as_str(), after.machine.as_str()) {
         (first, second) if first == second => {}
         ("", _) | (_, "") => reasons.push("one report does not name its machine".to_owned()),
@@ -382,6 +386,27 @@ fn not_comparable(before: &Report, after: &Report) -> Vec<String> {
     reasons
 }
 
+/// Loads differ in their rate, or where the rate is an outcome in the number of users.
+fn other_load(before: &Report, after: &Report) -> Option<String> {
+    let words = |report: &Report| match report.arrivals {
+        ArrivalMode::Rate => "at a rate",
+        ArrivalMode::Users(_) => "when users were free",
+        ArrivalMode::Incoming => "from the other end",
+    };
+    match (before.arrivals, after.arrivals) {
+        (ArrivalMode::Users(first), ArrivalMode::Users(second)) => {
+            (first != second).then(|| format!("the numbers of users differ: {first} and {second}"))
+        }
+        (ArrivalMode::Rate, ArrivalMode::Rate) | (ArrivalMode::Incoming, ArrivalMode::Incoming) => {
+            let (first, second) = (offered(before), offered(after));
+            let differ = (first - second).abs() > SAME_RATE * first.max(second);
+            let (first, second) = (number(first), number(second));
+            differ.then(|| format!("the offered rates differ: {first} and {second} a second"))
+        }
+        _ => Some(format!("calls began {} in one run and {} in the other", words(before), words(after))),
+    }
+}
+
 /// The best name that the report has.
 fn scenario(report: &Report) -> String {
     let named = [&report.scenario.name, &report.scenario.source, &report.title];
@@ -390,7 +415,7 @@ fn scenario(report: &Report) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::{MediaReport, ReportSample, ReportTotals, ScenarioText};
+    use super::super::model::{MediaReport, ReportTotals, ScenarioText};
     use super::*;
 
     fn run(rate: f64, p99: f64, failed: u64) -> Report {
@@ -433,6 +458,16 @@ mod tests {
             (same.not_comparable.len(), same.verdict().as_str()),
             (0, "nothing got worse by more than 5 %")
         );
+    }
+
+    #[test]
+    fn the_offered_rate_counts_the_seconds_between_arrivals() {
+        let mut slow = run(0.0, 4.0, 0);
+        slow.samples =
+            (0..100).map(|at| ReportSample { at: at.into(), span: 1.0, ..Default::default() }).collect();
+        (5..100).step_by(5).for_each(|at| slow.samples[at].due = 1.0);
+        assert!((offered(&slow) - 0.2).abs() < 0.01, "{}", offered(&slow));
+        assert_eq!(offered(&run(0.0, 4.0, 0)), 0.0);
     }
 
     #[test]
@@ -482,6 +517,35 @@ mod tests {
             let said = reason(change);
             assert!(said.contains(wanted), "{wanted}: {said}");
         }
+    }
+
+    #[test]
+    fn runs_of_users_differ_by_their_number_and_not_by_their_rate() {
+        let of = |users: u64, rate: f64| Report { arrivals: ArrivalMode::Users(users), ..run(rate, 4.0, 0) };
+        // Each user's call takes longer at a slower server, so fewer begin.
+        let slower = compare(&of(100, 50.0), &of(100, 45.0), 0.05);
+        assert_eq!((slower.not_comparable.len(), worse(&slower)), (0, vec!["rate"]));
+        let more = compare(&of(100, 50.0), &of(120, 50.0), 0.05);
+        assert_eq!(more.not_comparable, ["the numbers of users differ: 100 and 120"]);
+        let other = compare(&of(100, 50.0), &run(50.0, 4.0, 0), 0.05);
+        assert_eq!(
+            other.not_comparable,
+            ["calls began when users were free in one run and at a rate in the other"]
+        );
+    }
+
+    #[test]
+    fn runs_of_a_server_differ_by_the_calls_that_came_in() {
+        let of = |rate: f64| {
+            let mut report = Report { arrivals: ArrivalMode::Incoming, ..run(rate, 4.0, 0) };
+            for sample in &mut report.samples {
+                (sample.started, sample.due) = (rate, 0.0);
+            }
+            report
+        };
+        assert!(compare(&of(100.0), &of(99.0), 0.05).not_comparable.is_empty());
+        let other = compare(&of(100.0), &of(1_000.0), 0.05);
+        assert_eq!(other.not_comparable, ["the offered rates differ: 100 and 1000 a second"]);
     }
 
     #[test]

@@ -18,6 +18,9 @@ pub struct Report {
     pub machine: String,
     /// The main scenario.
     pub scenario: ScenarioText,
+    /// The cause of the run's calls.
+    #[serde(default)]
+    pub arrivals: ArrivalMode,
     /// RFC 3339, UTC.
     pub started: String,
     /// Seconds from the start of the run to its end.
@@ -71,6 +74,19 @@ pub struct Report {
     /// The reason in words why nothing came from the target, and what to check. `None`: something came, or no call failed.
     #[serde(default)]
     pub silence: Option<String>,
+}
+
+/// The cause of the calls of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ArrivalMode {
+    /// A rate; also of a load of users of XMPP, and in reports of older versions.
+    #[default]
+    Rate,
+    /// So many users, each of whom calls when its last call has ended (`-users`): the rate is an outcome.
+    Users(u64),
+    /// The other end, which calls this one.
+    Incoming,
 }
 
 /// The scenario of a run, as text.

@@ -1,4 +1,4 @@
-//! Numbers drawn from the distributions of `<pause>` and `<sample>`.
+//! Numbers drawn from the distributions of `<pause>` and `<sample>`, and the length that a pause seldom exceeds.
 //!
 //! Parameters are checked by the compiler of scenarios; the draw itself never fails.
 
@@ -29,6 +29,33 @@ impl Distribution {
                 let mean = gamma(rng, n) * (1.0 - p) / p;
                 poisson(rng, mean)
             }
+        }
+    }
+
+    /// The value that 99 of 100 draws do not exceed, in the unit of its user: SIPp's `cdfInv(0.99)`, by which it reckons how long calls last.
+    /// 0 for the negative binomial distribution, as there. Parameters out of their range give numbers that are not finite.
+    pub fn quantile_99(&self) -> f64 {
+        // 2.326 standard deviations, and ln 100 means, are not exceeded by 99 of 100.
+        const NORMAL: f64 = 2.326_348;
+        let tail = 100.0_f64;
+        match *self {
+            Distribution::Fixed(value) => value,
+            Distribution::Uniform { min, max } => min + (max - min) * 0.99,
+            Distribution::Normal { mean, stdev } => mean + NORMAL * stdev,
+            Distribution::LogNormal { mean, stdev } => (mean + NORMAL * stdev).exp(),
+            Distribution::Exponential { mean } => mean * tail.ln(),
+            Distribution::Weibull { lambda, k } => lambda * tail.ln().powf(1.0 / k),
+            Distribution::Pareto { k, x_m } => x_m * tail.powf(1.0 / k),
+            Distribution::GeneralisedPareto { shape: 0.0, scale, location } => location + scale * tail.ln(),
+            Distribution::GeneralisedPareto { shape, scale, location } => {
+                location + scale * (tail.powf(shape) - 1.0) / shape
+            }
+            // Wilson and Hilferty: the cube root of a gamma variable is nearly normal. Below a shape of a tenth it may fall under 0.
+            Distribution::Gamma { k, theta } => {
+                let variance = 1.0 / (9.0 * k);
+                theta * k * (1.0 - variance + NORMAL * variance.sqrt()).powi(3).max(0.0)
+            }
+            Distribution::NegativeBinomial { .. } => 0.0,
         }
     }
 }
@@ -92,12 +119,36 @@ mod tests {
         assert!((mean - wanted).abs() < wanted * 0.04, "{distribution:?}: {mean}, not {wanted}");
     }
 
+    /// The draws of each distribution that are above its `quantile_99` are a hundredth of all.
+    #[test]
+    fn a_hundredth_of_the_draws_is_above_the_99th_percentile() {
+        for distribution in [
+            Distribution::Uniform { min: 10.0, max: 20.0 },
+            Distribution::Normal { mean: 50.0, stdev: 5.0 },
+            Distribution::LogNormal { mean: 10.28, stdev: 1.0 },
+            Distribution::Exponential { mean: 8.0 },
+            Distribution::Weibull { lambda: 30_000.0, k: 4.0 },
+            Distribution::Pareto { k: 4.0, x_m: 3.0 },
+            Distribution::GeneralisedPareto { shape: 0.0, scale: 2.0, location: 1.0 },
+            Distribution::GeneralisedPareto { shape: 0.2, scale: 4.0, location: 1.0 },
+            Distribution::Gamma { k: 3.0, theta: 2.0 },
+            Distribution::Gamma { k: 0.5, theta: 2.0 },
+        ] {
+            let (mut rng, bound) = (Rng::seeded(7), distribution.quantile_99());
+            let above = (0..100_000).filter(|_| distribution.sample(&mut rng) > bound).count();
+            assert!((850..1_150).contains(&above), "{distribution:?}: {above} above {bound}");
+        }
+        assert_eq!(Distribution::Fixed(3.0).quantile_99(), 3.0);
+        assert_eq!(Distribution::NegativeBinomial { p: 0.25, n: 4.0 }.quantile_99(), 0.0);
+    }
+
     #[test]
     fn parameters_out_of_range_end() {
         let mut rng = Rng::seeded(7);
         for odd in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e300] {
             Distribution::Gamma { k: odd, theta: 1.0 }.sample(&mut rng);
             Distribution::NegativeBinomial { p: odd, n: odd }.sample(&mut rng);
+            Distribution::Gamma { k: odd, theta: 1.0 }.quantile_99();
         }
     }
 

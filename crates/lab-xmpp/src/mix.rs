@@ -162,6 +162,15 @@ impl ActionMix {
         self.steps.iter().any(|step| std::mem::replace(&mut before, step.0) < step.0 && step.1 == action)
     }
 
+    /// The share of the action among all, from 0 to 1.
+    #[expect(clippy::cast_precision_loss, reason = "weights of at most a million")]
+    pub fn share(&self, action: UserAction) -> f64 {
+        let sum = self.steps.last().map_or(1, |step| step.0);
+        let mut before = 0;
+        let weights = self.steps.iter().map(|step| (step.0 - std::mem::replace(&mut before, step.0), step.1));
+        weights.filter(|weight| weight.1 == action).map(|weight| weight.0 as f64 / sum as f64).sum()
+    }
+
     /// The mix as written.
     pub fn as_str(&self) -> &str {
         &self.text
@@ -190,6 +199,7 @@ mod tests {
         for (count, share) in counts.into_iter().zip([83_500u32, 13_500, 2_500, 500]) {
             assert!(count.abs_diff(share) < 600, "{counts:?}");
         }
+        assert_eq!((mix.share(UserAction::Logout), mix.share(UserAction::Room)), (0.025, 0.0));
         assert!(mix.has(UserAction::Logout) && !mix.has(UserAction::Room) && !mix.has(UserAction::Archive));
     }
 

@@ -4,7 +4,7 @@
 //! `ringer_` before all, `_total` behind counters, seconds as the unit of times.
 
 use std::fmt::Write as _;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
@@ -12,21 +12,24 @@ use std::time::Duration;
 
 use lab_sip::stats::{Count, Durations};
 use parking_lot::RwLock;
+use stdx::time::Instant;
 
+use crate::engine::clock::Clock;
 use crate::engine::{Progress, RunOutcome, Setup};
 use crate::session::Observer;
 
 /// The default port of OpenTelemetry's exporters, which no other part of Ringer uses.
 pub const DEFAULT_PORT: u16 = 9464;
-/// A scraper that does not send its request in this time is let go.
+/// A scraper that has not sent its request and read the answer in this time is let go.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// No request line of a scraper is longer.
 const MAX_REQUEST: u64 = 8_192;
 
 /// Serves until the process ends; what it serves is the last interval told.
 pub struct Exporter {
-    /// The page of the last interval; empty before the first.
-    page: Arc<RwLock<String>>,
+    /// The page of the last interval; empty before the first. The lock is held for the exchange of the page alone, never while a scraper is
+    /// served: the run waits for it.
+    page: Arc<RwLock<Arc<str>>>,
     /// The bound address, with the port that the system chose for port 0.
     address: SocketAddr,
 }
@@ -36,13 +39,14 @@ impl Exporter {
     pub fn start(address: SocketAddr) -> io::Result<Exporter> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
-        let page = Arc::new(RwLock::new(String::new()));
+        let page: Arc<RwLock<Arc<str>>> = Arc::new(RwLock::new(Arc::from("")));
         let served = Arc::clone(&page);
         // One at a time: a scrape is a few kilobytes every few seconds.
         thread::Builder::new().name("prometheus".to_owned()).spawn(move || {
+            let clock = Clock::new();
             for stream in listener.incoming().flatten() {
                 // A scraper's fault is its own; the next one is served.
-                let _ = answer(&stream, &served.read());
+                let _ = serve(ScrapeStream { stream, clock, until: clock.now() + PATIENCE }, &served);
             }
         })?;
         Ok(Exporter { page, address })
@@ -56,19 +60,56 @@ impl Exporter {
 
 impl Observer for Exporter {
     fn progress(&mut self, setup: &Setup, progress: &Progress) {
-        *self.page.write() = page(progress, &setup.scenario.rtds);
+        let page = page(progress, &setup.scenario.rtds);
+        *self.page.write() = page.into();
     }
 
     fn ended(&mut self, setup: &Setup, outcome: &RunOutcome) {
-        *self.page.write() = page(&outcome.progress, &setup.scenario.rtds);
+        let page = page(&outcome.progress, &setup.scenario.rtds);
+        *self.page.write() = page.into();
+    }
+}
+
+/// The connection of a scraper, with a deadline for all its reads and writes together.
+struct ScrapeStream {
+    stream: TcpStream,
+    clock: Clock,
+    /// Reads and writes fail from then on.
+    until: Instant,
+}
+
+impl ScrapeStream {
+    /// The time that is left for the next read or write.
+    fn left(&self) -> io::Result<Option<Duration>> {
+        match self.until.since(self.clock.now()) {
+            Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
+            left => Ok(Some(left)),
+        }
+    }
+}
+
+impl Read for ScrapeStream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        (&self.stream).read(bytes)
+    }
+}
+
+impl Write for ScrapeStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        (&self.stream).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
 /// Reads the request to the end of its head and answers: the page for `/metrics`, otherwise 404. Every connection is closed.
-fn answer(stream: &TcpStream, page: &str) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut request = BufReader::new(io::Read::take(stream, MAX_REQUEST));
+fn serve(mut stream: impl Read + Write, page: &RwLock<Arc<str>>) -> io::Result<()> {
+    let page = Arc::clone(&page.read());
+    let mut request = BufReader::new(Read::take(&mut stream, MAX_REQUEST));
     let mut first = String::new();
     request.read_line(&mut first)?;
     let mut line = String::new();
@@ -77,11 +118,10 @@ fn answer(stream: &TcpStream, page: &str) -> io::Result<()> {
         line.clear();
     }
     let (status, body) = if first.starts_with("GET /metrics") {
-        ("200 OK", page)
+        ("200 OK", &*page)
     } else {
         ("404 Not Found", "see /metrics\n")
     };
-    let mut stream = stream;
     write!(
         stream,
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
@@ -177,7 +217,6 @@ fn label(text: &str) -> String {
 mod tests {
     use super::*;
     use lab_sip::stats::TimerDurations;
-    use std::io::Read;
 
     /// The words of every query below this value that begin as our metrics do.
     fn queried(value: &serde_json::Value, names: &mut std::collections::BTreeSet<String>) {
@@ -232,7 +271,7 @@ mod tests {
         progress.total.rtds.push(TimerDurations::default());
         progress.total.rtds[0].service.record(Duration::from_millis(20));
         let exporter = Exporter::start("127.0.0.1:0".parse().expect("an address")).expect("a free port");
-        *exporter.page.write() = page(&progress, &["set\"up".to_owned()]);
+        *exporter.page.write() = page(&progress, &["set\"up".to_owned()]).into();
         let get = |path: &str| {
             let mut stream = TcpStream::connect(exporter.address()).expect("it listens");
             write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("written");
@@ -250,5 +289,54 @@ mod tests {
             assert!(text.contains(line), "{line} is missing in\n{text}");
         }
         assert!(get("/").starts_with("HTTP/1.1 404"));
+    }
+
+    /// A scraper at the moment it is read from.
+    struct Watching<'a> {
+        request: &'static [u8],
+        page: &'a RwLock<Arc<str>>,
+        answer: &'a mut Vec<u8>,
+    }
+
+    impl Read for Watching<'_> {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            assert!(self.page.try_write().is_some(), "the run waits for a scraper");
+            self.request.read(bytes)
+        }
+    }
+
+    impl Write for Watching<'_> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            assert!(self.page.try_write().is_some(), "the run waits for a scraper");
+            self.answer.write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_page_of_an_interval_does_not_wait_for_scrapers() {
+        let (page, mut answer) = (RwLock::new(Arc::<str>::from("page")), Vec::new());
+        let scraper =
+            Watching { request: b"GET /metrics HTTP/1.1\r\n\r\n", page: &page, answer: &mut answer };
+        serve(scraper, &page).expect("served");
+        assert!(answer.ends_with(b"\r\n\r\npage"), "{}", String::from_utf8_lossy(&answer));
+    }
+
+    #[test]
+    fn a_scraper_has_one_time_for_all_its_reads() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let page = RwLock::new(Arc::<str>::from("page"));
+        let clock = Clock::new();
+        let exchange = |until: Instant| {
+            let mut scraper = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+            scraper.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("written");
+            let (stream, _) = listener.accept().expect("a scraper");
+            serve(ScrapeStream { stream, clock, until }, &page).map_err(|error| error.kind())
+        };
+        assert_eq!(exchange(clock.now()), Err(io::ErrorKind::TimedOut));
+        assert_eq!(exchange(clock.now() + PATIENCE), Ok(()));
     }
 }

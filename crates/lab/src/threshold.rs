@@ -106,7 +106,7 @@ pub const FIGURES: &[(&str, &str)] = &[
     ("retransmissions", "messages sent again; with a bound in %, of all sent"),
     (
         "response",
-        "first response-time counter: .mean, .p50, .p90, .p95, .p99, .p999, .max; response.NAME.p99 for another, response.*.p99 for the worst of all",
+        "first response-time counter: .mean, .p50, .p90, .p95, .p99, .p999, .max (also .p100); response.NAME.p99 for another, response.*.p99 for the worst of all",
     ),
     ("length", "call length, the same quantiles"),
     ("pacing", "how late media packets left, the same quantiles"),
@@ -244,7 +244,7 @@ fn figure(text: &str, share: bool) -> Result<ThresholdFigure, String> {
     }
 }
 
-/// `mean`, `max`, or `p` and digits.
+/// `mean`, `max`, or `p` and a percentile: `p5`, `p50`, `p100`, and from `p99` on with decimals whose point is not written, as `p999`.
 fn quantile(word: Option<&str>) -> Result<Quantile, String> {
     let word = word.unwrap_or_default();
     match word {
@@ -252,12 +252,20 @@ fn quantile(word: Option<&str>) -> Result<Quantile, String> {
         "max" => return Ok(Quantile::Max),
         _ => {}
     }
-    // p50, p99, p999: the digits after a point that is not written.
     word.strip_prefix('p')
-        .filter(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
-        .and_then(|digits| format!("0.{digits}").parse().ok())
-        .map(Quantile::At)
+        .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
+        .and_then(percentile)
         .ok_or_else(|| format!("{word:?}: expected mean, max, p50, p90, p95, p99, p999"))
+}
+
+/// The digits behind `p`. Three and more are only a percentile above 99 without its point; other tools write the largest value as `p100`.
+fn percentile(digits: &str) -> Option<Quantile> {
+    match digits.len() {
+        1 | 2 => digits.parse().ok().map(|percent: f64| Quantile::At(percent / 100.0)),
+        _ if digits == "100" => Some(Quantile::Max),
+        _ if digits.starts_with("99") => format!("0.{digits}").parse().ok().map(Quantile::At),
+        _ => None,
+    }
 }
 
 impl Comparison {
@@ -421,6 +429,13 @@ mod tests {
             ("blocked == 0", true),
             ("response.*.max < 101ms", true),
             ("response.*.mean < 50ms", false),
+            ("response.monitor.setup.p100 < 100ms", false),
+            ("response.monitor.setup.p100 < 101ms", true),
+            ("response.monitor.setup.p5 < 10ms", true),
+            ("response.monitor.setup.p01 < 3ms", true),
+            ("response.monitor.setup.p1 < 3ms", true),
+            ("response.monitor.setup.p10 > 8ms", true),
+            ("response.monitor.setup.p999 > 98ms", true),
         ] {
             assert_eq!(judge(text).kept, kept, "{text}: {}", judge(text));
         }
@@ -452,6 +467,9 @@ mod tests {
             ("failed < many", "expected a number"),
             ("fail == 0", "expected one of failed"),
             ("response.q99 < 1s", "expected mean, max, p50"),
+            ("response.p < 1s", "expected mean, max, p50"),
+            ("response.p101 < 1s", "expected mean, max, p50"),
+            ("response.p250 < 1s", "expected mean, max, p50"),
             ("response < 1s", "expected one of"),
             ("failed < nan", "not finite"),
             ("growth < 1", "expected 1%/h"),

@@ -36,7 +36,7 @@ pub(super) struct LateReads {
     due: Vec<Key>,
     /// Memory for reads between two turns.
     pub(super) receiver: Receiver,
-    /// The time of the last turn, by which the kernel's times of arrival are judged between two turns.
+    /// The start of the last turn, by which the kernel's times of arrival are judged between two turns.
     pub(super) turned: Instant,
     /// Packets of reads between two turns, until they are counted.
     pub(super) uncounted: u64,

@@ -26,7 +26,7 @@ use super::receiver::ReceiveAction;
 use super::run_media::RunMedia;
 use crate::stats::{Count, Stats};
 
-/// How far the kernel's time of arrival may be from ours before it is not believed: the wall clock was set meanwhile.
+/// How far the kernel's time of arrival may be from the start of the turn before it is not believed: the wall clock was set in between.
 const CLOCK_TRUST: Duration = Duration::from_secs(1);
 
 /// Microseconds between two looks at due players: packets of one stream are 20 ms apart, and their jitter is measured.
@@ -51,6 +51,8 @@ pub struct MediaStreams {
     unread: Vec<usize>,
     /// Ports that are read ten times a second, beside those of `watched`.
     late: LateReads,
+    /// The wall clock's time at the start of the present turn. The kernel's times of arrival are that clock's, and count by their distance.
+    wall: Duration,
     /// Calls with media, by number.
     pub(super) calls: HashMap<u64, Box<CallMedia>>,
     /// Everything that is being played.
@@ -88,6 +90,7 @@ impl MediaStreams {
             free: Vec::new(),
             unread: Vec::new(),
             late: LateReads::new(now),
+            wall: Duration::ZERO,
             calls: HashMap::new(),
             players: Slab::new(),
             schedule: Wheel::new(now),
@@ -107,6 +110,12 @@ impl MediaStreams {
         Ok(streams)
     }
 
+    /// A turn of the shard's loop begins: its time on the run's clock and, read with it, on the wall clock.
+    pub fn begin_turn(&mut self, now: Instant, wall: Duration) {
+        self.late.turned = now;
+        self.wall = wall;
+    }
+
     /// When [`MediaStreams::turn`] next has something to do.
     pub fn deadline(&self) -> Option<Instant> {
         if !self.unread.is_empty() {
@@ -123,11 +132,12 @@ impl MediaStreams {
             self.read(index, receiver, now, stats);
         }
         let mut received = self.take_uncounted();
-        let MediaStreams { late, batch, .. } = self;
+        let MediaStreams { late, batch, wall, .. } = self;
+        let turn = TurnStart { now, wall: *wall };
         late.turn(now, |port| {
             let before = received;
             // Datagrams that a flood leaves are read the next time.
-            empty(port, receiver, now, batch, &mut received);
+            empty(port, receiver, turn, batch, &mut received);
             received - before
         });
         stats.add(Count::RtpReceived, received);
@@ -204,9 +214,10 @@ impl MediaStreams {
         let Some(media) = self.calls.get_mut(&call) else { return };
         let medium = media.medium(video);
         let LateReads { receiver, turned, uncounted, .. } = &mut self.late;
+        let turn = TurnStart { now: *turned, wall: self.wall };
         for port in [&medium.port, &medium.stream_port].into_iter().flatten().filter(|port| !port.is_of_many)
         {
-            empty(port, receiver, *turned, &mut self.batch, uncounted);
+            empty(port, receiver, turn, &mut self.batch, uncounted);
         }
     }
 
@@ -257,7 +268,8 @@ impl MediaStreams {
         // An event of a socket that was closed since.
         let Some(port) = self.watched.get(index).and_then(Weak::upgrade) else { return };
         let mut received = 0;
-        if !empty(&port, receiver, now, &mut self.batch, &mut received) {
+        let turn = TurnStart { now, wall: self.wall };
+        if !empty(&port, receiver, turn, &mut self.batch, &mut received) {
             self.unread.push(index);
         }
         stats.add(Count::RtpReceived, received);
@@ -268,7 +280,7 @@ impl MediaStreams {
 fn empty(
     port: &Arc<MediaPort>,
     receiver: &mut Receiver,
-    now: Instant,
+    turn: TurnStart,
     batch: &mut PacketBatch,
     received: &mut u64,
 ) -> bool {
@@ -277,7 +289,7 @@ fn empty(
     for _ in 0..READ_ROUNDS {
         let count = receiver.receive(port.socket.as_fd(), |datagram| {
             *received += u64::from(!media::rtp::is_rtcp(datagram.bytes));
-            arrive(port, &datagram, now, batch);
+            arrive(port, &datagram, turn, batch);
         });
         match count {
             Ok(mmsg::BATCH) => {}
@@ -291,10 +303,10 @@ fn empty(
 }
 
 /// One datagram at one of our ports.
-fn arrive(port: &Arc<MediaPort>, datagram: &Datagram<'_>, now: Instant, batch: &mut PacketBatch) {
+fn arrive(port: &Arc<MediaPort>, datagram: &Datagram<'_>, turn: TurnStart, batch: &mut PacketBatch) {
     let bytes = datagram.bytes;
     let sink = port.routes.lock().find(datagram.remote, ssrc(bytes));
-    let at = arrival(datagram.received, now);
+    let at = turn.arrival(datagram.received);
     let start = batch.bytes().len();
     let then = match sink {
         Some(sink) => sink.with(|received| received.handle(at, bytes, port.echo, batch.bytes())),
@@ -315,9 +327,43 @@ fn ssrc(bytes: &[u8]) -> u32 {
     bytes.get(8..12).and_then(|field| field.try_into().ok()).map_or(0, u32::from_be_bytes)
 }
 
-/// The kernel's time, when it is near ours.
-fn arrival(received: Option<Duration>, now: Instant) -> Instant {
-    let Some(received) = received else { return now };
-    let at = Instant::default() + received;
-    if now.since(at) < CLOCK_TRUST && at.since(now) < CLOCK_TRUST { at } else { now }
+/// The start of a turn on the run's clock and on the wall clock.
+#[derive(Debug, Clone, Copy)]
+struct TurnStart {
+    now: Instant,
+    wall: Duration,
+}
+
+impl TurnStart {
+    /// The time of the run at which the kernel had a packet; the start of the turn without a stamp that is near it. The run's clock goes on
+    /// evenly, so a wall clock that was set in an earlier turn changes nothing.
+    fn arrival(self, stamp: Option<Duration>) -> Instant {
+        let Some(stamp) = stamp else { return self.now };
+        let (before, after) = (self.wall.saturating_sub(stamp), stamp.saturating_sub(self.wall));
+        if before.max(after) < CLOCK_TRUST { self.now + after - before } else { self.now }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_keep_their_distances_when_the_wall_clock_was_set() {
+        let now = Instant::from_unix_seconds(1_000_000);
+        // An hour behind the run's clock, a day before it, and the same.
+        for wall in [1_000_000 - 3_600, 1_000_000 + 86_400, 1_000_000] {
+            let turn = TurnStart { now, wall: Duration::from_secs(wall) };
+            for millis in [80, 60, 40, 20, 0] {
+                let age = Duration::from_millis(millis);
+                assert_eq!(turn.arrival(Some(turn.wall - age)), now - age, "{wall}");
+                assert_eq!(turn.arrival(Some(turn.wall + age)), now + age, "{wall}");
+            }
+            // It was set between the arrival and the turn.
+            for stamp in [turn.wall - Duration::from_secs(60), turn.wall + Duration::from_secs(60)] {
+                assert_eq!(turn.arrival(Some(stamp)), now);
+            }
+            assert_eq!(turn.arrival(None), now);
+        }
+    }
 }

@@ -90,8 +90,8 @@ Exit codes:
 /// Also part of the reference page.
 pub(super) const CONTROL: &str = "\
 While it runs:
-  keys      + - rate by -rate_scale, * / by ten times it, p pause, q quit when the calls are done (twice: now),
-            Q now, s write screens, c a command, 1 to 9 screens
+  keys      + - rate (of -users: users) by -rate_scale, * / by ten times it, p pause, q quit when the calls
+            are done (twice: now), Q now, s write screens, c a command, 1 to 9 screens
   UDP       the same keys, one a datagram, or `cset rate 100`, at port 8888 or the next free of 60
   signals   USR1 as q, USR2 as s; INT and TERM end the run now, and what has not failed is no failure
 ";

@@ -30,7 +30,7 @@ impl CommandTarget for Run {
 /// One thing asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OperatorCommand {
-    /// Steps of the rate: `+` is 1, `/` is -10; times `-rate_scale`.
+    /// Steps of the rate, or of the users of `-users`: `+` is 1, `/` is -10; times `-rate_scale`.
     Step(f64),
     /// `p`: pauses the run, or ends the pause.
     Pause,
@@ -50,7 +50,7 @@ pub enum OperatorCommand {
     Display(ScenarioRole),
     /// `set hide`: whether steps marked `hide` stay hidden.
     Hide(bool),
-    /// `trace NAME on|off`: switches a trace on (`true`) or off.
+    /// `trace NAME on|off`, or `true|false`: switches a trace on (`true`) or off.
     Trace(Trace, bool),
     /// `dump tasks`.
     DumpTasks,
@@ -58,7 +58,7 @@ pub enum OperatorCommand {
     DumpVariables,
     /// `set rate`: calls per `-rp`, 0 or more.
     Rate(f64),
-    /// `set rate-scale`: the factor of the rate, 0 or more.
+    /// `set rate-scale`: the step of `+` and `-`, 0 or more.
     RateScale(f64),
     /// `set limit`: the most calls open at once.
     Limit(u64),
@@ -133,7 +133,7 @@ fn set(what: &str, value: &str) -> Result<OperatorCommand, String> {
     }
 }
 
-/// `trace NAME on|off`, with SIPp's names of the logs.
+/// `trace NAME on|off`, with SIPp's names of the logs. Its other words are `true` and `false`.
 fn trace(what: &str, value: &str) -> Result<OperatorCommand, String> {
     let trace = match what {
         "error" => Trace::Errors,
@@ -143,32 +143,25 @@ fn trace(what: &str, value: &str) -> Result<OperatorCommand, String> {
         _ => return Err(format!("Unknown trace: \"{what}\" is not error, logs, messages or shortmessages")),
     };
     match value {
-        "on" => Ok(OperatorCommand::Trace(trace, true)),
-        "off" => Ok(OperatorCommand::Trace(trace, false)),
+        "on" | "true" => Ok(OperatorCommand::Trace(trace, true)),
+        "off" | "false" => Ok(OperatorCommand::Trace(trace, false)),
         _ => Err(format!("Invalid trace value: \"{value}\" is not on or off")),
     }
 }
 
-/// Carries commands out. Shared state (rate, pause, how often quit was asked) is behind the screens' handle,
+/// Carries commands out. Shared state (step of the rate, pause, how often quit was asked) is behind the screens' handle,
 /// because keys, datagrams and signals act on the same run.
 pub fn obey(target: &dyn CommandTarget, remote: &RunHandle, command: &OperatorCommand) {
+    if let Some(reason) = refusal(command, remote.with(|state| state.has_users)) {
+        return remote.say(reason.to_owned());
+    }
     match command {
         OperatorCommand::Step(steps) => {
-            let rate = remote.with(|state| {
-                // The rate of the last command, not the one that `-rate_increase` has reached meanwhile.
-                state.rate = (state.rate + steps * state.scale).max(0.0);
-                state.rate
-            });
-            target.change(RunChange::Rate(rate));
+            let scale = remote.with(|state| state.scale);
+            target.change(RunChange::Step(steps * scale));
         }
-        OperatorCommand::Rate(rate) => {
-            remote.with(|state| state.rate = *rate);
-            target.change(RunChange::Rate(*rate));
-        }
-        OperatorCommand::RateScale(scale) => {
-            remote.with(|state| state.scale = *scale);
-            target.change(RunChange::RateScale(*scale));
-        }
+        OperatorCommand::Rate(rate) => target.change(RunChange::Rate(*rate)),
+        OperatorCommand::RateScale(scale) => remote.with(|state| state.scale = *scale),
         OperatorCommand::Limit(limit) => target.change(RunChange::Limit(*limit)),
         OperatorCommand::Users(users) => target.change(RunChange::Users(*users)),
         OperatorCommand::Pause => {
@@ -200,6 +193,18 @@ pub fn obey(target: &dyn CommandTarget, remote: &RunHandle, command: &OperatorCo
         OperatorCommand::DumpTasks => remote.with(|state| state.tasks = true),
         OperatorCommand::DumpVariables => remote.with(|state| state.variables = true),
         OperatorCommand::ResetStats => target.change(RunChange::ResetStats),
+    }
+}
+
+/// The reason a run of this kind does not take the command, in SIPp's words.
+fn refusal(command: &OperatorCommand, has_users: bool) -> Option<&'static str> {
+    match command {
+        OperatorCommand::Rate(_) if has_users => Some("Rates can not be set in a user-based benchmark."),
+        OperatorCommand::Limit(_) if has_users => Some("Can not set call limit for a user-based benchmark."),
+        OperatorCommand::Users(_) if !has_users => {
+            Some("Users can not be changed at run time for a rate-based benchmark.")
+        }
+        _ => None,
     }
 }
 

@@ -36,13 +36,40 @@ fn remote() -> RunHandle {
 }
 
 #[test]
-fn keys_step_the_rate_from_where_it_is() {
+fn keys_step_the_rate_by_the_scale_and_the_scale_changes_no_rate() {
     let (list, remote) = (List::default(), remote());
-    for pressed in ['+', '*', '-', '/', '/'] {
-        obey(&list, &remote, &key(pressed).expect("a key"));
+    let press_all = || {
+        for pressed in ['+', '*', '-', '/'] {
+            obey(&list, &remote, &key(pressed).expect("a key"));
+        }
+        list.taken()
+    };
+    assert_eq!(press_all(), [1.0, 10.0, -1.0, -10.0].map(RunChange::Step));
+    obey(&list, &remote, &command("set rate-scale 5").expect("a command"));
+    assert_eq!(press_all(), [5.0, 50.0, -5.0, -50.0].map(RunChange::Step));
+}
+
+#[test]
+fn a_run_of_users_takes_no_rate_and_no_limit_and_other_runs_no_users() {
+    let texts = ["set rate 5", "set limit 10", "set users 7"];
+    let mut with_users = options();
+    with_users.rate.users = Some(50);
+    for (options, taken, says) in [
+        (options(), vec![RunChange::Rate(5.0), RunChange::Limit(10)], vec!["Users can not be changed"]),
+        (with_users, vec![RunChange::Users(7)], vec!["Rates can not be set", "Can not set call limit"]),
+    ] {
+        let (list, remote) = (List::default(), RunHandle::new(&setup(options, uac())));
+        let mut said = Vec::new();
+        for text in texts {
+            obey(&list, &remote, &command(text).expect("a command"));
+            said.extend(remote.with(|state| state.said.take()));
+        }
+        assert_eq!(list.taken(), taken);
+        assert!(
+            said.len() == says.len() && said.iter().zip(says).all(|(is, it)| is.starts_with(it)),
+            "{said:?}"
+        );
     }
-    let rates = [11.0, 21.0, 20.0, 10.0, 0.0];
-    assert_eq!(list.taken(), rates.map(RunChange::Rate));
 }
 
 #[test]
@@ -81,6 +108,8 @@ fn commands_are_read_and_mistakes_explained() {
     assert_eq!(command("set hide false"), Ok(OperatorCommand::Hide(false)));
     assert_eq!(command("set display ooc"), Ok(OperatorCommand::Display(ScenarioRole::OutOfCall)));
     assert_eq!(command("trace error on"), Ok(OperatorCommand::Trace(Trace::Errors, true)));
+    assert_eq!(command("trace messages true"), Ok(OperatorCommand::Trace(Trace::Messages, true)));
+    assert_eq!(command("trace messages false"), Ok(OperatorCommand::Trace(Trace::Messages, false)));
     assert_eq!(command("trace shortmessages off"), Ok(OperatorCommand::Trace(Trace::ShortMessages, false)));
     assert_eq!(command("dump tasks"), Ok(OperatorCommand::DumpTasks));
     assert_eq!(command("dump variables"), Ok(OperatorCommand::DumpVariables));

@@ -43,8 +43,12 @@ pub(super) struct Collector {
     told: u64,
     /// The end of the interval last told; the next begins here.
     told_at: Option<Instant>,
-    /// Sum of the intervals in which calls were placed or arrived.
+    /// The time from the first interval in which calls were placed or arrived to the end of the last one, without pauses of the operator.
     placing: Duration,
+    /// The time since then without an arrival: it belongs to `placing` once another call comes.
+    idle: Duration,
+    /// The start of what `total` counts, after a reset; `None` before.
+    reset_at: Option<Instant>,
     /// The first limit of the system that a shard met, in words.
     limit: Option<String>,
     /// Intervals in which calls started late while a thread was busy.
@@ -69,6 +73,8 @@ impl Collector {
             told: 0,
             told_at: None,
             placing: Duration::ZERO,
+            idle: Duration::ZERO,
+            reset_at: None,
             limit: None,
             overloaded: 0,
             media_overloaded: 0,
@@ -117,7 +123,7 @@ impl Collector {
         self.reports = None;
     }
 
-    /// Counters start from zero, in tables of the same size.
+    /// Counters start from zero, in tables of the same size, and so do their times.
     pub(super) fn reset(&mut self) {
         let fresh = Stats::sized(
             self.total.steps.len(),
@@ -127,6 +133,9 @@ impl Collector {
             self.total.counters.len(),
         );
         self.total = fresh;
+        (self.placing, self.idle) = (Duration::ZERO, Duration::ZERO);
+        // The intervals after the one told last are counted from here on.
+        self.reset_at = self.told_at;
     }
 
     /// The oldest interval that all shards have told of, or have passed.
@@ -164,11 +173,14 @@ impl Collector {
         self.media_overloaded += u64::from(busy && is_late(&open.stats.media_delay, LOAD_PACKETS));
         let counts = &open.stats.counts;
         if counts[Count::Due] + counts[Count::IncomingCall] > 0 {
-            self.placing += span;
+            self.placing += std::mem::take(&mut self.idle) + span;
+        } else if !self.placing.is_zero() && !gauges.paused {
+            self.idle += span;
         }
         self.total.merge(&open.stats);
         Progress {
             started,
+            counted_from: self.reset_at.unwrap_or(started),
             now,
             span,
             placing: self.placing,
@@ -247,6 +259,53 @@ mod tests {
         let progress =
             collector.last_progress(Gauges::default(), started, started + Duration::from_millis(100));
         collector.limits(&progress)
+    }
+
+    /// The last progress of a run of one shard with so many arrivals in each second; `before` is done before a second is told.
+    fn told(due: &[u64], mut before: impl FnMut(usize, &mut Collector, &mut Gauges)) -> Progress {
+        let (sender, reports) = sync_channel(due.len());
+        let mut collector = Collector::new(reports, 1, Stats::default());
+        let mut last = None;
+        for (second, due) in due.iter().enumerate() {
+            let mut stats = Stats::default();
+            stats.add(Count::Due, *due);
+            let (tick, errors) = (second as u64 + 1, VecDeque::new());
+            let report =
+                ShardReport { shard: 0, tick, stats, open_sockets: 1, errors, last: false, limit: None };
+            sender.send(report).expect("there is room");
+            collector.wait(Duration::from_secs(5));
+            let mut gauges = Gauges::default();
+            before(second, &mut collector, &mut gauges);
+            last = collector.progress(gauges, STARTED);
+        }
+        last.expect("told")
+    }
+
+    const STARTED: Instant = Instant::from_unix_seconds(1);
+
+    #[test]
+    fn seconds_without_an_arrival_between_others_are_time_of_placing() {
+        let mut due = [0; 110];
+        (5..100).step_by(10).for_each(|second| due[second] = 1);
+        let progress = told(&due, |_, _, _| {});
+        // From the sixth second to the end of the 96th: ten calls.
+        assert_eq!(progress.placing, Duration::from_secs(91));
+        assert_eq!(progress.total.counts[Count::Due], 10);
+        // An operator's pause is no time of placing.
+        let progress = told(&due, |second, _, gauges| gauges.paused = (6..15).contains(&second));
+        assert_eq!(progress.placing, Duration::from_secs(82));
+    }
+
+    #[test]
+    fn a_reset_begins_the_times_of_the_counters_anew() {
+        let progress = told(&[100; 120], |second, collector, _| {
+            if second == 60 {
+                collector.reset();
+            }
+        });
+        assert_eq!((progress.placing, progress.total.counts[Count::Due]), (Duration::from_secs(60), 6_000));
+        assert_eq!(progress.counted_from, STARTED + Duration::from_secs(60));
+        assert_eq!(progress.started, STARTED);
     }
 
     #[test]

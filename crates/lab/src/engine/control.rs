@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lab_sip::options::RateOptions;
 use lab_sip::scenario::Scenario;
-use lab_sip::scenario::model::{Distribution, Pause, StepKind};
+use lab_sip::scenario::model::{Pause, StepKind};
 use stdx::time::Instant;
 
 use super::schedule::{CallRate, Schedule};
@@ -18,7 +18,7 @@ use super::{RunChange, Setup};
 pub(super) struct RunControl {
     /// The options of the rate, with all changes so far.
     rate: RateOptions,
-    /// Milliseconds that a call of the scenario lasts, by its pauses.
+    /// Milliseconds that a call of the scenario lasts, by its pauses and timewait.
     call_length: u64,
     /// `-l` was given.
     limit_is_set: bool,
@@ -71,7 +71,7 @@ impl RunControl {
         // A period of 0 would divide by zero; a nanosecond makes the limit huge instead.
         let period = self.rate.period.as_secs_f64().max(1e-9);
         #[expect(clippy::cast_precision_loss, reason = "milliseconds of one call")]
-        let open = 3.0 * self.rate.calls * self.rate.scale * (self.call_length as f64 / 1e3) / period;
+        let open = 3.0 * self.rate.calls * (self.call_length as f64 / 1e3) / period;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let open = open as u64;
         open.max(1)
@@ -89,10 +89,7 @@ impl RunControl {
                 self.rate.calls = calls.max(0.0);
                 self.follow(now, hub);
             }
-            RunChange::RateScale(scale) => {
-                self.rate.scale = scale.max(0.0);
-                self.follow(now, hub);
-            }
+            RunChange::Step(by) => self.step(by, now, hub),
             RunChange::Pause(paused) => {
                 self.paused = paused;
                 self.follow(now, hub);
@@ -102,13 +99,7 @@ impl RunControl {
                 self.limit_is_set = true;
                 hub.limit.store(limit, Ordering::Relaxed);
             }
-            RunChange::Users(users) => {
-                self.rate.users = Some(users);
-                hub.users.store(users, Ordering::Relaxed);
-                // The number of users is the limit of open calls unless `-l` was given.
-                hub.limit.store(self.limit(), Ordering::Relaxed);
-                hub.command(ShardCommand::Users(users));
-            }
+            RunChange::Users(users) => self.set_users(users, hub),
             RunChange::SoftQuit => hub.advance(RunPhase::Soft),
             RunChange::HardQuit => hub.advance(RunPhase::Hard),
             RunChange::Terminate if self.has_users_of_chat => {
@@ -119,10 +110,31 @@ impl RunControl {
         }
     }
 
+    /// The keys: with `-users` they change the number of users, otherwise the rate, from where `-rate_increase` has brought it.
+    fn step(&mut self, by: f64, now: Instant, hub: &ShardHub) {
+        match self.rate.users {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+            Some(users) => self.set_users((f64::from(users) + by) as u32, hub),
+            None => {
+                self.rate.calls = (self.rate.calls + by).max(0.0);
+                self.follow(now, hub);
+            }
+        }
+    }
+
+    fn set_users(&mut self, users: u32, hub: &ShardHub) {
+        self.rate.users = Some(users);
+        hub.users.store(users, Ordering::Relaxed);
+        // The number of users is the limit of open calls unless `-l` was given.
+        hub.limit.store(self.limit(), Ordering::Relaxed);
+        hub.command(ShardCommand::Users(users));
+    }
+
     /// Gives shards the schedule for the rate of now. The limit follows too, as it depends on the rate without `-l`.
     fn follow(&mut self, now: Instant, hub: &ShardHub) {
         let pace = if self.paused { CallRate::STOPPED } else { pace(&self.rate) };
         self.schedule.change(now, pace);
+        hub.paused.store(self.paused, Ordering::Relaxed);
         hub.limit.store(self.limit(), Ordering::Relaxed);
         hub.command(ShardCommand::Schedule(self.schedule));
     }
@@ -144,25 +156,24 @@ impl RunControl {
 }
 
 fn pace(rate: &RateOptions) -> CallRate {
-    CallRate::new(rate.calls, rate.scale, rate.period)
+    CallRate::new(rate.calls, rate.period)
 }
 
-/// By its pauses, at least a second.
+/// SIPp's longest pause and timewait, by which a call's length is reckoned: its lengths are C `int`s.
+const LONGEST_MS: f64 = 2_147_483_647.0;
+
+/// By its pauses and the timewait at its end, at least a second. As in SIPp a distribution counts with the length that 99 of 100 pauses do not
+/// exceed.
 fn call_length(scenario: &Scenario, default_pause: Duration) -> u64 {
-    let default_pause = u64::try_from(default_pause.as_millis()).unwrap_or(u64::MAX);
-    // Of a distribution the length that 99 of 100 pauses do not exceed: 2.326 standard deviations above the mean of a normal distribution,
-    // and 4.605 (ln 100) times the mean of an exponential one.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-    let pause = |step: &StepKind| match step {
-        StepKind::Pause(Pause::Default) => default_pause,
-        StepKind::Pause(Pause::For(Distribution::Fixed(millis))) => *millis as u64,
-        StepKind::Pause(Pause::For(Distribution::Uniform { max, .. })) => *max as u64,
-        StepKind::Pause(Pause::For(
-            Distribution::Normal { mean, stdev } | Distribution::LogNormal { mean, stdev },
-        )) => (mean + 2.326 * stdev) as u64,
-        StepKind::Pause(Pause::For(Distribution::Exponential { mean })) => (4.605 * mean) as u64,
+    let whole = |length: Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and the bound")]
+    let length = |step: &StepKind| match step {
+        StepKind::Pause(Pause::Default) => whole(default_pause),
+        StepKind::Pause(Pause::For(distribution)) => distribution.quantile_99().clamp(0.0, LONGEST_MS) as u64,
+        StepKind::TimeWait(length) => whole(*length),
+        // What a variable holds is not known before the call.
         _ => 0,
     };
-    let pauses: u64 = scenario.steps.iter().map(|step| pause(&step.kind)).fold(0, u64::saturating_add);
-    pauses.max(default_pause).max(1_000)
+    let lengths: u64 = scenario.steps.iter().map(|step| length(&step.kind)).fold(0, u64::saturating_add);
+    lengths.max(whole(default_pause)).max(1_000)
 }

@@ -38,6 +38,17 @@ pub(super) const LOAD_CALLS: u64 = 50;
 /// The same for packets of media: ten streams of 50 a second.
 pub(super) const LOAD_PACKETS: u64 = 500;
 
+/// The time after the end of `--for` or `-timeout` in which calls that were due before it may still start: a shard naps for milliseconds, and
+/// one that the machine did not let run for a while catches up. Calls that have not started by then count as blocked.
+pub(super) const LAST_STARTS: Duration = Duration::from_millis(100);
+
+/// Changes of the rate that a shard may be behind of, with the due times of its calls kept: a minute of `-rate_interval 1`. Beyond it the
+/// calls of the oldest rate are due with the next one.
+pub(super) const RATES_BEHIND: usize = 64;
+
+/// Overdue arrivals of a Poisson process that are drawn to be counted, which takes milliseconds. Those beyond are reckoned by the rate.
+pub(super) const DRAWN_OVERDUE: u64 = 100_000;
+
 /// Receive buffer asked for at a shared socket. The kernel's own limit (`net.core.rmem_max`) still holds.
 pub(super) const RECEIVE_BUFFER: usize = 16 << 20;
 

@@ -1,5 +1,7 @@
 //! Messages out of a stream, as leniently as SIPp cuts them: without a Content-Length there is no body.
 
+use std::num::{IntErrorKind, ParseIntError};
+
 use memchr::memmem;
 
 use super::limits::STREAM_MESSAGE;
@@ -35,7 +37,7 @@ impl MessageFramer {
         let Some(head) = memmem::find(rest, b"\r\n\r\n") else {
             return if rest.len() > STREAM_MESSAGE { Err(()) } else { Ok(None) };
         };
-        let length = head + 4 + content_length(&rest[..head + 2]);
+        let length = content_length(&rest[..head + 2]).saturating_add(head + 4);
         if length > STREAM_MESSAGE {
             return Err(());
         }
@@ -48,14 +50,17 @@ impl MessageFramer {
     }
 }
 
-/// The value of Content-Length or `l`; 0 without one, and for one that is not a number.
+/// The value of Content-Length or `l`; 0 without one, and for one that is not a number. A number that has no place in a `usize` is its largest value.
 fn content_length(head: &[u8]) -> usize {
     for line in head.split(|byte| *byte == b'\n').skip(1) {
         let Some(colon) = memchr::memchr(b':', line) else { continue };
         let name = line[..colon].trim_ascii();
         if name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"l") {
             let value = std::str::from_utf8(line[colon + 1..].trim_ascii()).unwrap_or("");
-            return value.parse().unwrap_or(0);
+            return value.parse().unwrap_or_else(|error: ParseIntError| match error.kind() {
+                IntErrorKind::PosOverflow => usize::MAX,
+                _ => 0,
+            });
         }
     }
     0
@@ -92,8 +97,11 @@ mod tests {
         let mut cutter = MessageFramer::default();
         cutter.push(&vec![b'x'; STREAM_MESSAGE + 1]);
         assert_eq!(cutter.cut(), Err(()));
-        let mut cutter = MessageFramer::default();
-        cutter.push(b"OPTIONS sip:a SIP/2.0\r\nContent-Length: 99999999\r\n\r\n");
-        assert_eq!(cutter.cut(), Err(()));
+        for length in ["99999999", "18446744073709551615", "18446744073709551616", "99999999999999999999999"]
+        {
+            let mut cutter = MessageFramer::default();
+            cutter.push(format!("OPTIONS sip:a SIP/2.0\r\nContent-Length: {length}\r\n\r\n").as_bytes());
+            assert_eq!(cutter.cut(), Err(()), "{length}");
+        }
     }
 }

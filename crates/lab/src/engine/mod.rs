@@ -86,8 +86,8 @@ pub struct Setup {
 pub enum RunChange {
     /// Calls per `-rp`.
     Rate(f64),
-    /// The factor of the rate, 0 or more (`-rate_scale`).
-    RateScale(f64),
+    /// So many calls per `-rp` more, or fewer, down to none; with `-users` so many users.
+    Step(f64),
     /// The most calls open at once (`-l`).
     Limit(u64),
     /// The number of users that call in a loop (`-users`).
@@ -153,11 +153,13 @@ impl Gauges {
 pub struct Progress {
     /// The start of the run.
     pub started: Instant,
+    /// The start of what `total` and `placing` count: the start of the run, or the last reset.
+    pub counted_from: Instant,
     /// The end of the interval.
     pub now: Instant,
     /// Length of the interval.
     pub span: Duration,
-    /// How long calls were placed, or arrived: what follows until the last one ends is no load.
+    /// How long calls were placed, or arrived, from the first to the last of them: what follows until the last one ends is no load.
     pub placing: Duration,
     /// Counters and timers of the interval, over all shards.
     pub interval: Stats,
@@ -293,8 +295,11 @@ impl Run {
         }
         drop(control);
         let options = &self.setup.options;
+        // Calls that were due before the end may start a little after it.
+        let late = if self.has_arrivals() { limits::LAST_STARTS } else { Duration::ZERO };
         let passed = now.since(self.started);
-        if options.timers.global.is_some_and(|limit| passed >= limit) && !self.early.timed_out {
+        let starts = if options.timers.global_is_error { passed } else { passed.saturating_sub(late) };
+        if options.timers.global.is_some_and(|limit| starts >= limit) && !self.early.timed_out {
             self.early.timed_out = true;
             // As in SIPp: open calls are let come to their end, unless the time-out is an error. It counts from the
             // start of the run, whether calls are still being started or the last of `-m` is open.
@@ -307,7 +312,7 @@ impl Run {
             }
         }
         let length = options.rate.duration.map(|length| length + options.behaviour.start_after);
-        if length.is_some_and(|length| passed >= length) {
+        if length.is_some_and(|length| passed.saturating_sub(late) >= length) {
             self.hub.advance(RunPhase::Soft);
         }
         if let (Some(crew), Some(users)) = (&mut self.workers, &self.users) {
@@ -315,6 +320,12 @@ impl Run {
             crew.follow(self.hub.phase(), now);
             self.hub.tell_open(u64::from(users.signed_in()), now);
         }
+    }
+
+    /// Calls are started by time.
+    fn has_arrivals(&self) -> bool {
+        let setup = &self.setup;
+        setup.chat.is_none() && setup.options.rate.users.is_none() && setup.scenario.starts_calls()
     }
 
     /// Users whose accounts are not on the server try again for the whole run, and figures of that say nothing: the run

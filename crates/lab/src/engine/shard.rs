@@ -17,7 +17,7 @@ use stdx::time::Instant;
 
 use super::call_dispatcher::{CallDispatcher, MessageOrigin};
 use super::calls::CallLink;
-use super::clock::Clock;
+use super::clock::{Clock, TurnClock};
 use super::limits::{BUSY, LATE, NAP, SHORTEST_NAP, STARTS_A_TURN, UNSTAMPED_NAP, WINDOW};
 use super::report::ShardReport;
 use super::schedule::ShardArrivals;
@@ -35,7 +35,7 @@ pub(super) struct Shard {
     pub(super) arrivals: Option<ShardArrivals>,
     /// `-users` with `-r`: the arrivals are of users, until all of them have a call.
     pub(super) ramps_users: bool,
-    /// No arrivals from here on (`--for`).
+    /// No arrivals from here on (`--for`, `-timeout`).
     pub(super) arrivals_end: Instant,
     /// Swapped with the content of the shared inbox, so that its memory is used again.
     pub(super) inbox: InboxContent,
@@ -95,12 +95,14 @@ impl Shard {
         let mut fired = Vec::new();
         loop {
             self.rest(&mut events);
-            let now = self.clock.now();
-            // The machine did not let this thread run in time: figures of the run are then limited by Ringer, and the report says so.
+            let turn = TurnClock::new(self.clock);
+            let now = turn.start();
+            // The machine did not let this thread run in time. By itself that says nothing of the figures: calls that start late for it do.
             if now.since(self.rhythm.planned) > LATE {
                 self.dispatcher.stats.count(Count::LateTurns);
             }
-            self.dispatcher.turn = now;
+            self.dispatcher.turn = turn;
+            self.dispatcher.media.begin_turn(now, turn.wall());
             self.dispatcher.net.streams.now = now;
             self.dispatcher.messages = 0;
             self.rhythm.more = false;
@@ -108,7 +110,7 @@ impl Shard {
             self.take_events(&events, now);
             self.take_inbox(now);
             self.wake_calls(now, &mut fired);
-            self.receive(&mut receiver, now);
+            self.receive(&mut receiver);
             self.receive_media(&events, &mut receiver, now);
             self.keep_connections(now);
             self.start_due(now);
@@ -168,6 +170,7 @@ impl Shard {
         }
         if let Some(arrivals) =
             self.arrivals.as_ref().filter(|_| self.dispatcher.hub.phase() == RunPhase::Running)
+            && arrivals.due() < self.arrivals_end
         {
             deadline = deadline.min(arrivals.due());
         }
@@ -186,7 +189,7 @@ impl Shard {
                 (TokenKind::Waker | TokenKind::Media, _) => {}
                 (TokenKind::Udp, key) => self.dispatcher.net.unread.push(key),
                 (TokenKind::Listener, key) => self.accept(key, now),
-                (TokenKind::Stream, key) => self.stream_event(key, event, now),
+                (TokenKind::Stream, key) => self.stream_event(key, event),
                 (TokenKind::Twin, key) => self.dispatcher.handle_twin_event(key, event, now),
             }
         }
@@ -263,10 +266,9 @@ impl Shard {
     }
 
     /// A socket that has more than a turn's share stays in the list, and the next turn begins without a wait.
-    fn receive(&mut self, receiver: &mut Receiver, now: Instant) {
-        let wall = Clock::wall();
+    fn receive(&mut self, receiver: &mut Receiver) {
         let mut unread = std::mem::take(&mut self.dispatcher.net.unread);
-        unread.retain(|key| self.dispatcher.receive_from(*key, receiver, now, wall));
+        unread.retain(|key| self.dispatcher.receive_from(*key, receiver));
         self.rhythm.more |= !unread.is_empty();
         // Sockets that were opened meanwhile have told nothing yet.
         self.dispatcher.net.unread = unread;
@@ -292,8 +294,9 @@ impl Shard {
     fn start_due(&mut self, now: Instant) {
         for _ in 0..STARTS_A_TURN {
             // The last of `-m` may just have begun.
-            if self.dispatcher.hub.phase() != RunPhase::Running {
-                return;
+            let phase = self.dispatcher.hub.phase();
+            if phase != RunPhase::Running {
+                return self.end_arrivals(phase);
             }
             if self.ramps_users && self.dispatcher.hub.is_ramped() {
                 self.arrivals = None;
@@ -314,8 +317,21 @@ impl Shard {
         self.rhythm.more = true;
     }
 
-    /// `-users`: each free user starts its next call at once.
+    /// The run starts no more calls. Where that is so because its time is over, those that were due before and were not tried are blocked; with
+    /// `q` or after a failure nothing more was due.
+    fn end_arrivals(&mut self, phase: RunPhase) {
+        let Some(arrivals) = self.arrivals.take() else { return };
+        // The end may have come amid this turn.
+        if phase == RunPhase::Soft && self.clock.now() >= self.arrivals_end && !self.ramps_users {
+            self.dispatcher.miss(arrivals.overdue(self.arrivals_end));
+        }
+    }
+
+    /// `-users`: each free user starts its next call at once, unless the run is paused; the end of the pause wakes the shard.
     fn start_users(&mut self, now: Instant) {
+        if self.dispatcher.hub.paused.load(std::sync::atomic::Ordering::Relaxed) {
+            return;
+        }
         for _ in 0..STARTS_A_TURN {
             if !self.start_user(now, now) {
                 return;
@@ -381,16 +397,14 @@ impl Shard {
     }
 
     /// Reads what a connection has. The messages are copied out, as their calls write to connections too.
-    fn stream_event(&mut self, key: Key, event: &mio::event::Event, now: Instant) {
+    fn stream_event(&mut self, key: Key, event: &mio::event::Event) {
         let mut read = std::mem::take(&mut self.frames);
         let from = self.dispatcher.net.streams.remote(key);
         // A connection that is gone already has no address; its messages are still delivered to their calls.
         let address = from.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
-        let wall = Clock::wall();
+        let turn = self.dispatcher.turn;
         self.dispatcher.net.streams.event(key, event, |message, stamp| {
-            // The stamp is wall-clock time: its age is taken off the run's own clock.
-            let received = stamp.map_or(now, |stamp| now - wall.saturating_sub(stamp));
-            read.put(message, address, received, None);
+            read.put(message, address, turn.received(stamp), None);
         });
         for frame in &read.parcels {
             let bytes = &read.bytes[frame.start..frame.end];

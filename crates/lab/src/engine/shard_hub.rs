@@ -64,6 +64,8 @@ pub(super) struct ShardHub {
     pub(super) keyed: Keyed,
     /// Calls started: the last `[call_number]`.
     pub(super) started: AtomicU64,
+    /// Arrivals that were overdue when the time of the run was over, of all shards.
+    missed: AtomicU64,
     /// Commands of `<exec verify>` that run.
     commands: AtomicU64,
     /// Calls that took an address of the target in turn (`-round_robin`), those that did not start included.
@@ -81,6 +83,8 @@ pub(super) struct ShardHub {
     pub(super) limit: AtomicU64,
     /// `-users`, over all shards; 0 without it.
     pub(super) users: AtomicU32,
+    /// An operator has paused the run: users begin no calls. Arrivals by time have a schedule for it, whose rate is zero.
+    pub(super) paused: AtomicBool,
     /// `-users` with `-r`: all users had a call at once, and from then on each calls when its last call ends.
     ramped: AtomicBool,
     phase: AtomicU8,
@@ -101,6 +105,7 @@ impl ShardHub {
         ShardHub {
             keyed,
             started: AtomicU64::new(0),
+            missed: AtomicU64::new(0),
             commands: AtomicU64::new(0),
             turns: AtomicU64::new(0),
             total: total.unwrap_or(u64::MAX),
@@ -109,6 +114,7 @@ impl ShardHub {
             peak_at: AtomicU64::new(0),
             limit: AtomicU64::new(u64::MAX),
             users: AtomicU32::new(0),
+            paused: AtomicBool::new(false),
             ramped: AtomicBool::new(false),
             phase: AtomicU8::new(RunPhase::Running as u8),
             stopped_by_scenario: AtomicBool::new(false),
@@ -182,6 +188,13 @@ impl ShardHub {
             .started
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < self.total).then_some(n + 1));
         taken.ok().map(|before| before + 1)
+    }
+
+    /// The part of a shard's overdue arrivals that `-m` has room for, beside the calls that were started and what other shards missed.
+    pub(super) fn take_missed(&self, arrivals: u64) -> u64 {
+        let room = self.total.saturating_sub(self.started.load(Ordering::Relaxed));
+        let before = self.missed.fetch_add(arrivals, Ordering::Relaxed);
+        arrivals.min(room.saturating_sub(before))
     }
 
     /// `-m` are reached.
@@ -485,7 +498,9 @@ mod tests {
     #[test]
     fn numbers_end_at_the_total_and_calls_at_the_limit() {
         let hub = ShardHub::new(Keyed::new([1; 16]), Some(2), Vec::new());
-        assert_eq!([hub.take_number(), hub.take_number(), hub.take_number()], [Some(1), Some(2), None]);
+        assert_eq!(hub.take_number(), Some(1));
+        assert_eq!([hub.take_missed(3), hub.take_missed(3)], [1, 0], "beyond the total nothing is due");
+        assert_eq!([hub.take_number(), hub.take_number()], [Some(2), None]);
         assert!(hub.try_open(Instant::default(), 1));
         assert!(!hub.try_open(Instant::default(), 1));
         hub.closed();

@@ -27,7 +27,7 @@ use stdx::wheel::Wheel;
 use super::bind::{self, BoundSockets};
 use super::call_dispatcher::{CallDispatcher, CallEnvs};
 use super::calls::Calls;
-use super::clock::Clock;
+use super::clock::{Clock, TurnClock};
 use super::collector::Collector;
 use super::control::RunControl;
 use super::limits::REPORTS_A_SHARD;
@@ -301,7 +301,7 @@ impl ShardParts<'_> {
             calls: Calls::new(),
             timers: Wheel::new(self.started),
             out: CallOutbox::default(),
-            turn: self.started,
+            turn: TurnClock::new(self.clock),
             messages: 0,
             answers_all: options.scenario.out_of_call.is_some(),
             users: self.user_variables(index),
@@ -412,11 +412,12 @@ impl ShardParts<'_> {
         })
     }
 
-    /// The length (`--for`) counts from the first call that is due, not from the start of the process.
+    /// The length (`--for`) counts from the first call that is due, not from the start of the process, as `-timeout` does.
     fn arrivals_end(&self) -> Instant {
         let options = &self.setup.options;
-        let length = options.rate.duration;
-        length.map_or(Instant::FAR_FUTURE, |length| self.started + options.behaviour.start_after + length)
+        let length = options.rate.duration.map(|length| options.behaviour.start_after + length);
+        let first = length.into_iter().chain(options.timers.global).min();
+        first.map_or(Instant::FAR_FUTURE, |first| self.started + first)
     }
 
     /// Counters with a place for each step of each scenario; reports are added place by place, so all shards need the same sizes.

@@ -1,5 +1,6 @@
 //! Whole runs on loopback: both ends in one process, over every transport.
 
+mod control;
 mod ends;
 mod outside;
 mod streams;

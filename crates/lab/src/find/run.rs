@@ -7,6 +7,7 @@ use lab_report::{Report, model};
 use lab_xmpp::XmppLoad;
 
 use super::args::{FindArguments, STEP};
+use super::offered;
 use super::search::{Search, SearchOutcome, SearchPhase, TrialRun, TrialVerdict};
 use super::table;
 use super::users::{UserSearch, asked};
@@ -129,8 +130,10 @@ impl<M: ProcessMeter + 'static> Searcher<'_, M> {
         let controls: &mut [Box<dyn RunController>] = &mut [Box::new(HardStop(Arc::clone(self.stop)))];
         session::drive(setup, &mut run, &mut observers, controls);
         let mut report = report.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        if self.arguments.vary == VariedSetting::Open {
-            report.limited_by_ringer.extend(never_open(&report, trial.value));
+        match (self.arguments.vary, &setup.chat) {
+            (VariedSetting::Open, _) => report.limited_by_ringer.extend(never_open(&report, trial.value)),
+            (_, Some(load)) => offered::judge_users(&mut report, load),
+            (_, None) => offered::judge_calls(&mut report, &setup.options.rate),
         }
         Ok(report)
     }
@@ -145,8 +148,8 @@ fn never_open(report: &Report, wanted: f64) -> Option<String> {
         .then(|| format!("only {peak} of {wanted} calls were ever open: raise -r or --step"))
 }
 
-/// A run is good when no session failed (RFC 7502 §6.1) and no threshold was missed.
-fn verdict(report: &Report) -> TrialVerdict {
+/// A run is good when no session failed (RFC 7502 §6.1) and no threshold was missed; among these is the load that was to be offered.
+pub(super) fn verdict(report: &Report) -> TrialVerdict {
     // Before all else: with Ringer as the limit neither success nor failure is the server's.
     if !report.limited_by_ringer.is_empty() {
         return TrialVerdict::LimitedByRinger;

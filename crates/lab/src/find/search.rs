@@ -50,7 +50,7 @@ pub struct TrialRun {
 pub enum TrialVerdict {
     /// At least one call succeeded, none failed and no threshold was missed (RFC 7502 §6.1).
     Good,
-    /// No call succeeded, a call failed or a threshold was missed.
+    /// No call succeeded, a call failed, a threshold was missed, or the server did not take the value that was to be offered.
     Bad,
     /// Ringer, not the server, was the limit: the true value is at least the last good one, and is not found.
     LimitedByRinger,

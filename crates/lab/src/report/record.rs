@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex};
 
 use lab_report::growth::Series;
-use lab_report::model::{self, NamedTimes, Report, ReportSample, ReportTotals, TimeSummary};
+use lab_report::model::{self, ArrivalMode, NamedTimes, Report, ReportSample, ReportTotals, TimeSummary};
 use lab_report::tables;
 use lab_sip::scenario::model::{Expect, Scenario, ScenarioSource, SentKind, StepKind};
 use lab_sip::stats::{Count, Durations, Stats, TimerDurations};
@@ -181,6 +181,12 @@ fn finish(report: &mut Report, setup: &Setup, outcome: &RunOutcome) {
     let words = setup.options.command_line.iter().cloned();
     report.command_line = program.iter().map(|word| (*word).to_owned()).chain(words).collect();
     report.scenario = scenario_text(&setup.scenario);
+    report.arrivals = match setup.options.rate.users {
+        _ if setup.chat.is_some() => ArrivalMode::Rate,
+        _ if !setup.scenario.starts_calls() => ArrivalMode::Incoming,
+        Some(users) => ArrivalMode::Users(users.into()),
+        None => ArrivalMode::Rate,
+    };
     report.started = rfc3339(progress.started.unix_seconds());
     report.seconds = progress.now.since(progress.started).as_secs_f64();
     report.machine = machine::description();

@@ -43,8 +43,8 @@ impl StageReader {
             stages.push(self.initial());
         }
         let (name, is_due) = match (self.taken, progress.gauges.stage) {
-            // "login" is due when users no longer sign in or make contacts, "final" when the load is over.
-            (1, stage) => ("login", stage != "signing in" && stage != "making friends"),
+            // "login" is due when users no longer register, sign in or make contacts, "final" when the load is over.
+            (1, stage) => ("login", !["registering", "signing in", "making friends"].contains(&stage)),
             (2, stage) => ("final", stage != "load"),
             _ => return stages,
         };
@@ -99,7 +99,7 @@ mod tests {
         let start = Instant::from_unix_seconds(1);
         let mut stages = StageReader::new(&[("belfry".to_owned(), 0, 500)]);
         let mut readings = Vec::new();
-        let told = ["signing in", "signing in", "making friends", "load", "load", "roll-call", "leaving"];
+        let told = ["registering", "signing in", "making friends", "load", "load", "roll-call", "leaving"];
         for (second, stage) in (1..).zip(told) {
             let progress = Progress {
                 started: start,

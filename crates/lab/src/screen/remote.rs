@@ -24,10 +24,10 @@ pub struct RunHandle {
 /// The state of a run that controllers and screens share.
 #[derive(Debug, Clone, Default)]
 pub struct RemoteState {
-    /// The rate that was last asked for, calls per `-rp`.
-    pub rate: f64,
-    /// The factor of the rate, and of the steps of its keys (`-rate_scale`).
+    /// The step of the keys `+` and `-`, a tenth of that of `*` and `/` (`-rate_scale`).
     pub scale: f64,
+    /// The run is one of `-users`, which has no rate and no limit to set.
+    pub has_users: bool,
     /// No new calls until the next `p`.
     pub paused: bool,
     /// An operator or a signal asked for the end; a further `q` ends the open calls too.
@@ -45,10 +45,11 @@ pub struct RemoteState {
 }
 
 impl RunHandle {
-    /// A handle with the rate of the set-up.
+    /// A handle with the step of the set-up.
     pub fn new(setup: &Setup) -> RunHandle {
         let rate = &setup.options.rate;
-        let state = RemoteState { rate: rate.calls, scale: rate.scale, ..RemoteState::default() };
+        let state =
+            RemoteState { scale: rate.scale, has_users: rate.users.is_some(), ..RemoteState::default() };
         RunHandle {
             state: Arc::new(Mutex::new(state)),
             shown: ShownPage::default(),

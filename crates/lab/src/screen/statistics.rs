@@ -17,14 +17,14 @@ pub(super) fn screen(setup: &Setup, progress: &Progress) -> String {
         String::from("----------------------------- Statistics Screen ------- [1-9]: Change Screen --\n");
     let reset = progress.now - progress.span;
     for (name, at) in
-        [("Start Time", progress.started), ("Last Reset Time", reset), ("Current Time", progress.now)]
+        [("Start Time", progress.counted_from), ("Last Reset Time", reset), ("Current Time", progress.now)]
     {
         let _ = writeln!(text, "  {name:<22} | {}", Timestamp::csv(at, rfc3339));
     }
     text.push_str(RULE);
     text.push_str("  Counter Name           | Periodic value            | Cumulative value\n");
     text.push_str(RULE);
-    let elapsed = progress.now.since(progress.started);
+    let elapsed = progress.now.since(progress.counted_from);
     row(&mut text, "Elapsed Time", &clock_micros(progress.span), &clock_micros(elapsed));
     let (now, all) = (&progress.interval.counts, &progress.total.counts);
     let created = |counts: &lab_sip::stats::Counts| counts[Count::IncomingCall] + counts[Count::OutgoingCall];

@@ -128,6 +128,7 @@ pub(crate) fn progress() -> Progress {
     }
     Progress {
         started,
+        counted_from: started,
         now: started + Duration::from_micros(2_212_000),
         span: Duration::from_secs(1),
         placing: Duration::from_secs(1),

@@ -95,7 +95,7 @@ impl Observer for StatisticsFile {
 fn head(options: &Options, progress: &Progress) -> String {
     let between = &options.files.stat_delimiter;
     let at = Timestamp::csv(progress.now, options.files.rfc3339);
-    format!("{at}{between}{}{between}", clock_micros(progress.now.since(progress.started)))
+    format!("{at}{between}{}{between}", clock_micros(progress.now.since(progress.counted_from)))
 }
 
 /// Columns of `-trace_counts`: as SIPp 3.6 has them, which counts a `nop` as a pause.

@@ -129,14 +129,16 @@ pub(super) fn line(setup: &Setup, progress: &Progress, period: &Stats, since: In
 fn first_columns(options: &Options, progress: &Progress, period: &Stats, since: Instant) -> Vec<String> {
     let created = |stats: &Stats| stats.counts[Count::IncomingCall] + stats.counts[Count::OutgoingCall];
     let stamp = |at: Instant| Timestamp::csv(at, options.files.rfc3339).to_string();
-    let (span, elapsed) = (progress.now.since(since), progress.now.since(progress.started));
+    // As in SIPp a reset of the counters is a start.
+    let start = progress.counted_from;
+    let (span, elapsed) = (progress.now.since(since), progress.now.since(start));
     let total = &progress.total;
     let gauges = &progress.gauges;
     // With `-users` SIPp's TargetRate is the number of users.
     let target = if options.rate.users.is_some() { f64::from(gauges.users) } else { gauges.target_rate };
     let count = |stats: &Stats, count: Count| stats.counts[count].to_string();
     vec![
-        stamp(progress.started),
+        stamp(start),
         stamp(since),
         stamp(progress.now),
         clock_seconds(span),

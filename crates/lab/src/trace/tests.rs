@@ -53,6 +53,16 @@ fn a_line_has_a_value_for_every_column() {
     assert_eq!(of("ResponseTimeRepartition1_<10"), "20");
 }
 
+/// SIPp's `E_RESET_C_COUNTERS` sets `M_startTime`.
+#[test]
+fn elapsed_times_and_rates_count_from_the_last_reset() {
+    let (setup, mut progress) = (setup(options(), uac()), progress());
+    progress.counted_from = progress.now - Duration::from_secs(1);
+    let line = stat::line(&setup, &progress, &Stats::default(), progress.started);
+    let values: Vec<&str> = line.trim_end().split(';').collect();
+    assert_eq!((values[4], values[7]), ("00:00:01", "20"));
+}
+
 #[test]
 fn entries_have_sipps_form() {
     let at = Instant::from_micros(1_795_261_308_235_620);

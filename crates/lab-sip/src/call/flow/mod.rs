@@ -45,7 +45,7 @@ pub(super) struct CallProgress {
     started: Instant,
     /// End of the pause it is in; `FAR_FUTURE` without one.
     paused_until: Instant,
-    /// When the step in hand has waited long enough; `FAR_FUTURE` until it waits.
+    /// When the step in hand has waited long enough; `FAR_FUTURE` until it waits. With `CallFlags::yields` the time of the call's next turn.
     receive_by: Instant,
     /// When the unanswered message goes out again.
     retransmit_at: Instant,
@@ -128,6 +128,10 @@ struct CallFlags {
     in_timewait: bool,
     /// Anything was received.
     has_received: bool,
+    /// The call has left its first step; a loop may come back to it.
+    has_moved: bool,
+    /// The call gave others their turn amid its steps: `receive_by` is no time to wait for a message.
+    yields: bool,
 }
 
 /// A response-time counter of one call.

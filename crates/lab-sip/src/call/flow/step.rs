@@ -34,6 +34,9 @@ pub(super) enum StepProgress {
 /// Runs the scenario until a step waits or the call is over.
 pub(super) fn run(call: &mut Call, ctx: &mut CallContext<'_>) {
     let env = ctx.env;
+    if std::mem::take(&mut call.flow.flags.yields) {
+        call.flow.receive_by = Instant::FAR_FUTURE;
+    }
     for _ in 0..MAX_STEPS_A_TURN {
         if call.over {
             return;
@@ -50,7 +53,8 @@ pub(super) fn run(call: &mut Call, ctx: &mut CallContext<'_>) {
         }
     }
     // So many steps without a wait: the call is woken again after the others.
-    call.flow.receive_by = call.flow.receive_by.min(ctx.now + YIELD);
+    call.flow.flags.yields = true;
+    call.flow.receive_by = ctx.now + YIELD;
 }
 
 /// One step. The hold of commands comes first, then that of a pause, then the step itself.
@@ -273,6 +277,7 @@ pub(super) fn go(call: &mut Call, ctx: &mut CallContext<'_>, to: StepIndex) {
     count_step(ctx, call.position, |counts| counts.left += 1);
     count_step(ctx, to, |counts| counts.entered += 1);
     call.position = to;
+    call.flow.flags.has_moved = true;
     call.flow.receive_by = Instant::FAR_FUTURE;
 }
 
@@ -303,7 +308,8 @@ pub(super) fn keep_books(call: &mut Call, ctx: &mut CallContext<'_>, step: &Scen
     for rtd in &timing.start {
         if let Some(timer) = call.flow.timers.get_mut(usize::from(*rtd)) {
             timer.start = ctx.now;
-            timer.from_due = call.position == 0;
+            // Only the first request is due with the call: in a loop that comes back to its step, the time since then is the call's age.
+            timer.from_due = call.position == 0 && !call.flow.flags.has_moved;
         }
     }
     for rtd in &timing.stop {

@@ -9,7 +9,6 @@ mod start;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 use lab_sip::call::message::{Incoming, StartLine};
 use lab_sip::call::{Call, CallContext, CallEnv, CallOutbox, ScenarioRole, TransportFault, can_begin};
@@ -25,6 +24,7 @@ use stdx::time::Instant;
 use stdx::wheel::Wheel;
 
 use super::calls::{CallLink, Calls};
+use super::clock::TurnClock;
 use super::limits::{BATCHES_A_TURN, TICK_MICROS};
 use super::report::Reporter;
 use super::shard_hub::{InboxContent, RunPhase, ShardHub};
@@ -87,8 +87,8 @@ pub(super) struct CallDispatcher {
     pub(super) twins: Twins,
     /// `-users`: those of this shard and their variables.
     pub(super) users: UserVariables,
-    /// The start of the present turn.
-    pub(super) turn: Instant,
+    /// The present turn: its start, and the times of what is read in it.
+    pub(super) turn: TurnClock,
     /// Messages received in this turn, media's included.
     pub(super) messages: u64,
     /// The out-of-call scenario was asked for (`-oocsf`): it takes every request, not only what `-aa` answers.
@@ -103,13 +103,7 @@ pub(super) struct CallDispatcher {
 
 impl CallDispatcher {
     /// Batches of one socket. True: it may have more.
-    pub(super) fn receive_from(
-        &mut self,
-        key: Key,
-        receiver: &mut Receiver,
-        now: Instant,
-        wall: Duration,
-    ) -> bool {
+    pub(super) fn receive_from(&mut self, key: Key, receiver: &mut Receiver) -> bool {
         let Some(socket) = self.net.udp.handle(key) else { return false };
         for _ in 0..BATCHES_A_TURN {
             let count = receiver.receive(socket.as_fd(), |datagram| {
@@ -117,8 +111,7 @@ impl CallDispatcher {
                     let drops = self.net.udp.note_drops(key, total);
                     self.stats.add(Count::ReceiveDrops, drops);
                 }
-                // The stamp is wall-clock time: its age, by the wall clock read once a turn, is taken off the run's clock.
-                let received = datagram.received.map_or(now, |stamp| now - wall.saturating_sub(stamp));
+                let received = self.turn.received(datagram.received);
                 self.handle(
                     datagram.bytes,
                     datagram.remote,
@@ -329,7 +322,7 @@ impl CallDispatcher {
         }
     }
 
-    /// Runs one entry point of a call and does what comes of it. `received` is when its cause came; what the call
+    /// Runs one entry point of a call and does what comes of it. `received` is when its cause came, before the turn or in it; what the call
     /// does happens in this turn.
     pub(super) fn enter(
         &mut self,
@@ -340,8 +333,8 @@ impl CallDispatcher {
         let Some(entry) = self.calls.get_mut(key) else { return };
         let user = entry.call.identity.user;
         let users = self.users.asked();
-        // The message came before the turn began, but the call acts in the turn: its clock never goes back.
-        let now = received.max(self.turn);
+        // A message may have come before the turn began, but the call acts in the turn: its clock does not go back behind it.
+        let now = received.max(self.turn.start());
         let mut ctx = CallContext {
             now,
             received,

@@ -12,6 +12,7 @@ use stdx::time::Instant;
 use super::CallDispatcher;
 use crate::engine::bind;
 use crate::engine::calls::{CallEntry, CallLink};
+use crate::engine::limits::LOAD_CALLS;
 use crate::engine::shard_hub::RunPhase;
 
 impl CallDispatcher {
@@ -81,7 +82,7 @@ impl CallDispatcher {
         received: Instant,
     ) -> Key {
         let users = self.users.asked();
-        let now = received.max(self.turn);
+        let now = received.max(self.turn.start());
         let mut ctx = CallContext {
             now,
             received,
@@ -107,6 +108,18 @@ impl CallDispatcher {
         if started || !self.hub.all_started() {
             self.stats.count(Count::Due);
             self.stats.add(Count::Blocked, u64::from(!started));
+        }
+    }
+
+    /// Arrivals that were due and were not tried before the time of the run was over, as the shard was too far behind. So many of them mark the
+    /// run: its rate is not the one that was asked for.
+    pub(in crate::engine) fn miss(&mut self, arrivals: u64) {
+        let missed = self.hub.take_missed(arrivals);
+        self.stats.add(Count::Due, missed);
+        self.stats.add(Count::Blocked, missed);
+        if missed >= LOAD_CALLS && self.reporter.limit.is_none() {
+            let text = "calls that were due were not started before the time of the run was over: use more --threads, or a lower -r";
+            self.reporter.limit = Some(text.to_owned());
         }
     }
 

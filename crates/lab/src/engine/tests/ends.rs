@@ -84,6 +84,47 @@ fn a_soft_end_waits_for_calls_in_timewait_and_a_hard_one_does_not() {
     );
 }
 
+/// A million calls a second are more than a shard starts.
+#[test]
+fn arrivals_that_are_overdue_at_the_end_are_blocked_and_mark_the_run() {
+    for timeout in [false, true] {
+        let (mut run, _socket) = started("", |options| {
+            options.rate.total = None;
+            options.rate.calls = 1_000_000.0;
+            let length = Some(Duration::from_millis(200));
+            *(if timeout { &mut options.timers.global } else { &mut options.rate.duration }) = length;
+        });
+        let outcome = end(&mut run);
+        let counts = &outcome.progress.total.counts;
+        assert_eq!(counts[Count::Due], 200_000, "{counts:?}");
+        assert_eq!(counts[Count::Due], counts[Count::OutgoingCall] + counts[Count::Blocked]);
+        let limits = &outcome.limited_by_ringer;
+        assert!(
+            limits.iter().any(|reason| reason.contains("were not started before the time")),
+            "{limits:?}"
+        );
+    }
+}
+
+/// A load that is carried has no calls left at its end, and after `q` none is due.
+#[test]
+fn a_load_that_is_carried_has_no_arrivals_left_at_its_end() {
+    let (mut run, _socket) = started("", |options| {
+        options.rate.total = None;
+        options.rate.calls = 500.0;
+        options.rate.duration = Some(Duration::from_millis(600));
+    });
+    let counts = end(&mut run).progress.total.counts;
+    assert_eq!((counts[Count::Due], counts[Count::OutgoingCall], counts[Count::Blocked]), (300, 300, 0));
+    let (mut run, _socket) = started("", |options| {
+        options.rate.total = None;
+        options.rate.duration = Some(Duration::from_secs(60));
+    });
+    until(&mut run, |_| true);
+    run.change(RunChange::SoftQuit);
+    assert_eq!(end(&mut run).progress.total.counts[Count::Blocked], 0);
+}
+
 /// `-m 0`.
 #[test]
 fn a_run_of_no_calls_is_over_at_once() {
@@ -113,6 +154,28 @@ fn users_come_and_go_while_calls_run() {
     run.change(RunChange::SoftQuit);
     let outcome = end(&mut run);
     assert_eq!((outcome.end, outcome.progress.total.counts[Count::FailedCall]), (RunEnd::Normal, 0));
+}
+
+#[test]
+fn paused_users_begin_no_calls_until_the_pause_ends() {
+    for rate in [None, Some(100.0)] {
+        let (mut run, _socket) = started(r#"<pause milliseconds="10"/>"#, |options| {
+            options.rate.total = None;
+            options.rate.users = Some(2);
+            if let Some(rate) = rate {
+                (options.rate.calls, options.rate.is_given) = (rate, true);
+            }
+        });
+        let begun = |progress: &crate::engine::Progress| progress.interval.counts[Count::OutgoingCall];
+        until(&mut run, |progress| begun(progress) > 0);
+        run.change(RunChange::Pause(true));
+        let progress = until(&mut run, |progress| begun(progress) == 0);
+        assert!(progress.gauges.paused && progress.gauges.open_calls == 0, "{:?}", progress.gauges);
+        run.change(RunChange::Pause(false));
+        until(&mut run, |progress| begun(progress) > 0);
+        run.change(RunChange::SoftQuit);
+        assert_eq!(end(&mut run).end, RunEnd::Normal);
+    }
 }
 
 #[test]

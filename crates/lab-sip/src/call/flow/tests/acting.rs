@@ -56,6 +56,26 @@ fn actions_after_a_jump_still_run() {
     assert_eq!(end.sent.len(), 1);
 }
 
+/// A thousand steps without a wait give other calls their turn; the step after them has its whole time.
+#[test]
+fn a_call_that_gives_others_their_turn_loses_no_time_of_the_next_step() {
+    let after_nops = |last: ScenarioStep| {
+        let mut steps = vec![step(StepKind::Nop); 1_000];
+        steps.push(last);
+        started(steps)
+    };
+    let at = |end: &Endpoint| (end.calls[ID.as_bytes()].position, end.calls[ID.as_bytes()].deadline);
+    let mut waits = after_nops(code(200));
+    assert_eq!(at(&waits), (1_000, START + Duration::from_millis(1)));
+    waits.wait(1);
+    assert_eq!((at(&waits), waits.ended.len()), ((1_000, Instant::FAR_FUTURE), 0));
+    let mut pauses = after_nops(pause(50.0));
+    pauses.wait(1);
+    assert_eq!(at(&pauses), (1_000, START + Duration::from_millis(51)));
+    pauses.wait(50);
+    assert_eq!(pauses.count(Count::SuccessfulCall), 1);
+}
+
 /// The usual end of a handler for what is not expected: the pause it broke into goes on where it was.
 #[test]
 fn a_pause_is_restored_with_its_remaining_time() {

@@ -425,6 +425,25 @@ fn response_times_count_from_the_start_and_from_the_due_time() {
 }
 
 #[test]
+fn a_loop_that_comes_back_to_the_first_step_is_not_timed_from_the_due_time() {
+    let mut steps = vec![request("OPTIONS", None), code(200), pause(1_000.0)];
+    steps[0].timing.start = vec![0];
+    (steps[1].timing.stop, steps[1].timing.repeat) = (vec![0], true);
+    steps[2].flow.next = Some(0);
+    let mut end = started(scenario(Role::Client, steps));
+    end.calls.get_mut(ID.as_bytes()).unwrap().identity.due = super::world::START - Duration::from_millis(30);
+    for round in 1..=3 {
+        end.wait(3);
+        end.answer(ID, 200, round, "OPTIONS");
+        end.wait(1_000);
+    }
+    let timer = &end.stats.rtds[0];
+    // 33 ms from the due time of the call, then twice 3 ms.
+    assert_eq!((timer.response.n, timer.response.sum), (3, 39_000.0));
+    assert_eq!(timer.service.mean(), Some(Duration::from_millis(3)));
+}
+
+#[test]
 fn patterns_match_the_method_or_the_code() {
     let pattern = crate::regex::Regex::new("^(OPTIONS|INFO)$").unwrap();
     for (method, fails) in [("INFO", 0), ("REGISTER", 1)] {
