@@ -230,9 +230,10 @@ impl MediaSession {
             self.sinks.change_sent_codec();
             self.receive.change(negotiated.audio);
         }
+        let had_events = !self.peer.negotiated.receive_events.is_empty();
         self.peer.renegotiate(negotiated);
-        if self.receive.detects_tones() || self.peer.negotiated.receive_events.is_empty() {
-            self.detect_tones(true);
+        if had_events && self.peer.negotiated.receive_events.is_empty() {
+            self.receive.end_events();
         }
         Ok(())
     }
@@ -299,8 +300,8 @@ impl MediaSession {
         self.send.queue_digits(&self.peer.negotiated, digits)
     }
 
-    /// Detects digits in the sound. On from the start where no events were negotiated; once an event came, tones are
-    /// ignored.
+    /// Detects digits in the sound. On where no events are negotiated; once an event came, tones are ignored until events
+    /// are not negotiated any more.
     pub fn detect_tones(&mut self, on: bool) {
         self.receive.detect_tones(on);
     }
