@@ -5,8 +5,11 @@
 //! them with a leg's ports and media session. Ports are opened with the first description and kept for the
 //! whole call, so a later offer changes codecs and addresses but not where the peer sends.
 
+#[cfg(test)]
+mod tests;
+
 use bytes::Bytes;
-use media::sdp::{self, Description, Negotiated};
+use media::sdp::{self, Description, Local, Negotiated, SrtpPolicy};
 use media::session::MediaSession;
 use sip::session::{OfferId, SessionId};
 use stdx::Instant;
@@ -61,8 +64,8 @@ impl Leg {
         }
         let local = self.local(rules.own()).ok_or(Refused::GONE)?;
         if self.offer.is_empty() {
-            let mut offer = sdp::offer(&local);
-            self.versions.stamp(&mut offer);
+            let mut offer = self.own_offer(local);
+            self.descriptions.stamp(&mut offer);
             let text = offer.to_string();
             self.offered = Some(Box::new(offer));
             return Ok(text.into());
@@ -73,9 +76,17 @@ impl Leg {
             .map_err(|refusal| Refused::not_acceptable(refusal.warning(), &refusal.to_string()))?;
         // Each description that differs from the last one has a higher version in its o= line (RFC 3264 §8).
         let mut description = answer.description;
-        self.versions.stamp(&mut description);
+        self.descriptions.note(&offer);
+        self.descriptions.stamp(&mut description);
         self.connect(answer.negotiated, rules, rng);
         Ok(description.to_string().into())
+    }
+
+    /// A first offer, or one that goes on from what was agreed (RFC 3264 §8). What is encrypted is offered so.
+    fn own_offer(&self, local: Local<'_>) -> Description {
+        let Some(media) = &self.media else { return sdp::offer(&local) };
+        let srtp = if media.negotiated().srtp.is_some() { SrtpPolicy::Required } else { local.srtp };
+        sdp::offer_again(&self.descriptions, &Local { srtp, ..local })
     }
 
     /// Media from now on, or another than before.
@@ -106,11 +117,16 @@ impl Leg {
     /// One that does not match leaves the media as it was.
     fn take_answer(&mut self, sdp: &[u8], rules: &MediaRules, rng: &mut Rng) {
         let (Some(offer), Some(local)) = (&self.offered, self.local(rules.own())) else { return };
-        let negotiated = Description::parse(sdp)
-            .map_err(|error| error.to_string())
-            .and_then(|answer| sdp::accept(offer, &answer, &local).map_err(|refusal| refusal.to_string()));
-        match negotiated {
-            Ok(negotiated) => self.connect(negotiated, rules, rng),
+        let answer = Description::parse(sdp).map_err(|error| error.to_string());
+        let agreed = answer.and_then(|answer| {
+            let negotiated = sdp::accept(offer, &answer, &local).map_err(|refusal| refusal.to_string())?;
+            Ok((answer, negotiated))
+        });
+        match agreed {
+            Ok((answer, negotiated)) => {
+                self.descriptions.note(&answer);
+                self.connect(negotiated, rules, rng);
+            }
             Err(problem) => tracing::info!(sid = self.sid, problem, "an SDP answer does not match its offer"),
         }
     }
