@@ -46,8 +46,8 @@ impl Refused {
 
 /// The offer/answer model (RFC 3264) of one leg.
 impl Leg {
-    /// The answer to the peer's offer, or an offer when there is none. An answer settles the media at once;
-    /// an offer is kept until its answer comes.
+    /// The answer to the peer's offer, or an offer when there is none. An answer settles the media at once,
+    /// an offer when its answer comes.
     fn describe(
         &mut self,
         key: Key,
@@ -66,9 +66,7 @@ impl Leg {
         if self.offer.is_empty() {
             let mut offer = self.own_offer(local);
             self.descriptions.stamp(&mut offer);
-            let text = offer.to_string();
-            self.offered = Some(Box::new(offer));
-            return Ok(text.into());
+            return Ok(offer.to_string().into());
         }
         let offer = Description::parse(&self.offer)
             .map_err(|error| Refused::not_acceptable(399, &error.to_string()))?;
@@ -116,7 +114,7 @@ impl Leg {
     /// An answer to our offer, which another may follow in early media: a fork's phones answer one by one.
     /// One that does not match leaves the media as it was.
     fn take_answer(&mut self, sdp: &[u8], rules: &MediaRules, rng: &mut Rng) {
-        let (Some(offer), Some(local)) = (&self.offered, self.local(rules.own())) else { return };
+        let (Some(offer), Some(local)) = (self.descriptions.last(), self.local(rules.own())) else { return };
         let answer = Description::parse(sdp).map_err(|error| error.to_string());
         let agreed = answer.and_then(|answer| {
             let negotiated = sdp::accept(offer, &answer, &local).map_err(|refusal| refusal.to_string())?;
@@ -158,17 +156,9 @@ impl Calls {
         leg.describe(key, &self.media_rules, &mut self.rng, world.sockets)
     }
 
-    /// The final answer to an offer of ours.
+    /// An answer to our last description: to an offer, which in early media another may follow, or to a refresh of the session
+    /// by a re-INVITE, which repeats the description and whose answer may be another than before (RFC 3264 §8).
     pub(super) fn settled(&mut self, session: SessionId, sdp: &[u8]) {
-        self.settled_early(session, sdp);
-        let key = self.by_session.get(&session);
-        if let Some(leg) = key.and_then(|key| self.legs.get_mut(*key)) {
-            leg.offered = None;
-        }
-    }
-
-    /// An answer in early media, which another may follow.
-    pub(super) fn settled_early(&mut self, session: SessionId, sdp: &[u8]) {
         let Some(&key) = self.by_session.get(&session) else { return };
         if let Some(leg) = self.legs.get_mut(key) {
             leg.take_answer(sdp, &self.media_rules, &mut self.rng);

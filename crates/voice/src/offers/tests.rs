@@ -196,3 +196,29 @@ fn an_offer_within_an_encrypted_call_keeps_streams_numbers_and_encryption() {
         assert_eq!(negotiated.audio.codec, Codec::Pcma);
     }
 }
+
+/// RFC 3264 §8: the answer to a refresh, which repeats the last description, may be another than the last one.
+#[test]
+fn the_answer_to_a_refresh_by_reinvite_counts() {
+    let audio = "m=audio 6000 RTP/AVP 8 101\r\na=rtpmap:101 telephone-event/8000\r\n";
+    let mut call = Call::answered(&sdp("192.0.2.7", audio));
+    let first = call.media().negotiated().clone();
+    for (port, direction) in [(6_000, "sendrecv"), (6_400, "sendonly"), (6_400, "sendrecv")] {
+        // Over half of the session's 30 minutes.
+        call.now = call.now + Duration::from_secs(901);
+        let now = call.now;
+        call.endpoint.expire(now, &mut call.out);
+        let sent = call.sent();
+        let refresh = sent.iter().find(|message| message.method() == Method::Invite).expect("a refresh");
+        let mut reply = Reply::new(refresh, parsed(US), 200, "OK", Some("a"));
+        reply.header("Contact", format!("<sip:carol@{PHONE}>").as_bytes());
+        let text =
+            sdp("192.0.2.7", &format!("{}a={direction}\r\n", audio.replace("6000", &port.to_string())));
+        let sent = call.hears(reply.finish_with("application/sdp", text.as_bytes()));
+        assert_eq!(sent.iter().map(Message::method).collect::<Vec<_>>(), [Method::Ack]);
+        let negotiated = call.media().negotiated();
+        assert_eq!(negotiated.remote, Some(SocketAddr::new(parsed("192.0.2.7"), port)));
+        assert_eq!(negotiated.held, direction == "sendonly");
+        assert_eq!((negotiated.audio, negotiated.events), (first.audio, first.events));
+    }
+}
