@@ -8,6 +8,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::net::IpAddr;
+
 use bytes::Bytes;
 use media::sdp::{self, Description, Local, Negotiated, SrtpPolicy};
 use media::session::MediaSession;
@@ -42,6 +44,17 @@ impl Refused {
         let warning = Some(format!("{code} belfry \"{text}\""));
         Refused { status: 488, reason: "Not Acceptable Here", warning }
     }
+}
+
+/// An offer of the peer within the dialog, or its request for one of ours.
+pub(super) struct ReceivedOffer {
+    pub(super) id: OfferId,
+    /// `None` asks for an offer of ours (RFC 3261 §14.2).
+    pub(super) sdp: Option<Bytes>,
+    /// The address that it came from.
+    pub(super) source: IpAddr,
+    /// That address is known to receive what is sent to it.
+    pub(super) is_proved: bool,
 }
 
 /// The offer/answer model (RFC 3264) of one leg.
@@ -165,24 +178,25 @@ impl Calls {
         }
     }
 
-    /// A re-INVITE or UPDATE: hold, another codec, another address. `sdp`: `None` asks for an offer of ours
-    /// (RFC 3261 §14.2).
+    /// A re-INVITE or UPDATE: hold, another codec, another address.
     pub(super) fn offered(
         &mut self,
         now: Instant,
         session: SessionId,
-        id: OfferId,
-        sdp: Option<&Bytes>,
+        offer: ReceivedOffer,
         world: &mut World<'_>,
     ) {
+        let ReceivedOffer { id, sdp, source, is_proved } = offer;
         let Some(&key) = self.by_session.get(&session) else { return };
-        if let (Some(sdp), Some(leg)) = (sdp, self.legs.get_mut(key)) {
-            leg.offer = sdp.clone();
-        } else if let Some(leg) = self.legs.get_mut(key) {
-            leg.offer = Bytes::new();
+        if let Some(leg) = self.legs.get_mut(key) {
+            leg.offer = sdp.unwrap_or_default();
+        }
+        let described = self.describe(key, world);
+        if let Some(leg) = self.legs.get_mut(key).filter(|_| described.is_ok()) {
+            leg.trust_source(source, is_proved);
         }
         // The peer may have withdrawn it.
-        let _ = match self.describe(key, world) {
+        let _ = match described {
             Ok(sdp) => world.endpoint.sessions(now, world.out).accept_offer(session, id, sdp),
             Err(Refused { status, reason, .. }) => {
                 world.endpoint.sessions(now, world.out).refuse_offer(session, id, status, reason)

@@ -238,9 +238,10 @@ impl MediaSession {
         Ok(())
     }
 
-    /// The address that the signalling comes from, where it was not known at the start: media may go there first.
-    pub fn trust_signalling(&mut self, address: IpAddr) {
-        self.peer.latch.trust(address);
+    /// The address that the signalling comes from, where it was not known at the start or is another now: media from there is
+    /// the peer's. Media may go there first if the address `is_proved` to receive what is sent to it.
+    pub fn trust_signalling(&mut self, address: IpAddr, is_proved: bool) {
+        self.peer.latch.trust(address, is_proved);
     }
 
     /// True if media may go to the SDP's address before any came from there, although the signalling comes from another:

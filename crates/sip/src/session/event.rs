@@ -1,5 +1,6 @@
 //! Events of a session for its application, the application's commands, and all that a session can cause.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -79,6 +80,10 @@ pub enum SessionEvent {
         offer: OfferId,
         /// The peer's offer.
         sdp: Option<Bytes>,
+        /// The address that it came from.
+        source: IpAddr,
+        /// True if that address is known to receive what is sent to it: over UDP it may be forged.
+        proved: bool,
     },
     /// The peer took an offer back.
     OfferWithdrawn {

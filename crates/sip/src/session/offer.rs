@@ -262,8 +262,8 @@ impl Session {
             // Its ACK was lost; a new INVITE says as much.
             self.emit(|session| SessionEvent::Confirmed { session, sdp: None }, out);
         }
-        let sdp = sdp_of(request);
-        self.emit(|session| SessionEvent::Offered { session, offer, sdp }, out);
+        let (sdp, source, proved) = (sdp_of(request), arrived.source.remote.ip(), arrived.proved);
+        self.emit(|session| SessionEvent::Offered { session, offer, sdp, source, proved }, out);
     }
 
     /// RFC 3261 §14.2, RFC 3311 §5.2: 491 when ours is open, 500 when theirs is.

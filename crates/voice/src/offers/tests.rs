@@ -222,3 +222,26 @@ fn the_answer_to_a_refresh_by_reinvite_counts() {
         assert_eq!((negotiated.audio, negotiated.events), (first.audio, first.events));
     }
 }
+
+/// The caller is behind a NAT, and changes to another network: the To tag of its re-INVITE is known to it alone.
+#[test]
+fn media_of_a_phone_that_moves_to_another_network_is_taken_and_sent_there() {
+    let audio = "m=audio 6000 RTP/AVP 8\r\n";
+    let mut call = Call::answered(&sdp("10.0.0.7", audio));
+    call.speaks_from("192.0.2.7:7000");
+    assert_eq!(call.media().remote(), Some(parsed("192.0.2.7:7000")));
+    // A refused offer changes nothing.
+    call.phone = parsed("198.51.100.66:5060");
+    let refused = call.invite(&sdp("100.64.1.2", "m=audio 6000 RTP/AVP 18\r\n"));
+    assert_eq!(refused.status(), 488);
+    call.acknowledge("");
+    call.now = call.now + Duration::from_secs(2);
+    call.speaks_from("198.51.100.66:41000");
+    assert_eq!(call.media().remote(), Some(parsed("192.0.2.7:7000")));
+    call.phone = parsed("198.51.100.9:40000");
+    assert_eq!(call.invite(&sdp("100.64.1.2", audio)).status(), 200);
+    call.acknowledge("");
+    assert_eq!(call.media().remote(), None);
+    call.speaks_from("198.51.100.9:41000");
+    assert_eq!(call.media().remote(), Some(parsed("198.51.100.9:41000")));
+}
