@@ -254,7 +254,7 @@ impl Sessions {
         self.wake_incoming(now, key, out);
         self.wake_calling(now, key, out);
         if let Some(session) = self.sessions.get_mut(key) {
-            session.wake_exchange(now, &mut self.requests, out);
+            session.wake_exchange(now, out);
             session.wake_refresh(now, &mut self.requests, out);
         }
         self.arm(key);
