@@ -127,7 +127,7 @@ impl Sessions {
             }
             if by_invite {
                 let base = session.dialog.clone();
-                self.acknowledge(now, key, id, base, response, out);
+                self.acknowledge(now, id, pending, base, out);
                 let sdp = sdp_of(response);
                 if let Some(session) = self.sessions.get(key) {
                     session.emit(|session| SessionEvent::OfferAnswered { session, sdp }, out);
