@@ -8,7 +8,7 @@ use sip::wire::Method;
 use std::time::Duration;
 use stdx::Instant;
 
-use crate::raw::{Peer, header};
+use crate::raw::{Peer, Raw, header};
 use crate::server::Server;
 use crate::session_world::{ANSWER, Pair, agent, answers, assert_at_rest, invite_to};
 
@@ -103,7 +103,7 @@ fn offers_cross() {
 }
 
 #[test]
-fn digits_and_words_within_a_session() {
+fn digits_within_a_session_are_taken_and_texts_are_not() {
     let mut pair = Pair::up();
     let (session, body) = (pair.session, Bytes::from_static(b"Signal=5\r\nDuration=160\r\n"));
     pair.do_us(|endpoint, now, out| {
@@ -121,12 +121,41 @@ fn digits_and_words_within_a_session() {
      0ms  us ──INFO─────────▶ them
      0ms  us ──MESSAGE──────▶ them
     10ms  us ◀──200 INFO───── them
-    10ms  us ◀──200 MESSAGE── them
+    10ms  us ◀──405 MESSAGE── them
     ");
-    assert!(pair.others().ends_with("message hello"), "{}", pair.others());
-    assert!(pair.ours().ends_with("INFO 200, MESSAGE 200"), "{}", pair.ours());
+    assert!(pair.others().ends_with("info Signal=5\r\nDuration=160\r\n"), "{}", pair.others());
+    assert!(pair.ours().ends_with("INFO 200, MESSAGE 405"), "{}", pair.ours());
     pair.hang_up();
     pair.rest();
+}
+
+/// RFC 3428 §7: a 2xx would say that the text was delivered. RFC 3261 §20.5: Allow has the methods that are taken.
+#[test]
+fn a_text_within_a_session_is_refused_and_not_invited() {
+    let mut scene = crate::Scene::build(1, agent(1).with_app(answers), vec![]);
+    let mut peer = Peer::new(&mut scene, 8);
+    let invite = Raw {
+        method: "INVITE",
+        uri: "sip:100@10.0.0.1",
+        from: "<sip:x@elsewhere.test>;tag=x",
+        to: "<sip:100@10.0.0.1>",
+        call_id: "c",
+        contact: "<sip:x@10.0.0.8>",
+        ..Raw::default()
+    };
+    peer.send(&mut scene, invite);
+    let answer = peer.last(&scene, "SIP/2.0 200 ");
+    let lines = "Content-Type: text/plain\r\n";
+    peer.send_body(
+        &mut scene,
+        Raw { method: "MESSAGE", to: &header(&answer, "To"), lines, ..invite },
+        "hello",
+    );
+    let refusal = peer.last(&scene, "SIP/2.0 405 ");
+    for response in [answer, refusal] {
+        let allow = header(&response, "Allow");
+        assert!(allow.contains("INFO") && !allow.contains("MESSAGE"), "{allow}");
+    }
 }
 
 /// RFC 3515: accepted, told of, over.

@@ -120,15 +120,6 @@ pub enum SessionEvent {
         /// The body.
         body: Bytes,
     },
-    /// A MESSAGE in the dialog (RFC 3428), already answered with 200.
-    Message {
-        /// The session it came in.
-        session: SessionId,
-        /// The Content-Type as written.
-        content_type: Box<str>,
-        /// The body.
-        body: Bytes,
-    },
     /// The peer asks us to place a call (RFC 3515): Refer-To and Referred-By stand in the request.
     Referred {
         /// The session it came in.

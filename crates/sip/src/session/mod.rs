@@ -540,7 +540,7 @@ fn describe_request(request: &mut RequestBuilder) {
 }
 
 /// The methods that sessions take, for Allow (RFC 3261 §20.5).
-const ALLOW: &str = "INVITE, ACK, CANCEL, BYE, OPTIONS, PRACK, UPDATE, INFO, MESSAGE, REFER, NOTIFY";
+const ALLOW: &str = "INVITE, ACK, CANCEL, BYE, OPTIONS, PRACK, UPDATE, INFO, REFER, NOTIFY";
 /// The option tags that sessions support: RFC 3262 and RFC 4028.
 const SUPPORTED: &str = "100rel, timer";
 const SDP: &str = "application/sdp";

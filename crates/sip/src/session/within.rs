@@ -1,4 +1,4 @@
-//! Requests within a dialog: BYE, INFO, MESSAGE, OPTIONS and their order. RFC 3261 §12.2.2, §15.1.2.
+//! Requests within a dialog: BYE, INFO, OPTIONS and their order. RFC 3261 §12.2.2, §15.1.2.
 //!
 //! In: a request whose To tag is one of ours, once its server transaction is made. Each is checked in one
 //! order: the dialog's CSeq and target, then Require, then the method. Out: one reply each, at once or
@@ -57,14 +57,10 @@ impl Sessions {
                 let (content_type, body) = content_of(arrived);
                 session.emit(|session| SessionEvent::Info { session, content_type, body }, out);
             }
-            Method::Message => {
-                session.dialog.reply(arrived, 200, "OK", out);
-                let (content_type, body) = content_of(arrived);
-                session.emit(|session| SessionEvent::Message { session, content_type, body }, out);
-            }
             Method::Options => session.answer_options(arrived, out),
             Method::Refer => session.handle_refer(arrived, out),
             Method::Notify => session.handle_notify(arrived, out),
+            // A MESSAGE among them: no application reads one within a call, and a 200 says that it was delivered (RFC 3428 §7).
             _ => {
                 let allow = Some(("Allow", ALLOW));
                 session.dialog.reply_with(arrived, (405, "Method Not Allowed"), allow, out);
