@@ -8,7 +8,7 @@ use sip::wire::Method;
 use std::time::Duration;
 use stdx::Instant;
 
-use crate::raw::{Peer, Raw, header};
+use crate::raw::{Peer, Raw, contact, header};
 use crate::server::Server;
 use crate::session_world::{ANSWER, Pair, agent, answers, assert_at_rest, invite_to};
 
@@ -199,6 +199,52 @@ fn a_transfer_is_left_lying() {
     let theirs = pair.theirs();
     pair.do_them(|endpoint, now, out| endpoint.sessions(now, out).hang_up(theirs, None));
     pair.rest();
+}
+
+/// RFC 3311 §5.2: an UPDATE with an offer is refused while ours has no answer, which a reliable response may have (RFC 3262 §5). RFC 3261
+/// §13.2.2.4: the dialog goes on with the 2xx, and so do its numbers.
+#[test]
+fn an_early_dialog_takes_an_offer_once_ours_is_answered_and_goes_on_in_the_session() {
+    let mut scene = crate::Scene::build(1, agent(1).with_app(agrees), vec![]);
+    let mut peer = Peer::new(&mut scene, 8);
+    scene.world.act(scene.server, |server: &mut Server, now, out| {
+        let invite = invite_to("sip:x@10.0.0.8");
+        server.command(now, out, |endpoint, effects| endpoint.sessions(now, effects).invite(invite)).unwrap();
+    });
+    scene.run(100);
+    let invite = peer.last(&scene, "INVITE");
+    let [local, remote, call_id] = ["To", "From", "Call-ID"].map(|name| header(&invite, name));
+    let (uri, local) = (contact(&invite), format!("{local};tag=b"));
+    let update = Raw {
+        method: "UPDATE",
+        uri: &uri,
+        from: &local,
+        to: &remote,
+        call_id: &call_id,
+        contact: "<sip:moved@10.0.0.8>",
+        lines: "Content-Type: application/sdp\r\n",
+        ..Raw::default()
+    };
+    let lines = "Contact: <sip:x@10.0.0.8>\r\n";
+    let reliable = format!("{lines}Content-Type: application/sdp\r\nRequire: 100rel\r\nRSeq: 1\r\n");
+    peer.respond(&mut scene, &invite, "180 Ringing", "b", "", lines);
+    peer.send_as(&mut scene, update, 10, "v=0 early");
+    peer.last(&scene, "SIP/2.0 491 ");
+    let early = ("183 Session Progress", "b");
+    peer.respond_with(&mut scene, &invite, early, "", (&reliable, "v=0 answer"));
+    peer.send_as(&mut scene, update, 20, "v=0 early");
+    assert!(header(&peer.last(&scene, "SIP/2.0 200 "), "CSeq").ends_with("UPDATE"));
+    // The UPDATE has moved the target of its dialog.
+    let again = reliable.replace("RSeq: 1", "RSeq: 2");
+    peer.respond_with(&mut scene, &invite, early, "", (&again, "v=0 answer"));
+    assert!(peer.last(&scene, "PRACK").starts_with("PRACK sip:moved@10.0.0.8 "));
+    peer.respond(&mut scene, &invite, "200 OK", "b", "", lines);
+    assert!(peer.last(&scene, "ACK").starts_with("ACK sip:x@10.0.0.8 "));
+    for (number, status) in [(15, "500"), (20, "500"), (21, "200")] {
+        peer.send_as(&mut scene, Raw { method: "INFO", contact: "", lines: "", ..update }, number, "");
+        let answer = peer.received(&scene).pop().unwrap();
+        assert!(answer.starts_with(&format!("SIP/2.0 {status} ")), "{number}: {answer}");
+    }
 }
 
 /// RFC 4028: half-way through a refresh, for as long as both live.

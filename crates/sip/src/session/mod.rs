@@ -496,6 +496,14 @@ impl Session {
     }
 }
 
+/// The dialog of a request of the peer. Before the answer to our INVITE each fork has one of its own.
+fn dialog_of<'a>(session: &'a mut Session, request: &Message) -> Option<&'a mut Dialog> {
+    match &mut session.stage {
+        SessionStage::Calling(calling) => calling.dialog_of(request),
+        _ => Some(&mut session.dialog),
+    }
+}
+
 /// Something of ours that is repeated until the peer has acknowledged it.
 struct Retransmission {
     bytes: Bytes,

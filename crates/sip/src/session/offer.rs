@@ -18,7 +18,7 @@ use super::refresh;
 use super::{
     CommandError, Dialog, OfferId, PendingRequest, ReceivedRequest, RequestPurpose, SDP, Session,
     SessionContext, SessionEffects, SessionEvent, SessionRules, SessionStage, Sessions, describe,
-    describe_request,
+    describe_request, dialog_of,
 };
 use crate::events::TxRef;
 use crate::limits;
@@ -191,8 +191,10 @@ impl Session {
         let mut reply = Reply::new(request, source.remote, 200, "OK", Some(&self.dialog.local_tag));
         reply.header("Contact", format!("<{}>", peer_offer.contact).as_bytes());
         describe(&mut reply);
+        if let Some(dialog) = dialog_of(self, request) {
+            dialog.refresh_target(request, Some(source));
+        }
         if matches!(self.stage, SessionStage::Up) {
-            self.dialog.refresh_target(request, Some(source));
             self.refresh = refresh::grant(context.now, context.rules, request, &mut reply);
         }
         let bytes = finish(reply, &sdp);
@@ -243,7 +245,7 @@ impl Session {
             return self.dialog.reply_with(arrived, (422, "Session Interval Too Small"), header, out);
         }
         let is_offer = !is_update || sdp_of(request).is_some();
-        if is_offer && let Some(refusal) = self.refusal(is_update) {
+        if is_offer && let Some(refusal) = self.refusal(request) {
             return self.refuse_glare(rng, arrived, refusal, out);
         }
         if !is_offer {
@@ -269,13 +271,14 @@ impl Session {
     }
 
     /// RFC 3261 §14.2, RFC 3311 §5.2: 491 when ours is open, 500 when theirs is.
-    fn refusal(&self, is_update: bool) -> Option<u16> {
+    fn refusal(&self, request: &Message) -> Option<u16> {
+        let is_update = request.method() == Method::Update;
         let by_stage = match &self.stage {
             SessionStage::Up => None,
             SessionStage::Ending => Some(481),
             SessionStage::Invited(incoming) if is_update && incoming.has_answered_offer => None,
             SessionStage::Invited(_) => Some(500),
-            SessionStage::Calling(_) if is_update => None,
+            SessionStage::Calling(calling) if is_update && calling.has_answer_in(request) => None,
             SessionStage::Calling(_) => Some(491),
         };
         let awaits_answer = self.unacked.as_ref().is_some_and(|unacked| unacked.awaits_answer());
@@ -319,7 +322,9 @@ impl Session {
         let mut reply = Reply::new(request, source.remote, 200, "OK", Some(&self.dialog.local_tag));
         reply.header("Contact", format!("<{}>", arrived.contact).as_bytes());
         describe(&mut reply);
-        self.dialog.refresh_target(request, Some(source));
+        if let Some(dialog) = dialog_of(self, request) {
+            dialog.refresh_target(request, Some(source));
+        }
         if matches!(self.stage, SessionStage::Up) {
             self.refresh = refresh::grant(now, rules, request, &mut reply);
         }

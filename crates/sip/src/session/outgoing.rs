@@ -12,6 +12,7 @@ use stdx::Instant;
 use stdx::rng::Rng;
 use stdx::slab::Key;
 
+use super::body::sdp_of;
 use super::refresh;
 use super::{
     Cause, CommandError, Dialog, Invite, PendingRequest, PendingRequests, RequestPurpose, SDP, Session,
@@ -60,6 +61,8 @@ impl OutgoingInvite {
 struct EarlyDialog {
     dialog: Dialog,
     rseq: u32,
+    /// A reliable response has answered our offer.
+    has_answer: bool,
 }
 
 /// RFC 3261 §9.1: a CANCEL waits for a provisional response.
@@ -118,6 +121,11 @@ impl OutgoingInvite {
     /// True if the request belongs to one of the early dialogs.
     pub(super) fn has_dialog(&self, request: &Message) -> bool {
         self.early.iter().any(|early| early.dialog.is_of(request))
+    }
+
+    /// True if the offer of the INVITE is answered in the early dialog that the request belongs to.
+    pub(super) fn has_answer_in(&self, request: &Message) -> bool {
+        self.early.iter().any(|early| early.has_answer && early.dialog.is_of(request))
     }
 
     /// The early dialog that the request belongs to.
@@ -319,9 +327,15 @@ impl Sessions {
     ) {
         let (key, rules) = (pending.key, self.rules);
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let Some(dialog) = session.dialog.of_response(response) else {
+        let Some(mut dialog) = session.dialog.of_response(response) else {
             return self.vanish(key, Cause::Failed { status: 502, response: None }, out);
         };
+        if let SessionStage::Calling(calling) = &session.stage
+            && let Some(early) =
+                calling.early.iter().find(|early| early.dialog.remote_tag == dialog.remote_tag)
+        {
+            dialog.confirm(&early.dialog);
+        }
         let base = std::mem::replace(&mut session.dialog, dialog);
         session.note_allow(response);
         // Also when the call was given up: the BYE needs the dialog.
@@ -476,7 +490,7 @@ impl Session {
             Some(index) => index,
             None if calling.early.len() >= limits::FORK_BRANCHES => return true,
             None => {
-                calling.early.push(EarlyDialog { dialog, rseq: 0 });
+                calling.early.push(EarlyDialog { dialog, rseq: 0, has_answer: false });
                 calling.early.len() - 1
             }
         };
@@ -489,6 +503,7 @@ impl Session {
             return false;
         }
         early.rseq = rseq;
+        early.has_answer |= sdp_of(response).is_some();
         self.dialog.local_cseq += 1;
         let (mut request, onward) = early.dialog.request_numbered("PRACK", self.dialog.local_cseq);
         let number = response.cseq().map_or(0, |(number, _)| number);

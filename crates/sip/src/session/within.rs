@@ -14,7 +14,7 @@ use super::event::content_type_of;
 use super::incoming::{reply_effect, unknown_extensions};
 use super::{
     ALLOW, Cause, CommandError, ReceivedRequest, RequestPurpose, Session, SessionContext, SessionEffects,
-    SessionEvent, SessionStage, Sessions, describe,
+    SessionEvent, SessionStage, Sessions, describe, dialog_of,
 };
 use crate::limits;
 use crate::wire::{Method, Reply};
@@ -32,12 +32,9 @@ impl Sessions {
         let Some(session) = self.sessions.get_mut(key) else { return };
         // The To tag is unpredictable, so the sender has received a response of ours.
         session.proved = true;
-        let dialog = match &mut session.stage {
-            // Before the answer each fork has a dialog of its own, with its own numbers.
-            SessionStage::Calling(calling) => calling.dialog_of(request),
-            _ => Some(&mut session.dialog),
-        };
-        if let Some(Err(DialogFault(status, reason))) = dialog.map(|dialog| dialog.accept(request)) {
+        // Each dialog has its own numbers.
+        let accepted = dialog_of(session, request).map(|dialog| dialog.accept(request));
+        if let Some(Err(DialogFault(status, reason))) = accepted {
             return session.dialog.reply(arrived, status, reason, out);
         }
         // RFC 3261 §8.2.2.3, which §12.2.2 has for requests within a dialog as well.
