@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ivr::script::Id;
 use media::codec::Codec;
-use media::sdp::{Description, Direction, Local, SrtpPolicy, Versions};
+use media::sdp::{DescriptionHistory, Direction, Local, SrtpPolicy};
 use media::session::MediaSession;
 use media::srtp::KEY_LEN;
 use sip::session::SessionId;
@@ -53,10 +53,8 @@ pub(super) struct Leg {
     pub(super) pair: Option<PortPair>,
     /// From the first negotiated description on.
     pub(super) media: Option<Box<MediaSession>>,
-    /// Our last description that waits for its answer.
-    pub(super) offered: Option<Box<Description>>,
-    /// The versions of our descriptions (RFC 3264 §8).
-    pub(super) versions: Versions,
+    /// The descriptions of both sides, which later ones agree with (RFC 3264 §8).
+    pub(super) descriptions: DescriptionHistory,
     /// `sess-id` of our descriptions' o= line; the same for the whole call.
     pub(super) sdp_id: u64,
     /// The SRTP key and salt of what this side sends (RFC 4568).
@@ -161,8 +159,7 @@ impl Leg {
             is_held: false,
             pair: None,
             media: None,
-            offered: None,
-            versions: Versions::default(),
+            descriptions: DescriptionHistory::default(),
             // As RFC 8866 §5.2 asks: a number that fits what others make of it.
             sdp_id: rng.next_u64() >> 2,
             key,

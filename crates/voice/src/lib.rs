@@ -73,6 +73,7 @@ use calls::Calls;
 use dial::Dials;
 use dial_effect::DialOutbox;
 use helper_requests::{HelperRequests, TicketOutcome};
+use offers::ReceivedOffer;
 use outgoing::CallOrigin;
 use record::Recordings;
 use refer::ReferRequest;
@@ -274,8 +275,9 @@ impl Voice {
                 return self.session_ended(now, session, &cause, world);
             }
             SessionEvent::Confirmed { session, sdp } => return self.confirmed(now, session, sdp, world),
-            SessionEvent::Offered { session, offer, sdp } => {
-                return self.calls.offered(now, session, offer, sdp.as_ref(), world);
+            SessionEvent::Offered { session, offer: id, sdp, source, proved } => {
+                let offer = ReceivedOffer { id, sdp, source, is_proved: proved };
+                return self.calls.offered(now, session, offer, world);
             }
             SessionEvent::OfferAnswered { session, sdp: Some(sdp) } => {
                 return self.calls.settled(session, &sdp);

@@ -55,7 +55,18 @@ impl Leg {
         let Some(peer) = endpoint.peer_of(self.session) else { return };
         self.trusted = peer;
         if let Some(media) = &mut self.media {
-            media.trust_signalling(peer);
+            media.trust_signalling(peer, true);
+        }
+    }
+
+    /// An offer within the dialog was accepted. Its To tag is known to the peer alone, so the address that it came from is the
+    /// peer's. Unless that `is_proved`, media goes there only after some came.
+    pub(super) fn trust_source(&mut self, source: IpAddr, is_proved: bool) {
+        if is_proved {
+            self.trusted = source;
+        }
+        if let Some(media) = &mut self.media {
+            media.trust_signalling(source, is_proved);
         }
     }
 }

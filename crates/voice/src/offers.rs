@@ -5,8 +5,13 @@
 //! them with a leg's ports and media session. Ports are opened with the first description and kept for the
 //! whole call, so a later offer changes codecs and addresses but not where the peer sends.
 
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+
 use bytes::Bytes;
-use media::sdp::{self, Description, Negotiated};
+use media::sdp::{self, Description, Local, Negotiated, SrtpPolicy};
 use media::session::MediaSession;
 use sip::session::{OfferId, SessionId};
 use stdx::Instant;
@@ -41,10 +46,21 @@ impl Refused {
     }
 }
 
+/// An offer of the peer within the dialog, or its request for one of ours.
+pub(super) struct ReceivedOffer {
+    pub(super) id: OfferId,
+    /// `None` asks for an offer of ours (RFC 3261 §14.2).
+    pub(super) sdp: Option<Bytes>,
+    /// The address that it came from.
+    pub(super) source: IpAddr,
+    /// That address is known to receive what is sent to it.
+    pub(super) is_proved: bool,
+}
+
 /// The offer/answer model (RFC 3264) of one leg.
 impl Leg {
-    /// The answer to the peer's offer, or an offer when there is none. An answer settles the media at once;
-    /// an offer is kept until its answer comes.
+    /// The answer to the peer's offer, or an offer when there is none. An answer settles the media at once,
+    /// an offer when its answer comes.
     fn describe(
         &mut self,
         key: Key,
@@ -61,11 +77,9 @@ impl Leg {
         }
         let local = self.local(rules.own()).ok_or(Refused::GONE)?;
         if self.offer.is_empty() {
-            let mut offer = sdp::offer(&local);
-            self.versions.stamp(&mut offer);
-            let text = offer.to_string();
-            self.offered = Some(Box::new(offer));
-            return Ok(text.into());
+            let mut offer = self.own_offer(local);
+            self.descriptions.stamp(&mut offer);
+            return Ok(offer.to_string().into());
         }
         let offer = Description::parse(&self.offer)
             .map_err(|error| Refused::not_acceptable(399, &error.to_string()))?;
@@ -73,9 +87,17 @@ impl Leg {
             .map_err(|refusal| Refused::not_acceptable(refusal.warning(), &refusal.to_string()))?;
         // Each description that differs from the last one has a higher version in its o= line (RFC 3264 §8).
         let mut description = answer.description;
-        self.versions.stamp(&mut description);
+        self.descriptions.note(&offer);
+        self.descriptions.stamp(&mut description);
         self.connect(answer.negotiated, rules, rng);
         Ok(description.to_string().into())
+    }
+
+    /// A first offer, or one that goes on from what was agreed (RFC 3264 §8). What is encrypted is offered so.
+    fn own_offer(&self, local: Local<'_>) -> Description {
+        let Some(media) = &self.media else { return sdp::offer(&local) };
+        let srtp = if media.negotiated().srtp.is_some() { SrtpPolicy::Required } else { local.srtp };
+        sdp::offer_again(&self.descriptions, &Local { srtp, ..local })
     }
 
     /// Media from now on, or another than before.
@@ -105,12 +127,17 @@ impl Leg {
     /// An answer to our offer, which another may follow in early media: a fork's phones answer one by one.
     /// One that does not match leaves the media as it was.
     fn take_answer(&mut self, sdp: &[u8], rules: &MediaRules, rng: &mut Rng) {
-        let (Some(offer), Some(local)) = (&self.offered, self.local(rules.own())) else { return };
-        let negotiated = Description::parse(sdp)
-            .map_err(|error| error.to_string())
-            .and_then(|answer| sdp::accept(offer, &answer, &local).map_err(|refusal| refusal.to_string()));
-        match negotiated {
-            Ok(negotiated) => self.connect(negotiated, rules, rng),
+        let (Some(offer), Some(local)) = (self.descriptions.last(), self.local(rules.own())) else { return };
+        let answer = Description::parse(sdp).map_err(|error| error.to_string());
+        let agreed = answer.and_then(|answer| {
+            let negotiated = sdp::accept(offer, &answer, &local).map_err(|refusal| refusal.to_string())?;
+            Ok((answer, negotiated))
+        });
+        match agreed {
+            Ok((answer, negotiated)) => {
+                self.descriptions.note(&answer);
+                self.connect(negotiated, rules, rng);
+            }
             Err(problem) => tracing::info!(sid = self.sid, problem, "an SDP answer does not match its offer"),
         }
     }
@@ -142,41 +169,34 @@ impl Calls {
         leg.describe(key, &self.media_rules, &mut self.rng, world.sockets)
     }
 
-    /// The final answer to an offer of ours.
+    /// An answer to our last description: to an offer, which in early media another may follow, or to a refresh of the session
+    /// by a re-INVITE, which repeats the description and whose answer may be another than before (RFC 3264 §8).
     pub(super) fn settled(&mut self, session: SessionId, sdp: &[u8]) {
-        self.settled_early(session, sdp);
-        let key = self.by_session.get(&session);
-        if let Some(leg) = key.and_then(|key| self.legs.get_mut(*key)) {
-            leg.offered = None;
-        }
-    }
-
-    /// An answer in early media, which another may follow.
-    pub(super) fn settled_early(&mut self, session: SessionId, sdp: &[u8]) {
         let Some(&key) = self.by_session.get(&session) else { return };
         if let Some(leg) = self.legs.get_mut(key) {
             leg.take_answer(sdp, &self.media_rules, &mut self.rng);
         }
     }
 
-    /// A re-INVITE or UPDATE: hold, another codec, another address. `sdp`: `None` asks for an offer of ours
-    /// (RFC 3261 §14.2).
+    /// A re-INVITE or UPDATE: hold, another codec, another address.
     pub(super) fn offered(
         &mut self,
         now: Instant,
         session: SessionId,
-        id: OfferId,
-        sdp: Option<&Bytes>,
+        offer: ReceivedOffer,
         world: &mut World<'_>,
     ) {
+        let ReceivedOffer { id, sdp, source, is_proved } = offer;
         let Some(&key) = self.by_session.get(&session) else { return };
-        if let (Some(sdp), Some(leg)) = (sdp, self.legs.get_mut(key)) {
-            leg.offer = sdp.clone();
-        } else if let Some(leg) = self.legs.get_mut(key) {
-            leg.offer = Bytes::new();
+        if let Some(leg) = self.legs.get_mut(key) {
+            leg.offer = sdp.unwrap_or_default();
+        }
+        let described = self.describe(key, world);
+        if let Some(leg) = self.legs.get_mut(key).filter(|_| described.is_ok()) {
+            leg.trust_source(source, is_proved);
         }
         // The peer may have withdrawn it.
-        let _ = match self.describe(key, world) {
+        let _ = match described {
             Ok(sdp) => world.endpoint.sessions(now, world.out).accept_offer(session, id, sdp),
             Err(Refused { status, reason, .. }) => {
                 world.endpoint.sessions(now, world.out).refuse_offer(session, id, status, reason)

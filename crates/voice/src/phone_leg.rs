@@ -68,12 +68,10 @@ impl Calls {
         let attempt = leg.attempt?;
         leg.trust_peer(world.endpoint);
         let sdp = sdp_of(response);
-        match &sdp {
+        if let Some(sdp) = &sdp {
             // RFC 3261 §13.2.1: the answer may come in a provisional response; unless that is reliable, the 2xx has
             // it again.
-            Some(sdp) if response.status() < 200 => self.settled_early(session, sdp),
-            Some(sdp) => self.settled(session, sdp),
-            None => {}
+            self.settled(session, sdp);
         }
         let leg = self.legs.get_mut(key)?;
         leg.note_media_begin(now);

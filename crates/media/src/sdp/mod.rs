@@ -1,5 +1,6 @@
 //! Session descriptions (RFC 8866) and their offer/answer model (RFC 3264), for one stream of sound.
 
+mod history;
 mod negotiate;
 mod parse;
 #[cfg(test)]
@@ -12,9 +13,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use crate::codec::{Codec, PayloadType};
 use crate::srtp::CryptoLine;
 
-pub use negotiate::{
-    Local, Negotiated, Refusal, SdpAnswer, SrtpPolicy, Versions, accept, answer, offer, offer_again,
-};
+pub use history::DescriptionHistory;
+pub use negotiate::{Local, Negotiated, Refusal, SdpAnswer, SrtpPolicy, accept, answer, offer, offer_again};
 
 /// Why text is not a session description.
 #[derive(Debug, Clone, PartialEq, Eq)]

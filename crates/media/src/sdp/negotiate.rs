@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use super::history::DescriptionHistory;
 use super::{Description, Direction, Host, Media, MediaKind, Origin};
 use crate::codec::{Codec, PayloadType};
 use crate::srtp::{CryptoLine, KEY_LEN, Suite};
@@ -14,7 +15,7 @@ pub struct Local<'a> {
     pub ip: IpAddr,
     /// The port of the stream; RTCP has the next one.
     pub port: u16,
-    /// `o=`: one number a call, and [`Versions`] counts the other.
+    /// `o=`: one number a call, and [`DescriptionHistory`] counts the other.
     pub session_id: u64,
     /// In the order of an offer; an answer takes the first of the peer's that is among them.
     pub codecs: &'a [Codec],
@@ -120,26 +121,6 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Counts the version of `o=` (RFC 3264 §8): up by one when a description differs from the last one sent.
-#[derive(Debug, Clone, Default)]
-pub struct Versions {
-    /// The description that was sent last; a changed one has the next version.
-    last: Option<Description>,
-}
-
-impl Versions {
-    /// Sets the origin of a description; its version rises with every change (RFC 3264 §8).
-    pub fn stamp(&mut self, description: &mut Description) {
-        if let Some(last) = &self.last {
-            description.origin.version = last.origin.version;
-            if description != last {
-                description.origin.version += 1;
-            }
-        }
-        self.last = Some(description.clone());
-    }
-}
-
 /// The numbers under which this side offers its codecs.
 const OPUS: PayloadType = PayloadType { number: 96, codec: Codec::Opus, clock_rate: 48_000, channels: 2 };
 const EVENTS: PayloadType =
@@ -190,41 +171,57 @@ fn add(media: &mut Media, one: PayloadType) {
 
 /// A first offer.
 pub fn offer(local: &Local<'_>) -> Description {
-    let secure = local.srtp == SrtpPolicy::Required;
-    let mut media = Media::new(MediaKind::Audio, local.port, if secure { "RTP/SAVP" } else { "RTP/AVP" });
-    for codec in local.codecs {
-        if let Some(one) = own(*codec) {
-            add(&mut media, one);
-        }
-    }
-    add(&mut media, EVENTS);
+    let media = own_stream(local, own_protocol(local), &own_payload_types(local));
+    Description { media: vec![media], ..local.description() }
+}
+
+/// The protocol of a first offer.
+fn own_protocol(local: &Local<'_>) -> &'static str {
+    if local.srtp == SrtpPolicy::Required { "RTP/SAVP" } else { "RTP/AVP" }
+}
+
+/// The payload types of a first offer.
+fn own_payload_types(local: &Local<'_>) -> Vec<PayloadType> {
+    let mut all: Vec<PayloadType> = local.codecs.iter().filter_map(|codec| own(*codec)).collect();
+    all.push(EVENTS);
     // RFC 4733 §2.1: events count the clock of the sound they stand between.
     if local.codecs.contains(&Codec::Opus) {
-        add(&mut media, EVENTS_48);
+        all.push(EVENTS_48);
     }
+    all
+}
+
+/// The stream that this side offers.
+fn own_stream(local: &Local<'_>, protocol: &str, payload_types: &[PayloadType]) -> Media {
+    let mut media = Media::new(MediaKind::Audio, local.port, protocol);
+    payload_types.iter().for_each(|one| add(&mut media, *one));
     media.ptime = Some(PTIME);
     media.rtcp_mux = true;
     media.direction = Some(local.direction);
-    if secure {
+    if local.srtp == SrtpPolicy::Required {
         let crypto = |tag, suite| CryptoLine { tag, suite, key: local.key, unencrypted: false };
         media.cryptos = vec![crypto(1, Suite::AesCm128Sha1_80), crypto(2, Suite::AesCm128Sha1_32)];
         media.has_crypto = true;
     }
-    Description { media: vec![media], ..local.description() }
+    media
 }
 
-/// A later offer in a session whose last description of this side was `before`: as many streams in the same order
-/// (RFC 3264 §8), the others refused as they were.
-pub fn offer_again(before: &Description, local: &Local<'_>) -> Description {
-    let mut new = offer(local);
+/// A later offer of a session: as many streams in the same order as this side's last description had (RFC 3264 §8), the others
+/// refused as they were, and payload types under the numbers that they have (§8.3.2). Where SRTP is in use, `local` requires it.
+pub fn offer_again(history: &DescriptionHistory, local: &Local<'_>) -> Description {
+    let Some(before) = history.last() else { return offer(local) };
     let audio = before.media.iter().position(|one| one.kind == MediaKind::Audio && one.port != 0);
-    let mut own_stream = new.media.pop();
+    // COMPAT(phones): keys may stand under RTP/AVP, and do so again.
+    let fits = |media: &&Media| local.srtp == SrtpPolicy::Required || !media.is_secure();
+    let last = audio.map(|index| &before.media[index]).filter(fits);
+    let protocol = last.map_or(own_protocol(local), |media| media.protocol.as_str());
+    let mut own_stream = Some(own_stream(local, protocol, &history.numbered(own_payload_types(local))));
+    let mut new = local.description();
     for (index, one) in before.media.iter().enumerate() {
         let media = if Some(index) == audio { own_stream.take() } else { None };
         new.media.push(media.unwrap_or_else(|| refused(one)));
     }
     new.media.extend(own_stream);
-    new.origin.version = before.origin.version + 1;
     new
 }
 
@@ -378,7 +375,9 @@ pub fn accept(offer: &Description, answer: &Description, local: &Local<'_>) -> R
         offered_stream.cryptos.iter().find(|one| one.tag == line.tag && one.suite == line.suite).copied()
     };
     let srtp = answered_stream.cryptos.iter().find_map(|line| Some((key(line)?, *line)));
-    if srtp.is_none() && (offered_stream.is_secure() || answered_stream.is_secure()) {
+    // This side offers keys only where nothing else will do, also under RTP/AVP.
+    let is_required = offered_stream.is_secure() || offered_stream.has_crypto || answered_stream.is_secure();
+    if srtp.is_none() && is_required {
         return Err(Refusal::Srtp);
     }
     let direction = answer.direction_of(answered_stream).mirrored().both(local.direction);

@@ -224,19 +224,90 @@ fn answers_that_do_not_fit_are_refused() {
 /// RFC 3264 §8: the version of `o=` grows by one with each change, and no stream is ever removed.
 #[test]
 fn versions_count_changes_and_a_later_offer_keeps_its_streams() {
-    let mut versions = Versions::default();
-    let mut stamp = |mut description: Description| {
-        versions.stamp(&mut description);
-        description.origin.version
-    };
-    let first = answered(LINPHONE).description;
+    let mut history = DescriptionHistory::default();
+    let mut first = answered(LINPHONE).description;
     // The 183, then the same in the 200.
-    assert_eq!((stamp(first.clone()), stamp(answered(LINPHONE).description)), (1, 1));
+    for _ in 0..2 {
+        history.stamp(&mut first);
+        assert_eq!(first.origin.version, 1);
+    }
     let hold = Local { direction: Direction::SendOnly, ..local(&CODECS) };
-    let again = offer_again(&first, &hold);
+    let mut again = offer_again(&history, &hold);
     let kinds: Vec<_> = again.media.iter().map(|one| (one.kind.name(), one.port)).collect();
     assert_eq!(kinds, [("audio", 30_000), ("video", 0), ("image", 0)]);
-    assert_eq!((again.origin.version, stamp(again.clone()), stamp(again)), (2, 2, 2));
+    for _ in 0..2 {
+        history.stamp(&mut again);
+        assert_eq!(again.origin.version, 2);
+    }
+}
+
+/// The history of a session whose offers were answered with these codecs, and its next offer.
+fn next_offer(offers: &[&str], codecs: &[Codec], srtp: SrtpPolicy) -> Description {
+    let mut history = DescriptionHistory::default();
+    for text in offers {
+        let offered = parse(text);
+        history.note(&offered);
+        history.stamp(&mut answer(&offered, &local(codecs)).unwrap().description);
+    }
+    offer_again(&history, &Local { srtp, ..local(codecs) })
+}
+
+/// The payload types of sound with their codecs and clocks.
+fn numbers(description: &Description) -> Vec<(u8, Codec, u32)> {
+    let maps = &description.audio().unwrap().rtpmaps;
+    maps.iter().map(|map| (map.number, map.codec, map.clock_rate)).collect()
+}
+
+/// RFC 3264 §8.3.2: a number that was once given to a payload type means nothing else until the session ends.
+#[test]
+fn a_later_offer_gives_no_payload_type_the_number_of_another() {
+    let offer = |map: &str| SIPP.replace("a=rtpmap:101 telephone-event/8000\r\na=fmtp:101 0-11,16\r\n", map);
+    let again = |offers: &[&str]| numbers(&next_offer(offers, &CODECS, SrtpPolicy::IfOffered));
+    let own = |opus, events, events_48| {
+        [
+            (8, Codec::Pcma, 8_000),
+            (0, Codec::Pcmu, 8_000),
+            (9, Codec::G722, 8_000),
+            (opus, Codec::Opus, 48_000),
+            (events, Codec::TelephoneEvent, 8_000),
+            (events_48, Codec::TelephoneEvent, 48_000),
+        ]
+    };
+    let events_at_96 = offer("a=rtpmap:96 telephone-event/8000\r\n");
+    let opus_at_120 = offer("a=rtpmap:120 opus/48000/2\r\n");
+    let speex_at_96 = offer("a=rtpmap:96 speex/16000\r\n");
+    // One that is listed and not described, and others' streams.
+    let unknown_at_96 =
+        SIPP.replace("RTP/AVP 8", "RTP/AVP 8 96") + "m=video 9 RTP/AVP 97\r\na=rtpmap:97 VP8/90000\r\n";
+    assert_eq!(again(&[SIPP]), own(96, 101, 97));
+    assert_eq!(again(&[&events_at_96]), own(97, 96, 98));
+    assert_eq!(again(&[&opus_at_120]), own(120, 101, 97));
+    assert_eq!(again(&[&speex_at_96]), own(97, 101, 98));
+    assert_eq!(again(&[&unknown_at_96]), own(97, 101, 98));
+    // Also when a description in between does not have it.
+    assert_eq!(again(&[&events_at_96, &offer("")]), own(97, 96, 98));
+    // A peer that has named all numbers is offered no others.
+    let all: String = (96..128).map(|number| format!("a=rtpmap:{number} speex/8000\r\n")).collect();
+    assert_eq!(again(&[&offer(&all)]), own(0, 0, 0)[..3]);
+}
+
+/// RFC 4568 §7.1.4: keys go on being offered. The protocol of the stream stays, as phones compare it.
+#[test]
+fn a_later_offer_of_an_encrypted_call_has_keys_and_takes_no_answer_without() {
+    for protocol in ["RTP/SAVP", "RTP/AVP", "RTP/SAVPF"] {
+        let text = format!("{}{CRYPTO}", SIPP.replace("RTP/AVP", protocol));
+        let again = next_offer(&[&text], &CODECS, SrtpPolicy::Required);
+        let media = again.audio().unwrap();
+        assert_eq!((&*media.protocol, media.cryptos.len()), (protocol, 2));
+        let secure = Local { srtp: SrtpPolicy::Required, ..local(&CODECS) };
+        assert_eq!(accept(&again, &parse(SIPP), &secure), Err(Refusal::Srtp));
+        let theirs = answer(&again, &Local { key: [9; 30], ..local(&CODECS) }).unwrap();
+        let (send, receive) = accept(&again, &theirs.description, &secure).unwrap().srtp.unwrap();
+        assert_eq!((send.key, receive.key), ([7; 30], [9; 30]));
+    }
+    let plain = next_offer(&[&SIPP.replace("RTP/AVP", "RTP/AVPF")], &CODECS, SrtpPolicy::IfOffered);
+    let media = plain.audio().unwrap();
+    assert_eq!((&*media.protocol, media.cryptos.len()), ("RTP/AVPF", 0));
 }
 
 #[test]

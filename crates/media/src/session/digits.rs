@@ -72,7 +72,7 @@ impl DigitSender {
     }
 }
 
-/// Digits of the peer. Once an event came, tones are not listened for.
+/// Digits of the peer. Once an event came, tones are not listened for; a new receiver begins where events end.
 pub(super) struct DigitReceiver {
     events: EventReceiver,
     /// An event came: tones are ignored from then on.

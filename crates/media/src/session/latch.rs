@@ -26,6 +26,8 @@ pub(super) struct Latch {
     expected: Option<SocketAddr>,
     /// Where the signalling comes from.
     trusted: Option<IpAddr>,
+    /// The last such address that is known to receive what is sent to it.
+    proved: Option<IpAddr>,
     /// The owner vouches for the address of the SDP: a media gateway of its configuration.
     is_vouched_for: bool,
     /// The address of the peer's last accepted move.
@@ -37,12 +39,17 @@ pub(super) struct Latch {
 impl Latch {
     /// Nothing came yet.
     pub(super) fn new(expected: Option<SocketAddr>, trusted: Option<IpAddr>) -> Latch {
-        Latch { expected, trusted, is_vouched_for: false, latched: None, last: Instant::default() }
+        let (proved, last) = (trusted, Instant::default());
+        Latch { expected, trusted, proved, is_vouched_for: false, latched: None, last }
     }
 
-    /// Where the signalling comes from, learnt after the leg was made.
-    pub(super) fn trust(&mut self, signalling: IpAddr) {
+    /// Where the signalling comes from, learnt after the leg was made. Unless the address `is_proved`, its source may be forged:
+    /// media from there is believed, but media goes there only after some came.
+    pub(super) fn trust(&mut self, signalling: IpAddr, is_proved: bool) {
         self.trusted = Some(signalling);
+        if is_proved {
+            self.proved = Some(signalling);
+        }
     }
 
     /// The owner believes the SDP, whatever the signalling's address is.
@@ -64,7 +71,7 @@ impl Latch {
 
     /// True if media may go to the SDP's address before any came from there.
     fn may_send_first_to(&self, expected: IpAddr) -> bool {
-        self.is_vouched_for || self.trusted.is_none_or(|trusted| trusted == expected)
+        self.is_vouched_for || self.trusted.is_none() || self.proved == Some(expected)
     }
 
     /// True once a packet of the peer came.
@@ -86,7 +93,8 @@ impl Latch {
                     (true, true) => true,
                     // A NAT gave it another port, or the peer itself moved back to the address of its SDP.
                     (true, false) | (false, true) => now.since(self.last) >= SILENT,
-                    (false, false) => false,
+                    // The peer moved to another network, and its description is as it was: it names a private address.
+                    (false, false) => self.trusted == Some(source.ip()) && now.since(self.last) >= SILENT,
                 },
             };
         if !is_believed {

@@ -230,16 +230,18 @@ impl MediaSession {
             self.sinks.change_sent_codec();
             self.receive.change(negotiated.audio);
         }
+        let had_events = !self.peer.negotiated.receive_events.is_empty();
         self.peer.renegotiate(negotiated);
-        if self.receive.detects_tones() || self.peer.negotiated.receive_events.is_empty() {
-            self.detect_tones(true);
+        if had_events && self.peer.negotiated.receive_events.is_empty() {
+            self.receive.end_events();
         }
         Ok(())
     }
 
-    /// The address that the signalling comes from, where it was not known at the start: media may go there first.
-    pub fn trust_signalling(&mut self, address: IpAddr) {
-        self.peer.latch.trust(address);
+    /// The address that the signalling comes from, where it was not known at the start or is another now: media from there is
+    /// the peer's. Media may go there first if the address `is_proved` to receive what is sent to it.
+    pub fn trust_signalling(&mut self, address: IpAddr, is_proved: bool) {
+        self.peer.latch.trust(address, is_proved);
     }
 
     /// True if media may go to the SDP's address before any came from there, although the signalling comes from another:
@@ -299,8 +301,8 @@ impl MediaSession {
         self.send.queue_digits(&self.peer.negotiated, digits)
     }
 
-    /// Detects digits in the sound. On from the start where no events were negotiated; once an event came, tones are
-    /// ignored.
+    /// Detects digits in the sound. On where no events are negotiated; once an event came, tones are ignored until events
+    /// are not negotiated any more.
     pub fn detect_tones(&mut self, on: bool) {
         self.receive.detect_tones(on);
     }

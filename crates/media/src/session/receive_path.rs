@@ -55,9 +55,10 @@ impl ReceivePath {
         self.digits.detect_tones(on.then_some(self.audio.rate()));
     }
 
-    /// True while digits in the sound are detected.
-    pub(super) fn detects_tones(&self) -> bool {
-        self.digits.detects_tones()
+    /// Events are not negotiated any more: digits come in the sound, and events that came before are no reason to ignore them.
+    pub(super) fn end_events(&mut self) {
+        self.digits = DigitReceiver::new();
+        self.detect_tones(true);
     }
 
     /// True if a frame must be decoded.

@@ -1,5 +1,7 @@
 //! Legs in virtual time: sound of one arrives at the other, unless the test loses it.
 
+mod renegotiated;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -675,7 +677,7 @@ fn an_address_that_has_not_sent_gets_nothing_unless_it_is_the_signallings() {
         if is_vouched_for {
             leg.trust_description(true);
         } else {
-            leg.trust_signalling(address(PEER).ip());
+            leg.trust_signalling(address(PEER).ip(), true);
         }
         assert_eq!(sent(&mut leg, 0, 200).rtp.len(), 10);
     }

@@ -52,6 +52,12 @@ impl Peer {
         self.send_numbered(scene, SERVER, raw, (self.requests, body));
     }
 
+    /// The same as [`send_body`](Self::send_body), with that CSeq.
+    pub(crate) fn send_as(&mut self, scene: &mut Scene, raw: Raw<'_>, number: u32, body: &str) {
+        self.requests += 1;
+        self.send_numbered(scene, SERVER, raw, (number, body));
+    }
+
     /// Copies of one request have one number and come by different ways.
     pub(crate) fn send_copy(&mut self, scene: &mut Scene, raw: Raw<'_>) {
         self.requests += 1;
@@ -121,6 +127,18 @@ impl Peer {
         above: &str,
         lines: &str,
     ) {
+        self.respond_with(scene, request, (status, tag), above, (lines, ""));
+    }
+
+    /// The same with a body.
+    pub(crate) fn respond_with(
+        &self,
+        scene: &mut Scene,
+        request: &str,
+        (status, tag): (&str, &str),
+        above: &str,
+        (lines, body): (&str, &str),
+    ) {
         let mut text = format!("SIP/2.0 {status}\r\n");
         if !above.is_empty() {
             text += &format!("Record-Route: {above}\r\n");
@@ -136,7 +154,7 @@ impl Peer {
             }
         }
         text += lines;
-        text += "Content-Length: 0\r\n\r\n";
+        text += &format!("Content-Length: {}\r\n\r\n{body}", body.len());
         let to = if request.contains("Via: SIP/2.0/TCP 10.0.0.1") {
             SocketAddr::new(SERVER.ip(), 5062)
         } else {

@@ -8,7 +8,7 @@ use sip::wire::Method;
 use std::time::Duration;
 use stdx::Instant;
 
-use crate::raw::{Peer, header};
+use crate::raw::{Peer, Raw, contact, header};
 use crate::server::Server;
 use crate::session_world::{ANSWER, Pair, agent, answers, assert_at_rest, invite_to};
 
@@ -103,7 +103,7 @@ fn offers_cross() {
 }
 
 #[test]
-fn digits_and_words_within_a_session() {
+fn digits_within_a_session_are_taken_and_texts_are_not() {
     let mut pair = Pair::up();
     let (session, body) = (pair.session, Bytes::from_static(b"Signal=5\r\nDuration=160\r\n"));
     pair.do_us(|endpoint, now, out| {
@@ -121,12 +121,41 @@ fn digits_and_words_within_a_session() {
      0ms  us ──INFO─────────▶ them
      0ms  us ──MESSAGE──────▶ them
     10ms  us ◀──200 INFO───── them
-    10ms  us ◀──200 MESSAGE── them
+    10ms  us ◀──405 MESSAGE── them
     ");
-    assert!(pair.others().ends_with("message hello"), "{}", pair.others());
-    assert!(pair.ours().ends_with("INFO 200, MESSAGE 200"), "{}", pair.ours());
+    assert!(pair.others().ends_with("info Signal=5\r\nDuration=160\r\n"), "{}", pair.others());
+    assert!(pair.ours().ends_with("INFO 200, MESSAGE 405"), "{}", pair.ours());
     pair.hang_up();
     pair.rest();
+}
+
+/// RFC 3428 §7: a 2xx would say that the text was delivered. RFC 3261 §20.5: Allow has the methods that are taken.
+#[test]
+fn a_text_within_a_session_is_refused_and_not_invited() {
+    let mut scene = crate::Scene::build(1, agent(1).with_app(answers), vec![]);
+    let mut peer = Peer::new(&mut scene, 8);
+    let invite = Raw {
+        method: "INVITE",
+        uri: "sip:100@10.0.0.1",
+        from: "<sip:x@elsewhere.test>;tag=x",
+        to: "<sip:100@10.0.0.1>",
+        call_id: "c",
+        contact: "<sip:x@10.0.0.8>",
+        ..Raw::default()
+    };
+    peer.send(&mut scene, invite);
+    let answer = peer.last(&scene, "SIP/2.0 200 ");
+    let lines = "Content-Type: text/plain\r\n";
+    peer.send_body(
+        &mut scene,
+        Raw { method: "MESSAGE", to: &header(&answer, "To"), lines, ..invite },
+        "hello",
+    );
+    let refusal = peer.last(&scene, "SIP/2.0 405 ");
+    for response in [answer, refusal] {
+        let allow = header(&response, "Allow");
+        assert!(allow.contains("INFO") && !allow.contains("MESSAGE"), "{allow}");
+    }
 }
 
 /// RFC 3515: accepted, told of, over.
@@ -170,6 +199,52 @@ fn a_transfer_is_left_lying() {
     let theirs = pair.theirs();
     pair.do_them(|endpoint, now, out| endpoint.sessions(now, out).hang_up(theirs, None));
     pair.rest();
+}
+
+/// RFC 3311 §5.2: an UPDATE with an offer is refused while ours has no answer, which a reliable response may have (RFC 3262 §5). RFC 3261
+/// §13.2.2.4: the dialog goes on with the 2xx, and so do its numbers.
+#[test]
+fn an_early_dialog_takes_an_offer_once_ours_is_answered_and_goes_on_in_the_session() {
+    let mut scene = crate::Scene::build(1, agent(1).with_app(agrees), vec![]);
+    let mut peer = Peer::new(&mut scene, 8);
+    scene.world.act(scene.server, |server: &mut Server, now, out| {
+        let invite = invite_to("sip:x@10.0.0.8");
+        server.command(now, out, |endpoint, effects| endpoint.sessions(now, effects).invite(invite)).unwrap();
+    });
+    scene.run(100);
+    let invite = peer.last(&scene, "INVITE");
+    let [local, remote, call_id] = ["To", "From", "Call-ID"].map(|name| header(&invite, name));
+    let (uri, local) = (contact(&invite), format!("{local};tag=b"));
+    let update = Raw {
+        method: "UPDATE",
+        uri: &uri,
+        from: &local,
+        to: &remote,
+        call_id: &call_id,
+        contact: "<sip:moved@10.0.0.8>",
+        lines: "Content-Type: application/sdp\r\n",
+        ..Raw::default()
+    };
+    let lines = "Contact: <sip:x@10.0.0.8>\r\n";
+    let reliable = format!("{lines}Content-Type: application/sdp\r\nRequire: 100rel\r\nRSeq: 1\r\n");
+    peer.respond(&mut scene, &invite, "180 Ringing", "b", "", lines);
+    peer.send_as(&mut scene, update, 10, "v=0 early");
+    peer.last(&scene, "SIP/2.0 491 ");
+    let early = ("183 Session Progress", "b");
+    peer.respond_with(&mut scene, &invite, early, "", (&reliable, "v=0 answer"));
+    peer.send_as(&mut scene, update, 20, "v=0 early");
+    assert!(header(&peer.last(&scene, "SIP/2.0 200 "), "CSeq").ends_with("UPDATE"));
+    // The UPDATE has moved the target of its dialog.
+    let again = reliable.replace("RSeq: 1", "RSeq: 2");
+    peer.respond_with(&mut scene, &invite, early, "", (&again, "v=0 answer"));
+    assert!(peer.last(&scene, "PRACK").starts_with("PRACK sip:moved@10.0.0.8 "));
+    peer.respond(&mut scene, &invite, "200 OK", "b", "", lines);
+    assert!(peer.last(&scene, "ACK").starts_with("ACK sip:x@10.0.0.8 "));
+    for (number, status) in [(15, "500"), (20, "500"), (21, "200")] {
+        peer.send_as(&mut scene, Raw { method: "INFO", contact: "", lines: "", ..update }, number, "");
+        let answer = peer.received(&scene).pop().unwrap();
+        assert!(answer.starts_with(&format!("SIP/2.0 {status} ")), "{number}: {answer}");
+    }
 }
 
 /// RFC 4028: half-way through a refresh, for as long as both live.

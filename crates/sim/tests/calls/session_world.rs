@@ -187,7 +187,6 @@ pub(crate) fn session_of(event: &SessionEvent) -> SessionId {
         | SessionEvent::OfferRefused { session, .. }
         | SessionEvent::OfferCrossed { session }
         | SessionEvent::Info { session, .. }
-        | SessionEvent::Message { session, .. }
         | SessionEvent::Referred { session, .. }
         | SessionEvent::ReferAnswered { session, .. }
         | SessionEvent::ReferProgress { session, .. }
@@ -217,7 +216,6 @@ fn name(event: &SessionEvent) -> String {
         SessionEvent::OfferRefused { status, .. } => format!("offer refused {status}"),
         SessionEvent::OfferCrossed { .. } => "crossed".into(),
         SessionEvent::Info { body, .. } => format!("info {}", String::from_utf8_lossy(body)),
-        SessionEvent::Message { body, .. } => format!("message {}", String::from_utf8_lossy(body)),
         SessionEvent::Referred { .. } => "referred".into(),
         SessionEvent::ReferAnswered { status, .. } => format!("refer {status}"),
         SessionEvent::ReferProgress { body, over, .. } => {

@@ -500,6 +500,31 @@ fn an_outgoing_call_authenticates_itself() {
     }
 }
 
+/// RFC 3261 §13.2.2.4: an ACK cannot be challenged, so each has the credentials of its INVITE; also that of another fork.
+#[test]
+fn an_ack_has_the_credentials_of_its_invite() {
+    let mut scene = Scene::build(1, agent(1), vec![]);
+    let peer = Peer::new(&mut scene, 8);
+    let login = Some(Login { user: "trunk".into(), password: "secret".into() });
+    let server = scene.server;
+    call(&mut scene, server, Invite { login, ..invite_to("sip:x@10.0.0.8") });
+    scene.run(100);
+    for (status, name) in [("401 Unauthorized", "WWW-Authenticate"), ("407 No", "Proxy-Authenticate")] {
+        let invite = peer.last(&scene, "INVITE");
+        let challenge = format!("{name}: Digest realm=\"{name}\", nonce=\"n\"\r\n");
+        peer.respond(&mut scene, &invite, status, "b", "", &challenge);
+    }
+    let invite = peer.last(&scene, "INVITE");
+    for tag in ["b", "c"] {
+        peer.respond(&mut scene, &invite, "200 OK", tag, "", "Contact: <sip:x@10.0.0.8>\r\n");
+        let ack = peer.last(&scene, "ACK");
+        assert!(header(&ack, "To").ends_with(&format!(";tag={tag}")), "{ack}");
+        for name in ["Authorization", "Proxy-Authorization"] {
+            assert_eq!(header(&ack, name), header(&invite, name));
+        }
+    }
+}
+
 /// A phone of RFC 3261 through no proxy: what SIPp's uac does.
 #[test]
 fn a_phone_calls_an_application() {

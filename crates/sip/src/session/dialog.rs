@@ -120,6 +120,12 @@ impl Dialog {
         })
     }
 
+    /// The 2xx that made this dialog belongs to an early one, which goes on in it. Of an early dialog's state only the route set and the
+    /// target are made anew (RFC 3261 §13.2.2.4).
+    pub(super) fn confirm(&mut self, early: &Dialog) {
+        self.remote_cseq = early.remote_cseq;
+    }
+
     /// For the ledger.
     pub(super) fn call_effect(&self, kind: CallEventKind) -> SessionEffect {
         let (call_id, local_tag) = (self.call_id.clone(), self.local_tag.clone());

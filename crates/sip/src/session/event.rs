@@ -1,5 +1,6 @@
 //! Events of a session for its application, the application's commands, and all that a session can cause.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -79,6 +80,10 @@ pub enum SessionEvent {
         offer: OfferId,
         /// The peer's offer.
         sdp: Option<Bytes>,
+        /// The address that it came from.
+        source: IpAddr,
+        /// True if that address is known to receive what is sent to it: over UDP it may be forged.
+        proved: bool,
     },
     /// The peer took an offer back.
     OfferWithdrawn {
@@ -108,15 +113,6 @@ pub enum SessionEvent {
     },
     /// An INFO in the dialog (RFC 6086), already answered with 200.
     Info {
-        /// The session it came in.
-        session: SessionId,
-        /// The Content-Type as written.
-        content_type: Box<str>,
-        /// The body.
-        body: Bytes,
-    },
-    /// A MESSAGE in the dialog (RFC 3428), already answered with 200.
-    Message {
         /// The session it came in.
         session: SessionId,
         /// The Content-Type as written.

@@ -254,7 +254,7 @@ impl Sessions {
         self.wake_incoming(now, key, out);
         self.wake_calling(now, key, out);
         if let Some(session) = self.sessions.get_mut(key) {
-            session.wake_exchange(now, &mut self.requests, out);
+            session.wake_exchange(now, out);
             session.wake_refresh(now, &mut self.requests, out);
         }
         self.arm(key);
@@ -496,6 +496,14 @@ impl Session {
     }
 }
 
+/// The dialog of a request of the peer. Before the answer to our INVITE each fork has one of its own.
+fn dialog_of<'a>(session: &'a mut Session, request: &Message) -> Option<&'a mut Dialog> {
+    match &mut session.stage {
+        SessionStage::Calling(calling) => calling.dialog_of(request),
+        _ => Some(&mut session.dialog),
+    }
+}
+
 /// Something of ours that is repeated until the peer has acknowledged it.
 struct Retransmission {
     bytes: Bytes,
@@ -540,7 +548,7 @@ fn describe_request(request: &mut RequestBuilder) {
 }
 
 /// The methods that sessions take, for Allow (RFC 3261 §20.5).
-const ALLOW: &str = "INVITE, ACK, CANCEL, BYE, OPTIONS, PRACK, UPDATE, INFO, MESSAGE, REFER, NOTIFY";
+const ALLOW: &str = "INVITE, ACK, CANCEL, BYE, OPTIONS, PRACK, UPDATE, INFO, REFER, NOTIFY";
 /// The option tags that sessions support: RFC 3262 and RFC 4028.
 const SUPPORTED: &str = "100rel, timer";
 const SDP: &str = "application/sdp";

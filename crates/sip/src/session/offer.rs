@@ -16,9 +16,9 @@ use super::incoming::{UnacknowledgedOk, finish, reply_effect};
 use super::outgoing::RequestOutcome;
 use super::refresh;
 use super::{
-    CommandError, Dialog, OfferId, PendingRequest, PendingRequests, ReceivedRequest, RequestPurpose, SDP,
-    Session, SessionContext, SessionEffects, SessionEvent, SessionRules, SessionStage, Sessions, describe,
-    describe_request,
+    CommandError, Dialog, OfferId, PendingRequest, ReceivedRequest, RequestPurpose, SDP, Session,
+    SessionContext, SessionEffects, SessionEvent, SessionRules, SessionStage, Sessions, describe,
+    describe_request, dialog_of,
 };
 use crate::events::TxRef;
 use crate::limits;
@@ -33,8 +33,8 @@ pub(super) enum OfferExchange {
     Peer(Box<PeerOffer>),
     /// With the SDP of the offer, which describes the session once it is accepted. `None`: a refresh.
     Ours { request: u64, sdp: Option<Bytes> },
-    /// Ours met theirs: nothing is sent before then.
-    Crossed { until: Instant, refresh: bool },
+    /// Ours met theirs: nothing is sent before then. A refresh waits by its own timer.
+    Crossed { until: Instant },
 }
 
 /// An offer of the peer that waits for the application's answer (RFC 3264), with all that the response needs.
@@ -53,7 +53,7 @@ impl OfferExchange {
     pub(super) fn deadline(&self) -> Instant {
         match self {
             OfferExchange::Peer(peer_offer) => peer_offer.until,
-            OfferExchange::Crossed { until, .. } => *until,
+            OfferExchange::Crossed { until } => *until,
             OfferExchange::Idle | OfferExchange::Ours { .. } => Instant::FAR_FUTURE,
         }
     }
@@ -127,7 +127,7 @@ impl Sessions {
             }
             if by_invite {
                 let base = session.dialog.clone();
-                self.acknowledge(now, key, id, base, response, out);
+                self.acknowledge(now, id, pending, base, out);
                 let sdp = sdp_of(response);
                 if let Some(session) = self.sessions.get(key) {
                     session.emit(|session| SessionEvent::OfferAnswered { session, sdp }, out);
@@ -136,14 +136,16 @@ impl Sessions {
             return;
         }
         match end.status {
+            // The application has offered nothing.
+            _ if refresh => {
+                // COMPAT(border controllers): UPDATE is refused on the way, although the peer's Allow has it.
+                session.peer_allows_update &= !refresh::is_of_method(end.status);
+                session.refresh.handle_refusal(now, end);
+            }
             // RFC 3261 §14.1.
             491 if matches!(session.exchange, OfferExchange::Idle) => {
-                session.exchange = OfferExchange::Crossed { until: now + wait, refresh };
+                session.exchange = OfferExchange::Crossed { until: now + wait };
             }
-            // RFC 4028 §7.3: the peer wants a longer interval.
-            422 if refresh => session.refresh.lengthen(now, end.response),
-            // The application has offered nothing.
-            _ if refresh => {}
             status => session.emit(|session| SessionEvent::OfferRefused { session, status }, out),
         }
     }
@@ -189,8 +191,10 @@ impl Session {
         let mut reply = Reply::new(request, source.remote, 200, "OK", Some(&self.dialog.local_tag));
         reply.header("Contact", format!("<{}>", peer_offer.contact).as_bytes());
         describe(&mut reply);
+        if let Some(dialog) = dialog_of(self, request) {
+            dialog.refresh_target(request, Some(source));
+        }
         if matches!(self.stage, SessionStage::Up) {
-            self.dialog.refresh_target(request, Some(source));
             self.refresh = refresh::grant(context.now, context.rules, request, &mut reply);
         }
         let bytes = finish(reply, &sdp);
@@ -241,7 +245,7 @@ impl Session {
             return self.dialog.reply_with(arrived, (422, "Session Interval Too Small"), header, out);
         }
         let is_offer = !is_update || sdp_of(request).is_some();
-        if is_offer && let Some(refusal) = self.refusal(is_update) {
+        if is_offer && let Some(refusal) = self.refusal(request) {
             return self.refuse_glare(rng, arrived, refusal, out);
         }
         if !is_offer {
@@ -262,18 +266,19 @@ impl Session {
             // Its ACK was lost; a new INVITE says as much.
             self.emit(|session| SessionEvent::Confirmed { session, sdp: None }, out);
         }
-        let sdp = sdp_of(request);
-        self.emit(|session| SessionEvent::Offered { session, offer, sdp }, out);
+        let (sdp, source, proved) = (sdp_of(request), arrived.source.remote.ip(), arrived.proved);
+        self.emit(|session| SessionEvent::Offered { session, offer, sdp, source, proved }, out);
     }
 
     /// RFC 3261 §14.2, RFC 3311 §5.2: 491 when ours is open, 500 when theirs is.
-    fn refusal(&self, is_update: bool) -> Option<u16> {
+    fn refusal(&self, request: &Message) -> Option<u16> {
+        let is_update = request.method() == Method::Update;
         let by_stage = match &self.stage {
             SessionStage::Up => None,
             SessionStage::Ending => Some(481),
             SessionStage::Invited(incoming) if is_update && incoming.has_answered_offer => None,
             SessionStage::Invited(_) => Some(500),
-            SessionStage::Calling(_) if is_update => None,
+            SessionStage::Calling(calling) if is_update && calling.has_answer_in(request) => None,
             SessionStage::Calling(_) => Some(491),
         };
         let awaits_answer = self.unacked.as_ref().is_some_and(|unacked| unacked.awaits_answer());
@@ -317,7 +322,9 @@ impl Session {
         let mut reply = Reply::new(request, source.remote, 200, "OK", Some(&self.dialog.local_tag));
         reply.header("Contact", format!("<{}>", arrived.contact).as_bytes());
         describe(&mut reply);
-        self.dialog.refresh_target(request, Some(source));
+        if let Some(dialog) = dialog_of(self, request) {
+            dialog.refresh_target(request, Some(source));
+        }
         if matches!(self.stage, SessionStage::Up) {
             self.refresh = refresh::grant(now, rules, request, &mut reply);
         }
@@ -344,12 +351,7 @@ impl Session {
     }
 
     /// An offer has waited long enough: the application's for its answer, ours for another try.
-    pub(super) fn wake_exchange(
-        &mut self,
-        now: Instant,
-        requests: &mut PendingRequests,
-        out: &mut SessionEffects,
-    ) {
+    pub(super) fn wake_exchange(&mut self, now: Instant, out: &mut SessionEffects) {
         if self.exchange.deadline() > now {
             return;
         }
@@ -359,7 +361,6 @@ impl Session {
                 let offer = peer_offer.offer;
                 self.emit(|session| SessionEvent::OfferWithdrawn { session, offer }, out);
             }
-            OfferExchange::Crossed { refresh: true, .. } => self.send_refresh(requests, out),
             OfferExchange::Crossed { .. } => {
                 self.emit(|session| SessionEvent::OfferCrossed { session }, out);
             }
@@ -371,7 +372,7 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::{Invite, SessionEffect};
+    use crate::session::{Cause, Invite, SessionEffect};
 
     /// The last request among these effects, which are drained.
     fn sent(out: &mut SessionEffects) -> (crate::events::RequestId, Message) {
@@ -384,13 +385,47 @@ mod tests {
 
     /// A peer without UPDATE answers.
     fn answer(sessions: &mut Sessions, now: Instant, status: u16, out: &mut SessionEffects) -> Message {
+        answer_with(sessions, now, status, ("", ""), out)
+    }
+
+    /// A peer answers, with another header.
+    fn answer_with(
+        sessions: &mut Sessions,
+        now: Instant,
+        status: u16,
+        (name, value): (&str, &str),
+        out: &mut SessionEffects,
+    ) -> Message {
         let (id, request) = sent(out);
         let peer = "192.0.2.1:5060".parse().unwrap();
         let mut reply = Reply::new(&request, peer, status, "Answer", Some("their-tag"));
         reply.header("Contact", b"<sip:bob@192.0.2.1>");
+        if !value.is_empty() {
+            reply.header(name, value.as_bytes());
+        }
         let response = Message::parse(reply.finish_with(SDP, b"v=0 answer")).unwrap();
         sessions.handle_response(now, id, &response, out);
         request
+    }
+
+    fn invite() -> Invite {
+        Invite {
+            target: "sip:bob@192.0.2.1".into(),
+            from: "<sip:alice@example.org>".into(),
+            offer: "v=0 first".into(),
+            ..Invite::default()
+        }
+    }
+
+    /// Time passes until a request is sent, or no more is to be done.
+    fn pass(sessions: &mut Sessions, now: &mut Instant, out: &mut SessionEffects) {
+        out.clear();
+        while !out.iter().any(|effect| matches!(effect, SessionEffect::Request { .. }))
+            && let Some(deadline) = sessions.deadline()
+        {
+            *now = deadline;
+            sessions.expire(*now, out);
+        }
     }
 
     fn is_refusal(effect: &SessionEffect) -> bool {
@@ -404,13 +439,7 @@ mod tests {
         for refresh_status in [200, 302, 400, 488] {
             let (mut now, mut out) = (Instant::from_unix_seconds(1_800_000_000), Vec::new());
             let mut sessions = Sessions::new(Rng::seeded(1), now);
-            let invite = Invite {
-                target: "sip:bob@192.0.2.1".into(),
-                from: "<sip:alice@example.org>".into(),
-                offer: "v=0 first".into(),
-                ..Invite::default()
-            };
-            let session = sessions.invite(now, invite, &mut out).unwrap();
+            let session = sessions.invite(now, invite(), &mut out).unwrap();
             answer(&mut sessions, now, 200, &mut out);
             for (sdp, status) in [("v=0 accepted", 200), ("v=0 refused", 488)] {
                 out.clear();
@@ -421,14 +450,73 @@ mod tests {
                 answer(&mut sessions, now, status, &mut out);
                 assert_eq!(out.iter().any(is_refusal), status == 488);
             }
-            out.clear();
-            while !out.iter().any(|effect| matches!(effect, SessionEffect::Request { .. })) {
-                now = sessions.deadline().unwrap();
-                sessions.expire(now, &mut out);
-            }
+            pass(&mut sessions, &mut now, &mut out);
             let refresh = answer(&mut sessions, now, refresh_status, &mut out);
             assert_eq!((refresh.method(), refresh.body()), (Method::Invite, &b"v=0 accepted"[..]));
             assert!(!out.iter().any(is_refusal), "{refresh_status}");
         }
+    }
+
+    /// A call whose peer allows these methods, and the time at which it was answered.
+    fn answered(allow: &str, out: &mut SessionEffects) -> (Sessions, Instant) {
+        let now = Instant::from_unix_seconds(1_800_000_000);
+        let mut sessions = Sessions::new(Rng::seeded(1), now);
+        sessions.invite(now, invite(), out).unwrap();
+        answer_with(&mut sessions, now, 200, ("Allow", allow), out);
+        (sessions, now)
+    }
+
+    /// RFC 4028 §10: the refresher follows the rules of the response and retries, and does not retry continuously.
+    #[test]
+    fn a_refused_refresh_is_tried_again() {
+        type Case = (&'static str, &'static [(u16, &'static str)], &'static str);
+        let cases: [Case; 8] = [
+            ("INVITE", &[], "INVITE 900"),
+            ("INVITE", &[(503, ""), (500, ""), (488, "")], "INVITE 900, INVITE 905, INVITE 915, INVITE 935"),
+            // RFC 3311 §5.2: the other side's offer is open.
+            ("UPDATE", &[(500, "3"), (500, "60")], "UPDATE 900, UPDATE 905, UPDATE 965"),
+            ("UPDATE", &[(491, ""), (405, "")], "UPDATE 900, UPDATE 905, INVITE 915"),
+            ("UPDATE", &[(501, "")], "UPDATE 900, INVITE 905"),
+            ("UPDATE", &[(488, ""), (491, "")], "UPDATE 900, INVITE 905, INVITE 915"),
+            // It ends at 1768 s.
+            ("INVITE", &[(503, "86400")], "INVITE 900, INVITE 1334"),
+            // Without the longer interval that it asks for.
+            ("INVITE", &[(422, "")], "INVITE 900, INVITE 905"),
+        ];
+        for (allow, refusals, expected) in cases {
+            let mut out = Vec::new();
+            let (mut sessions, begin) = answered(allow, &mut out);
+            let (mut now, mut tries) = (begin, Vec::new());
+            for (status, wait) in refusals.iter().copied().chain([(200, "")]) {
+                pass(&mut sessions, &mut now, &mut out);
+                let request = answer_with(&mut sessions, now, status, ("Retry-After", wait), &mut out);
+                tries.push(format!("{} {}", request.method(), now.since(begin).as_secs()));
+            }
+            assert_eq!(tries.join(", "), expected);
+            // The session goes on by the last.
+            let last = now;
+            pass(&mut sessions, &mut now, &mut out);
+            assert_eq!(now.since(last).as_secs(), 900, "{expected}");
+        }
+    }
+
+    #[test]
+    fn a_session_ends_in_time_when_all_refreshes_are_refused() {
+        let mut out = Vec::new();
+        let (mut sessions, begin) = answered("INVITE", &mut out);
+        let (mut now, mut tries) = (begin, 0);
+        loop {
+            pass(&mut sessions, &mut now, &mut out);
+            let is_end = |effect: &SessionEffect| {
+                matches!(effect, SessionEffect::Event(SessionEvent::Ended { cause: Cause::Expired, .. }))
+            };
+            if out.iter().any(is_end) {
+                break;
+            }
+            answer(&mut sessions, now, 503, &mut out);
+            tries += 1;
+        }
+        // 5 s later, 10 s later, and so on.
+        assert_eq!((now.since(begin).as_secs(), tries), (1_768, 8));
     }
 }

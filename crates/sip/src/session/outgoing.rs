@@ -12,6 +12,7 @@ use stdx::Instant;
 use stdx::rng::Rng;
 use stdx::slab::Key;
 
+use super::body::sdp_of;
 use super::refresh;
 use super::{
     Cause, CommandError, Dialog, Invite, PendingRequest, PendingRequests, RequestPurpose, SDP, Session,
@@ -60,6 +61,8 @@ impl OutgoingInvite {
 struct EarlyDialog {
     dialog: Dialog,
     rseq: u32,
+    /// A reliable response has answered our offer.
+    has_answer: bool,
 }
 
 /// RFC 3261 §9.1: a CANCEL waits for a provisional response.
@@ -78,9 +81,34 @@ enum CancelState {
 pub(super) struct AcknowledgedInvite {
     /// The dialog before a response: those of further forks are made of it.
     base: Dialog,
-    cseq: u32,
+    parts: AckParts,
     /// By To tag of the 2xx: the ACK, to be sent again as it is.
     acks: Vec<(Box<[u8]>, Bytes, OutgoingRoute)>,
+}
+
+/// The parts of an INVITE that each ACK of its 2xx has (RFC 3261 §13.2.2.4).
+struct AckParts {
+    cseq: u32,
+    /// Lines of Authorization and Proxy-Authorization: an ACK cannot be challenged.
+    credentials: Vec<(Header, Box<[u8]>)>,
+}
+
+impl AckParts {
+    fn of(invite: &Message) -> AckParts {
+        let lines = |header| invite.header_lines(header).map(move |line| (header, Box::<[u8]>::from(line)));
+        let headers = [Header::Authorization, Header::ProxyAuthorization];
+        let cseq = invite.cseq().map_or(0, |(number, _)| number);
+        AckParts { cseq, credentials: headers.into_iter().flat_map(lines).collect() }
+    }
+
+    /// The ACK within that dialog.
+    fn ack(&self, dialog: &Dialog) -> (Bytes, OutgoingRoute) {
+        let (mut request, onward) = dialog.request_numbered("ACK", self.cseq);
+        for (header, line) in &self.credentials {
+            request.header(header.as_str(), line);
+        }
+        (request.finish(), onward)
+    }
 }
 
 /// The end of a request of ours: the peer's response, or 408 or 503 of our own.
@@ -93,6 +121,11 @@ impl OutgoingInvite {
     /// True if the request belongs to one of the early dialogs.
     pub(super) fn has_dialog(&self, request: &Message) -> bool {
         self.early.iter().any(|early| early.dialog.is_of(request))
+    }
+
+    /// True if the offer of the INVITE is answered in the early dialog that the request belongs to.
+    pub(super) fn has_answer_in(&self, request: &Message) -> bool {
+        self.early.iter().any(|early| early.has_answer && early.dialog.is_of(request))
     }
 
     /// The early dialog that the request belongs to.
@@ -273,7 +306,7 @@ impl Sessions {
         let key = pending.key;
         let success = end.response.filter(|_| (200..300).contains(&end.status));
         if let Some(response) = success {
-            return self.handle_answered(now, key, id, response, out);
+            return self.handle_answered(now, id, pending, response, out);
         }
         let Some(session) = self.sessions.get_mut(key) else { return };
         if end.status == 422 && session.lengthen(&mut self.requests, pending, end.response, out) {
@@ -287,16 +320,22 @@ impl Sessions {
     fn handle_answered(
         &mut self,
         now: Instant,
-        key: Key,
         id: u64,
+        pending: &PendingRequest,
         response: &Message,
         out: &mut SessionEffects,
     ) {
-        let rules = self.rules;
+        let (key, rules) = (pending.key, self.rules);
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let Some(dialog) = session.dialog.of_response(response) else {
+        let Some(mut dialog) = session.dialog.of_response(response) else {
             return self.vanish(key, Cause::Failed { status: 502, response: None }, out);
         };
+        if let SessionStage::Calling(calling) = &session.stage
+            && let Some(early) =
+                calling.early.iter().find(|early| early.dialog.remote_tag == dialog.remote_tag)
+        {
+            dialog.confirm(&early.dialog);
+        }
         let base = std::mem::replace(&mut session.dialog, dialog);
         session.note_allow(response);
         // Also when the call was given up: the BYE needs the dialog.
@@ -308,7 +347,7 @@ impl Sessions {
         }
         let callee_tag = lossy(response.to_tag());
         let answered = session.dialog.call_effect(CallEventKind::Answered { callee_tag });
-        self.acknowledge(now, key, id, base, response, out);
+        self.acknowledge(now, id, pending, base, out);
         let Some(session) = self.sessions.get_mut(key) else { return };
         if was_cancelled {
             // The CANCEL came too late.
@@ -324,18 +363,16 @@ impl Sessions {
     pub(super) fn acknowledge(
         &mut self,
         now: Instant,
-        key: Key,
         id: u64,
+        pending: &PendingRequest,
         base: Dialog,
-        response: &Message,
         out: &mut SessionEffects,
     ) {
-        let Some(session) = self.sessions.get(key) else { return };
-        let cseq = response.cseq().map_or(0, |(number, _)| number);
-        let (request, onward) = session.dialog.request_numbered("ACK", cseq);
-        let bytes = request.finish();
+        let Some(session) = self.sessions.get(pending.key) else { return };
+        let parts = AckParts::of(&pending.message);
+        let (bytes, onward) = parts.ack(&session.dialog);
         let acks = vec![(session.dialog.remote_tag.clone(), bytes.clone(), onward.clone())];
-        self.acknowledged.insert(id, AcknowledgedInvite { base, cseq, acks });
+        self.acknowledged.insert(id, AcknowledgedInvite { base, parts, acks });
         self.wheel.insert(now + TIMEOUT, SessionTimer::Acknowledged(id));
         out.push(SessionEffect::Ack { bytes, onward });
     }
@@ -351,8 +388,7 @@ impl Sessions {
             return;
         }
         let Some(mut dialog) = known.base.of_response(response) else { return };
-        let (request, onward) = dialog.request_numbered("ACK", known.cseq);
-        let ack = request.finish();
+        let (ack, onward) = known.parts.ack(&dialog);
         known.acks.push((tag.into(), ack.clone(), onward.clone()));
         out.push(SessionEffect::Ack { bytes: ack, onward });
         // Its answer is not waited for.
@@ -454,7 +490,7 @@ impl Session {
             Some(index) => index,
             None if calling.early.len() >= limits::FORK_BRANCHES => return true,
             None => {
-                calling.early.push(EarlyDialog { dialog, rseq: 0 });
+                calling.early.push(EarlyDialog { dialog, rseq: 0, has_answer: false });
                 calling.early.len() - 1
             }
         };
@@ -467,6 +503,7 @@ impl Session {
             return false;
         }
         early.rseq = rseq;
+        early.has_answer |= sdp_of(response).is_some();
         self.dialog.local_cseq += 1;
         let (mut request, onward) = early.dialog.request_numbered("PRACK", self.dialog.local_cseq);
         let number = response.cseq().map_or(0, |(number, _)| number);

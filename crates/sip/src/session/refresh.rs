@@ -8,37 +8,43 @@ use std::time::Duration;
 
 use stdx::Instant;
 
+use super::outgoing::RequestOutcome;
 use super::{
     Cause, OfferExchange, PendingRequests, RequestPurpose, SDP, Session, SessionEffects, SessionRules,
     SessionStage, describe_request,
 };
+use crate::endpoint::retry_after;
 use crate::wire::{Header, Message, Params, Reply, parse_number};
 
 /// The smallest session interval that a request may ask for, in seconds (RFC 4028 §4).
 pub(super) const MIN_SE: u32 = 90;
 /// The time that a refresh waits for an open offer to be answered.
 const LATER: Duration = Duration::from_secs(5);
+/// The time between the first refusal of a refresh and the next try; each further one is twice as long.
+const FIRST_PAUSE: u32 = 5;
 
-/// The side that refreshes the session, and when it has been too long (RFC 4028).
+/// The side that refreshes the session, and when it has been too long (RFC 4028). Intervals are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SessionRefresh {
     /// No timer: the operator has switched it off, and the peer did not ask.
     Never,
-    /// We refresh at `at`; without success the session ends at `end`.
-    Ours { interval: Duration, at: Instant, end: Instant },
+    /// We refresh at `at`, which is never while a refresh is under way; without success the session ends at `end`. After a refusal
+    /// the next try is `pause` seconds later.
+    Ours { interval: u32, pause: u32, at: Instant, end: Instant },
     /// The peer refreshes; otherwise the session ends at `end`.
-    ByPeer { interval: Duration, end: Instant },
+    ByPeer { interval: u32, end: Instant },
 }
 
 impl SessionRefresh {
     /// We refresh.
-    fn by_us(now: Instant, interval: Duration) -> Self {
+    fn by_us(now: Instant, interval: u32) -> Self {
         // §10: the refresher sends at half the interval.
-        SessionRefresh::Ours { interval, at: now + interval / 2, end: end_of(now, interval) }
+        let at = now + seconds(interval) / 2;
+        SessionRefresh::Ours { interval, pause: FIRST_PAUSE, at, end: end_of(now, interval) }
     }
 
     /// The peer refreshes.
-    fn by_peer(now: Instant, interval: Duration) -> Self {
+    fn by_peer(now: Instant, interval: u32) -> Self {
         SessionRefresh::ByPeer { interval, end: end_of(now, interval) }
     }
 
@@ -51,14 +57,35 @@ impl SessionRefresh {
         }
     }
 
-    /// RFC 4028 §7.3: the peer's Min-SE, and at once.
-    pub(super) fn lengthen(&mut self, now: Instant, response: Option<&Message>) {
-        let required = response.and_then(min_se).map(|seconds| Duration::from_secs(seconds.into()));
+    /// RFC 4028 §7.3: the peer's Min-SE, and at once. False if that is no longer than the interval was.
+    fn lengthen(&mut self, now: Instant, response: Option<&Message>) -> bool {
+        let required = response.and_then(min_se);
         if let (Some(required), SessionRefresh::Ours { interval, at, .. }) = (required, self)
             && required > *interval
         {
             *interval = required;
             *at = now;
+            return true;
+        }
+        false
+    }
+
+    /// RFC 4028 §10: a refresh that was refused is tried again by the rules of the response, but not continuously. After 408 and 481
+    /// the session ends instead, which the caller sees to.
+    pub(super) fn handle_refusal(&mut self, now: Instant, end: &RequestOutcome<'_>) {
+        if end.status == 422 && self.lengthen(now, end.response) {
+            return;
+        }
+        // The wait of RFC 3261 §14.1 after a 491 is at most 4 s, and a pause is longer.
+        let wait = end.response.and_then(retry_after).unwrap_or_default();
+        // Otherwise the peer has refreshed the session meanwhile.
+        if let SessionRefresh::Ours { at, end, pause, .. } = self
+            && *at == Instant::FAR_FUTURE
+        {
+            // A long Retry-After leaves time for a try before the end.
+            let left = end.since(now) / 2;
+            *at = now + wait.min(left).max(seconds(*pause));
+            *pause = pause.saturating_mul(2);
         }
     }
 
@@ -66,14 +93,29 @@ impl SessionRefresh {
     pub(super) fn header(&self) -> Option<String> {
         match self {
             SessionRefresh::Never => None,
-            SessionRefresh::Ours { interval, .. } => Some(format!("{};refresher=uac", interval.as_secs())),
-            SessionRefresh::ByPeer { interval, .. } => Some(format!("{};refresher=uas", interval.as_secs())),
+            SessionRefresh::Ours { interval, .. } => Some(format!("{interval};refresher=uac")),
+            SessionRefresh::ByPeer { interval, .. } => Some(format!("{interval};refresher=uas")),
         }
     }
 }
 
+/// True if a refusal of this status may be one of the method, so that another one may be taken.
+pub(super) fn is_of_method(status: u16) -> bool {
+    matches!(status, 400..=499 | 501) && !matches!(status, 422 | 491)
+}
+
+fn seconds(count: u32) -> Duration {
+    Duration::from_secs(count.into())
+}
+
+/// The interval that an operator wants, in seconds; zero for none.
+fn preferred(rules: SessionRules) -> u32 {
+    u32::try_from(rules.expires.as_secs()).unwrap_or(u32::MAX)
+}
+
 /// §10: the BYE goes out before the end by the lesser of 32 s and a third of the interval.
-fn end_of(now: Instant, interval: Duration) -> Instant {
+fn end_of(now: Instant, interval: u32) -> Instant {
+    let interval = seconds(interval);
     now + (interval - (interval / 3).min(Duration::from_secs(32)))
 }
 
@@ -111,7 +153,7 @@ pub(super) fn grant(
     request: &Message,
     reply: &mut Reply,
 ) -> SessionRefresh {
-    let preferred = u32::try_from(rules.expires.as_secs()).unwrap_or(u32::MAX);
+    let preferred = preferred(rules);
     let requested = session_expires(request);
     let seconds = match requested {
         None if preferred == 0 => return SessionRefresh::Never,
@@ -124,14 +166,13 @@ pub(super) fn grant(
     let knows = request.lists(Header::Supported, "timer");
     let peer_refreshes =
         knows && requested.and_then(|(_, refresher)| refresher).is_none_or(|refresher| !is_uas(refresher));
-    let interval = Duration::from_secs(seconds.into());
     if peer_refreshes {
         reply.header("Require", b"timer");
         reply.header("Session-Expires", format!("{seconds};refresher=uac").as_bytes());
-        SessionRefresh::by_peer(now, interval)
+        SessionRefresh::by_peer(now, seconds)
     } else {
         reply.header("Session-Expires", format!("{seconds};refresher=uas").as_bytes());
-        SessionRefresh::by_us(now, interval)
+        SessionRefresh::by_us(now, seconds)
     }
 }
 
@@ -140,7 +181,7 @@ pub(super) fn grant(
 pub(super) fn of_response(now: Instant, rules: SessionRules, response: &Message) -> SessionRefresh {
     match session_expires(response) {
         Some((seconds, refresher)) => {
-            let interval = Duration::from_secs(seconds.max(MIN_SE).into());
+            let interval = seconds.max(MIN_SE);
             let peer_refreshes = refresher.is_some_and(is_uas);
             if peer_refreshes {
                 SessionRefresh::by_peer(now, interval)
@@ -149,7 +190,7 @@ pub(super) fn of_response(now: Instant, rules: SessionRules, response: &Message)
             }
         }
         None if rules.expires.is_zero() => SessionRefresh::Never,
-        None => SessionRefresh::by_us(now, rules.expires.max(Duration::from_secs(MIN_SE.into()))),
+        None => SessionRefresh::by_us(now, preferred(rules).max(MIN_SE)),
     }
 }
 
@@ -169,7 +210,7 @@ impl Session {
             }
             SessionRefresh::Ours { at, .. } if *at <= now && !is_idle => *at = now + LATER,
             SessionRefresh::Ours { at, .. } if *at <= now => {
-                // Set anew by the response; without one the session ends at `end`.
+                // Set anew by the response.
                 *at = Instant::FAR_FUTURE;
                 self.send_refresh(requests, out);
             }
@@ -178,7 +219,7 @@ impl Session {
     }
 
     /// UPDATE where the peer allows it, else a re-INVITE that offers what was offered last (§7.4).
-    pub(super) fn send_refresh(&mut self, requests: &mut PendingRequests, out: &mut SessionEffects) {
+    fn send_refresh(&mut self, requests: &mut PendingRequests, out: &mut SessionEffects) {
         if !matches!(self.stage, SessionStage::Up) {
             return;
         }

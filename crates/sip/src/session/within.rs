@@ -1,4 +1,4 @@
-//! Requests within a dialog: BYE, INFO, MESSAGE, OPTIONS and their order. RFC 3261 §12.2.2, §15.1.2.
+//! Requests within a dialog: BYE, INFO, OPTIONS and their order. RFC 3261 §12.2.2, §15.1.2.
 //!
 //! In: a request whose To tag is one of ours, once its server transaction is made. Each is checked in one
 //! order: the dialog's CSeq and target, then Require, then the method. Out: one reply each, at once or
@@ -14,7 +14,7 @@ use super::event::content_type_of;
 use super::incoming::{reply_effect, unknown_extensions};
 use super::{
     ALLOW, Cause, CommandError, ReceivedRequest, RequestPurpose, Session, SessionContext, SessionEffects,
-    SessionEvent, SessionStage, Sessions, describe,
+    SessionEvent, SessionStage, Sessions, describe, dialog_of,
 };
 use crate::limits;
 use crate::wire::{Method, Reply};
@@ -32,12 +32,9 @@ impl Sessions {
         let Some(session) = self.sessions.get_mut(key) else { return };
         // The To tag is unpredictable, so the sender has received a response of ours.
         session.proved = true;
-        let dialog = match &mut session.stage {
-            // Before the answer each fork has a dialog of its own, with its own numbers.
-            SessionStage::Calling(calling) => calling.dialog_of(request),
-            _ => Some(&mut session.dialog),
-        };
-        if let Some(Err(DialogFault(status, reason))) = dialog.map(|dialog| dialog.accept(request)) {
+        // Each dialog has its own numbers.
+        let accepted = dialog_of(session, request).map(|dialog| dialog.accept(request));
+        if let Some(Err(DialogFault(status, reason))) = accepted {
             return session.dialog.reply(arrived, status, reason, out);
         }
         // RFC 3261 §8.2.2.3, which §12.2.2 has for requests within a dialog as well.
@@ -57,14 +54,10 @@ impl Sessions {
                 let (content_type, body) = content_of(arrived);
                 session.emit(|session| SessionEvent::Info { session, content_type, body }, out);
             }
-            Method::Message => {
-                session.dialog.reply(arrived, 200, "OK", out);
-                let (content_type, body) = content_of(arrived);
-                session.emit(|session| SessionEvent::Message { session, content_type, body }, out);
-            }
             Method::Options => session.answer_options(arrived, out),
             Method::Refer => session.handle_refer(arrived, out),
             Method::Notify => session.handle_notify(arrived, out),
+            // A MESSAGE among them: no application reads one within a call, and a 200 says that it was delivered (RFC 3428 §7).
             _ => {
                 let allow = Some(("Allow", ALLOW));
                 session.dialog.reply_with(arrived, (405, "Method Not Allowed"), allow, out);

@@ -16,7 +16,7 @@ use stdx::slab::{Key, Slab};
 use stdx::wheel::Wheel;
 
 pub(crate) use self::call_events::refused;
-pub(crate) use self::resolution::{ResolutionOwner, Resolutions, UnresolvedMessage, first_hop};
+pub(crate) use self::resolution::{ResolutionOwner, Resolutions, UnresolvedMessage, first_hop, retry_after};
 pub(crate) use self::respond::unsupported;
 use super::context::{call_id_of, caller_tag_of};
 use super::environment::Environment;

@@ -246,7 +246,7 @@ pub(crate) fn first_hop(result: ResolveResult) -> Option<Hop> {
 
 /// The time in Retry-After, without its comment and parameters (RFC 3261 §20.33). `None` also when it is zero or no number: the response
 /// counts like a 500 then (§21.5.4).
-fn retry_after(response: &Message) -> Option<Duration> {
+pub(crate) fn retry_after(response: &Message) -> Option<Duration> {
     let value = trim(response.header(Header::RetryAfter)?);
     let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (number, rest) = value.split_at(digits);

@@ -204,7 +204,7 @@ impl UserAgent {
             request: &request,
             source: &source,
             contact: &contact,
-            proved: true,
+            proved: lower.transactions.is_transaction_proved(server),
         };
         self.with_sessions(lower, |sessions, now, effects| sessions.handle_request(now, &arrived, effects));
         true
