@@ -117,6 +117,10 @@ pub(super) const REDIALS_A_SECOND: usize = 10;
 
 /// A call is made again if its node was seen alive so long ago at most: not after a farm has been off as a whole.
 pub(super) const REDIAL_WITHIN: Duration = Duration::from_secs(60);
+/// The time for which a Dial's phones may ring beyond its `timeout`: the script counts that and cancels them. The SIP session's own
+/// limit ends a call only if the script does not.
+pub(super) const RING_MARGIN: Duration = Duration::from_secs(5);
+
 
 /// The time that a call in place of another rings: as long as a call of the REST interface that names none.
 pub(super) const REDIAL_RINGS: Duration = Duration::from_secs(60);
