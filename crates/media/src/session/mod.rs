@@ -299,6 +299,11 @@ impl MediaSession {
         self.send.queue_digits(&self.peer.negotiated, digits)
     }
 
+    /// True once an event of RFC 4733 came: keys that come in another form, too, are the same presses.
+    pub fn hears_events(&self) -> bool {
+        self.receive.hears_events()
+    }
+
     /// Detects digits in the sound. On from the start where no events were negotiated; once an event came, tones are
     /// ignored.
     pub fn detect_tones(&mut self, on: bool) {

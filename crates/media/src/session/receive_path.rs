@@ -60,6 +60,11 @@ impl ReceivePath {
         self.digits.detects_tones()
     }
 
+    /// True once an event came.
+    pub(super) fn hears_events(&self) -> bool {
+        self.digits.has_events()
+    }
+
     /// True if a frame must be decoded.
     fn needs_samples(&self, sinks: &Sinks) -> bool {
         sinks.need_samples() || self.digits.detects_tones()
