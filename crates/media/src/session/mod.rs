@@ -375,10 +375,14 @@ impl MediaSession {
         }
     }
 
-    /// This tick's frame as it came, for a peer's [`MediaSession::send_frame`].
+    /// This tick's frame for a peer's [`MediaSession::send_frame`]: as it came, or decoded where packets are shorter than a
+    /// frame.
     pub fn received_frame(&self) -> FrameSource<'_> {
         let audio = &self.receive.audio;
-        if audio.payload.is_empty() {
+        if audio.is_short && audio.has_sound {
+            return FrameSource::Samples { rate: audio.rate(), samples: &audio.samples };
+        }
+        if audio.is_short || audio.payload.is_empty() {
             return FrameSource::None;
         }
         FrameSource::Payload { codec: audio.incoming.codec, payload: &audio.payload }

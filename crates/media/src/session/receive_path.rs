@@ -208,7 +208,7 @@ impl ReceivePath {
             return;
         }
         let pulled = self.audio.pull(now);
-        if !self.needs_samples(sinks) {
+        if !self.needs_samples(sinks) && !self.audio.is_short {
             return;
         }
         self.audio.decode(pulled, work);

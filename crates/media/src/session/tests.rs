@@ -1,5 +1,7 @@
 //! Legs in virtual time: sound of one arrives at the other, unless the test loses it.
 
+mod packet_times;
+
 use proptest::prelude::*;
 
 use super::*;
