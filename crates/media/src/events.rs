@@ -59,6 +59,11 @@ impl Default for EventOptions {
 const END_PACKETS: u32 = 3;
 /// The E bit (RFC 4733 §2.3.2).
 const END: u8 = 0x80;
+/// A segment of a long event ends with the duration field at its end (RFC 4733 §2.5.1.3). The last packets before that may be
+/// lost: a third of a second at 48 kHz, two seconds at 8 kHz.
+const LONG: u16 = 0xc000;
+/// Units by which the begin of the next segment may be off: 20 ms at 48 kHz.
+const SEGMENT_SLACK: u32 = 960;
 
 /// One packet of a digit, to be sent `offset_ms` after the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,14 +145,16 @@ pub struct EventReceiver {
     current: Option<ReceivedEvent>,
 }
 
-/// The event last told.
+/// The event last told, or its last segment.
 #[derive(Debug, Clone, Copy)]
 struct ReceivedEvent {
     ssrc: u32,
     timestamp: u32,
     digit: Digit,
-    /// The timestamp of the packet that began it.
+    /// The sequence number of the packet that began it.
     sequence: u16,
+    /// The longest duration so far.
+    duration: u16,
     /// A packet with the E bit came: the same key again is another press.
     ended: bool,
 }
@@ -161,25 +168,30 @@ impl EventReceiver {
     /// A packet of the telephone-event payload type. A digit is told once, with the first packet that shows it,
     /// whatever its duration; `None` also for events that are no digits and payloads that are no events.
     pub fn handle(&mut self, packet: &Packet<'_>) -> Option<Digit> {
-        let &[event, flags, _, _, ..] = packet.payload() else { return None };
+        let &[event, flags, high, low, ..] = packet.payload() else { return None };
         let digit = Digit::from_event(event)?;
         let ended = flags & END != 0;
-        if let Some(current) = &mut self.current
-            && !begins(current, packet, digit)
-        {
-            if current.timestamp == packet.timestamp() {
+        let duration = u16::from_be_bytes([high, low]);
+        let mut is_press = true;
+        if let Some(current) = &mut self.current {
+            is_press = begins(current, packet, digit);
+            if !is_press && current.timestamp == packet.timestamp() {
                 current.ended |= ended;
+                current.duration = current.duration.max(duration);
             }
-            return None;
+            if !is_press && !continues(current, packet, digit) {
+                return None;
+            }
         }
         self.current = Some(ReceivedEvent {
             ssrc: packet.ssrc(),
             timestamp: packet.timestamp(),
             digit,
             sequence: packet.sequence(),
+            duration,
             ended,
         });
-        Some(digit)
+        is_press.then_some(digit)
     }
 }
 
@@ -200,7 +212,16 @@ fn begins(current: &ReceivedEvent, packet: &Packet<'_>, digit: Digit) -> bool {
     // RFC 4733 §2.5.1.4: the ends are sent three times, and one of them may come after the next event began.
     let older = (packet.timestamp().wrapping_sub(current.timestamp) as i32) < 0;
     let late = (packet.sequence().wrapping_sub(current.sequence) as i16) < 0;
-    !(older && late)
+    !(older && late || continues(current, packet, digit))
+}
+
+/// True if a packet is of the next segment of the same event, whose key is held for longer than the duration field can say.
+/// RFC 4733 §2.5.1.3: the segment has no marker, and its timestamp is the time at which the previous one ended.
+fn continues(current: &ReceivedEvent, packet: &Packet<'_>, digit: Digit) -> bool {
+    let behind = packet.timestamp().wrapping_sub(current.timestamp);
+    let ends = u32::from(current.duration)..=u32::from(u16::MAX) + SEGMENT_SLACK;
+    let is_long = !current.ended && current.duration >= LONG && ends.contains(&behind);
+    is_long && !packet.marker() && digit == current.digit && packet.ssrc() == current.ssrc
 }
 
 #[cfg(test)]
@@ -298,6 +319,73 @@ mod tests {
         order
             .extend(packets(EventSender::new(digit('4'), EventOptions::default(), 1, 11, 4000)).split_off(1));
         assert_eq!(digits_of(&mut EventReceiver::new(), order.iter().map(Vec::as_slice)), "44");
+    }
+
+    /// A key held for so many milliseconds, a packet each 20 ms: RFC 4733 §2.5.1.3.
+    fn held(char: char, clock_rate: u32, ms: u32) -> Vec<Vec<u8>> {
+        let (begin, mut segment, mut sequence, mut all) = (u32::MAX - 30_000, 0, 65_500_u16, Vec::new());
+        let mut add = |segment: u32, end: u8, duration: u32| {
+            let [high, low] = u16::try_from(duration).unwrap().to_be_bytes();
+            let timestamp = begin.wrapping_add(segment);
+            let marker = all.is_empty();
+            let header = Header { marker, payload_type: 101, sequence, timestamp, ssrc: 1 };
+            let mut bytes = Vec::new();
+            header.write(&[digit(char).event(), end | 10, high, low], &mut bytes);
+            all.push(bytes);
+            sequence = sequence.wrapping_add(1);
+        };
+        for at in 1..=ms / 20 {
+            let units = at * clock_rate / 50;
+            if units - segment > 65_535 {
+                add(segment, 0, 65_535);
+                segment += 65_535;
+            }
+            add(segment, 0, units - segment);
+        }
+        (0..3).for_each(|_| add(segment, END, ms * (clock_rate / 1_000) - segment));
+        all
+    }
+
+    #[test]
+    fn a_key_held_for_longer_than_the_duration_field_is_one_press() {
+        for (clock_rate, ms) in [(48_000, 1_400), (48_000, 2_000), (48_000, 8_000), (8_000, 30_000)] {
+            let all = held('5', clock_rate, ms);
+            let all: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
+            assert_eq!(digits_of(&mut EventReceiver::new(), all.iter().copied()), "5", "{clock_rate} {ms}");
+            // Every seventh packet is lost, and every fifth comes behind the next one.
+            for first in 0..7 {
+                let kept = all.iter().copied().enumerate().filter(|(at, _)| at % 7 != first);
+                let mut kept: Vec<&[u8]> = kept.map(|(_, bytes)| bytes).collect();
+                kept.chunks_exact_mut(5).skip(1).for_each(|five| five.swap(3, 4));
+                assert_eq!(digits_of(&mut EventReceiver::new(), kept), "5", "{clock_rate} {ms} {first}");
+            }
+        }
+    }
+
+    #[test]
+    fn two_long_presses_of_one_key_are_two() {
+        let (first, mut receiver) = (held('5', 48_000, 1_340), EventReceiver::new());
+        assert_eq!(digits_of(&mut receiver, first.iter().map(Vec::as_slice)), "5");
+        // The ends have come: a segment never follows them.
+        let next = |marker, digit: char| {
+            let header = Header {
+                marker,
+                payload_type: 101,
+                sequence: 100,
+                timestamp: (u32::MAX - 30_000).wrapping_add(65_535),
+                ssrc: 1,
+            };
+            let mut bytes = Vec::new();
+            header.write(&[self::digit(digit).event(), 10, 3, 192], &mut bytes);
+            bytes
+        };
+        assert_eq!(digits_of(&mut receiver.clone(), [&next(false, '5')[..]]), "5");
+        // Without the ends, the marker tells, or another key.
+        let mut receiver = EventReceiver::new();
+        digits_of(&mut receiver, first[..first.len() - 3].iter().map(Vec::as_slice));
+        for (marker, digit, pressed) in [(true, '5', "5"), (false, '6', "6"), (false, '5', "")] {
+            assert_eq!(digits_of(&mut receiver.clone(), [&next(marker, digit)[..]]), pressed);
+        }
     }
 
     #[test]

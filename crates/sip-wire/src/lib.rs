@@ -32,7 +32,7 @@ pub use build::{PRODUCT, Reply, RequestBuilder, write_via_with_source};
 pub use check::{Fault, check_request, check_response};
 pub use date::{DateText, parse_date, write_date};
 pub use header::Header;
-pub use message::{Message, MessageKind, ParseError, Unparsed, has_one_via, top_branch};
+pub use message::{Message, MessageKind, ParseError, Unparsed, group_lines, has_one_via, top_branch};
 pub use method::{ALLOW, Method};
 pub use params::{Param, Params};
 pub use raw_header::{raw_call_id, raw_header_value};

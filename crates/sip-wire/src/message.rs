@@ -91,6 +91,13 @@ impl HeaderLine {
     pub(crate) fn whole(&self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
+
+    /// True if the line has this name, in any case; `bytes` are those of the message.
+    fn has_name(&self, bytes: &[u8], name: &str) -> bool {
+        let text = &bytes[self.start as usize..];
+        text.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name.as_bytes()))
+            && matches!(text.get(name.len()), Some(b':' | b' ' | b'\t'))
+    }
 }
 
 /// Why bytes are not a message at all: nothing can be answered, only counted.
@@ -277,13 +284,7 @@ impl Message {
     pub fn header_named(&self, name: &str) -> Option<&[u8]> {
         self.lines
             .iter()
-            .find(|line| {
-                line.header == Header::Other
-                    && self.bytes[line.start as usize..]
-                        .get(..name.len())
-                        .is_some_and(|start| start.eq_ignore_ascii_case(name.as_bytes()))
-                    && matches!(self.bytes.get(line.start as usize + name.len()), Some(b':' | b' ' | b'\t'))
-            })
+            .find(|line| line.header == Header::Other && line.has_name(&self.bytes, name))
             .map(|line| &self.bytes[line.value()])
     }
 
@@ -396,6 +397,13 @@ impl Message {
 /// The `branch` parameter of the topmost Via.
 pub fn top_branch(message: &Message) -> Option<&[u8]> {
     message.top_via?.branch(&message.bytes)
+}
+
+/// Every line of one name among the headers of a group, such as Diversion in [`Header::AssertedIdentity`].
+pub fn group_lines<'a>(message: &'a Message, group: Header, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+    let lines = message.lines.iter().filter(move |line| line.header == group);
+    let named = lines.filter(move |line| line.has_name(&message.bytes, name));
+    named.map(|line| &message.bytes[line.value()])
 }
 
 /// True if no other value stands in the line of the topmost Via.

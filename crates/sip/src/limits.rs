@@ -301,9 +301,14 @@ pub const REFERS: usize = 4;
 /// The time that an application may take to answer an offer. Then 500; well under the 32 s of timer B.
 pub const OFFER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The time that a call may go without an answer, or an application without a response to its caller: Timer C
-/// (RFC 3261 §16.6 step 11), after which a proxy gives up as well. Then 480, or CANCEL.
+/// The time that a call of ours may go without an answer when its application names none, and an application without a
+/// response to its caller: Timer C (RFC 3261 §16.6 step 11), after which a proxy gives up as well. Then CANCEL, or 480. A
+/// caller over UDP that has proved nothing is rung no longer than this, either.
 pub const RING_PATIENCE: Duration = Duration::from_secs(181);
+
+/// The time after which a provisional response is sent again: the minute of RFC 3261 §13.3.1.1, as each of them begins
+/// the Timer C of proxies anew.
+pub const RING_RENEWAL: Duration = Duration::from_secs(60);
 
 /// MESSAGEs of one shard that were offered to chat clients and may come back, and for how long: while they are under way
 /// (RFC 3261 §17.1.2.2, Timer F). Beyond, the oldest is forgotten: a loop that long is seen twice.

@@ -14,6 +14,7 @@ use stdx::slab::Key;
 use super::actor::{Actor, Part};
 use super::call_trace::TracedLeg;
 use super::calls::Calls;
+use super::forwarded::forwarded_from;
 use super::leg::{Leg, NO_SESSION};
 use super::rooms::Rooms;
 use super::rows::{self, Row};
@@ -139,6 +140,7 @@ fn call_of(sid: &str, account: &str, to: String, invited: &Invited) -> Call {
     let call_id = told_text(request.call_id().unwrap_or_default());
     let mut extra = vec![(rows::CALL_ID.to_owned(), call_id)];
     extra.extend(told_headers(request));
+    let forwarded_from = forwarded_from(request).map(|uri| cut(&user_of(uri)).to_owned());
     Call {
         sid: sid.to_owned(),
         account_sid: account.to_owned(),
@@ -146,7 +148,7 @@ fn call_of(sid: &str, account: &str, to: String, invited: &Invited) -> Call {
         to,
         direction: Direction::Inbound,
         caller_name: (!name.is_empty()).then_some(name),
-        forwarded_from: None,
+        forwarded_from: forwarded_from.filter(|party| !party.is_empty()),
         parent_sid: None,
         api_version: API_VERSION.to_owned(),
         extra,

@@ -1,8 +1,8 @@
 //! Two legs of one shard that hear each other.
 //!
 //! A bridge is no value of its own: each leg names the other as its `partner`, and the tick copies what one
-//! received to the other ([`SentSound`]). Payloads pass unchanged where both have one codec. Both directions
-//! begin and end together: `join` and `Rooms::part` set both sides.
+//! received to the other ([`SentSound`]). Payloads pass unchanged where both have one codec, unless they are shorter than
+//! a tick. Both directions begin and end together: `join` and `Rooms::part` set both sides.
 
 use media::codec::Codec;
 use media::events::Digit;
@@ -18,26 +18,44 @@ use super::rooms::{RoomParts, Rooms};
 /// once.
 #[derive(Default)]
 pub(super) struct SentSound {
-    codec: Option<Codec>,
+    form: SoundForm,
     payload: Vec<u8>,
+    samples: Vec<i16>,
     /// The sound comes from an application's media stream.
     is_streamed: bool,
+}
+
+/// The form of a frame: which buffer it is in.
+#[derive(Clone, Copy, Debug, Default)]
+enum SoundForm {
+    #[default]
+    None,
+    Payload(Codec),
+    /// At this rate, in Hz.
+    Samples(u32),
 }
 
 impl SentSound {
     /// The frame that another leg received in this tick; none, if none came.
     pub(super) fn take(&mut self, from: &MediaSession) {
         self.payload.clear();
-        self.codec = None;
-        if let FrameSource::Payload { codec, payload } = from.received_frame() {
-            self.codec = Some(codec);
-            self.payload.extend_from_slice(payload);
-        }
+        self.samples.clear();
+        self.form = match from.received_frame() {
+            FrameSource::None => SoundForm::None,
+            FrameSource::Payload { codec, payload } => {
+                self.payload.extend_from_slice(payload);
+                SoundForm::Payload(codec)
+            }
+            FrameSource::Samples { rate, samples } => {
+                self.samples.extend_from_slice(samples);
+                SoundForm::Samples(rate)
+            }
+        };
     }
 
     /// A frame of an application.
     pub(super) fn take_stream(&mut self, codec: Codec, payload: impl Iterator<Item = u8>) {
-        self.codec = Some(codec);
+        self.form = SoundForm::Payload(codec);
         self.payload.clear();
         self.payload.extend(payload);
         self.is_streamed = true;
@@ -50,13 +68,17 @@ impl SentSound {
 
     /// No sound. The memory is kept.
     pub(super) fn clear(&mut self) {
-        self.codec = None;
+        self.form = SoundForm::None;
         self.is_streamed = false;
     }
 
     /// As a media session takes it.
     pub(super) fn feed(&self) -> FrameSource<'_> {
-        self.codec.map_or(FrameSource::None, |codec| FrameSource::Payload { codec, payload: &self.payload })
+        match self.form {
+            SoundForm::None => FrameSource::None,
+            SoundForm::Payload(codec) => FrameSource::Payload { codec, payload: &self.payload },
+            SoundForm::Samples(rate) => FrameSource::Samples { rate, samples: &self.samples },
+        }
     }
 }
 

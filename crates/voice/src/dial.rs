@@ -27,7 +27,7 @@ use super::outgoing::CallOrigin;
 use super::phone_leg::{InvitedPhone, PhoneResponse};
 use super::record::Background;
 use super::rows::Row;
-use super::{CountedCall, Destination, Owner, Resolved, VoiceEffect};
+use super::{CountedCall, Destination, Owner, Resolved, VoiceEffect, limits};
 
 /// Twilio's number for a Dial's `callerId` that may not be used.
 const INVALID_CALLER_ID: u32 = 13_214;
@@ -134,7 +134,7 @@ impl Dials {
         numbers: &Numbers,
         out: &mut DialOutbox,
     ) {
-        let DialOptions { caller_id, ring_tone, record, refer } = options;
+        let DialOptions { caller_id, ring_tone, record, refer, timeout } = options;
         // The caller's name does not belong to another number.
         let caller_name = caller.name.clone().filter(|_| caller_id.is_none());
         let from = caller_id.unwrap_or_else(|| caller.from.to_string());
@@ -170,6 +170,7 @@ impl Dials {
             };
             let mut attempt = DialAttempt::new(origin, self.new_sid());
             attempt.parent_sid = Some(caller.sid.clone());
+            attempt.timeout = timeout + limits::RING_MARGIN;
             attempt.codecs = codecs_like(caller.codec);
             attempt.caller_name.clone_from(&caller_name);
             // RFC 7332 §4: a number whose application dials that number must not go on for ever.

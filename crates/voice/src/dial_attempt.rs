@@ -47,7 +47,7 @@ pub(super) struct DialAttempt {
     headers: Vec<(Box<str>, Box<str>)>,
     login: Option<Login>,
     pub(super) send_digits: Vec<Item>,
-    /// The time that its phones may ring; when zero, SIP's own timers decide.
+    /// The time that its phones may ring.
     pub(super) timeout: Duration,
     pub(super) codecs: &'static [Codec],
     /// Max-Forwards.
@@ -134,7 +134,7 @@ impl DialAttempt {
             headers: Vec::new(),
             login: None,
             send_digits: Vec::new(),
-            timeout: Duration::ZERO,
+            timeout: sip::limits::RING_PATIENCE,
             codecs: codecs_like(None),
             hops: sip::limits::MAX_FORWARDS,
             asserted: "".into(),

@@ -22,6 +22,7 @@ use stdx::slab::Key;
 use super::call_trace::TracedLeg;
 use super::dial::DialCaller;
 use super::dial_recording::DialRecording;
+use super::keys::KeyPresses;
 use super::prompts::Speaking;
 use super::record::{Beep, Recording};
 use super::rooms::RoomMembership;
@@ -59,6 +60,8 @@ pub(super) struct Leg {
     pub(super) sdp_id: u64,
     /// The SRTP key and salt of what this side sends (RFC 4568).
     pub(super) key: [u8; KEY_LEN],
+    /// Keys of the peer that may still come in another form.
+    pub(super) key_presses: KeyPresses,
     /// The prompt under way.
     pub(super) speaking: Option<Box<Speaking>>,
     /// Digits that go out before anything is spoken.
@@ -163,6 +166,7 @@ impl Leg {
             // As RFC 8866 §5.2 asks: a number that fits what others make of it.
             sdp_id: rng.next_u64() >> 2,
             key,
+            key_presses: KeyPresses::default(),
             speaking: None,
             first_digits: None,
             playing: 0,

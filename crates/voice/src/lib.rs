@@ -21,8 +21,10 @@ mod dial_attempt;
 mod dial_effect;
 mod dial_recording;
 mod effect;
+mod forwarded;
 mod helper_requests;
 mod helper_service;
+mod keys;
 mod leg;
 mod limits;
 pub mod lost_calls;
@@ -61,7 +63,6 @@ mod tick;
 use std::sync::Arc;
 
 use ivr::script::{LegEvent, Script};
-use media::events::Digit;
 use sip::endpoint::{Decision, Endpoint, PlanRequest};
 use sip::session::{Cause, SessionEvent, SessionId};
 use stdx::Instant;
@@ -73,6 +74,7 @@ use calls::Calls;
 use dial::Dials;
 use dial_effect::DialOutbox;
 use helper_requests::{HelperRequests, TicketOutcome};
+use keys::{KeyForm, digit_of_info};
 use offers::ReceivedOffer;
 use outgoing::CallOrigin;
 use record::Recordings;
@@ -286,8 +288,7 @@ impl Voice {
                 if let (Some(digit), Some(&key)) =
                     (digit_of_info(&content_type, &body), self.calls.by_session.get(&session))
                 {
-                    self.calls.cross_digit(key, digit);
-                    self.digit(now, key, digit.to_char(), world);
+                    keys::handle_key(self, now, key, (digit, KeyForm::Info), world);
                 }
                 return;
             }
@@ -399,15 +400,6 @@ impl Voice {
         }
     }
 
-    fn digit(&mut self, now: Instant, key: Key, digit: char, world: &mut World<'_>) {
-        self.calls.counts.digits_total += 1;
-        if let Some(streams) = self.calls.legs.get(key).and_then(|leg| leg.streams.as_ref()) {
-            // The applications that listen are told, besides the script.
-            streams.digit(digit);
-        }
-        self.drive_leg(now, key, world, |script, out| script.handle_digit(now, digit, out));
-    }
-
     /// The node leaves: every call gets its BYE.
     pub fn hang_up_all(&mut self, now: Instant, world: &mut World<'_>) {
         self.rooms.is_ending = true;
@@ -498,12 +490,6 @@ impl Voice {
         self.dials.handle_caller_gone(now, key, &mut out);
         self.perform_dials(now, out, world);
     }
-}
-
-/// The key in an INFO (RFC 6086), if it carries one.
-fn digit_of_info(content_type: &str, body: &[u8]) -> Option<Digit> {
-    media::dtmf_info::DtmfInfoFormat::from_content_type(content_type)?;
-    media::dtmf_info::parse(body).map(|info| info.digit)
 }
 
 /// The last of those that have a call counted ends it.

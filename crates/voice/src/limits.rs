@@ -12,6 +12,13 @@ pub(super) const PROMPT_ENCODED: usize = 120 * 8_000;
 /// The duration of each key among the sounds of a prompt.
 pub(super) const DIGIT_MS: u32 = 160;
 
+/// The time within which a key that comes in two forms is one press: INFO is sent when the key is released, and crosses the
+/// signalling.
+pub(super) const KEY_FORMS: Duration = Duration::from_secs(1);
+
+/// Presses of a leg that are remembered for that time: more than a hand presses. The oldest are forgotten, and count twice if they come again.
+pub(super) const KEY_PRESSES: usize = 16;
+
 /// Phases turned at once when the shard was late: the rest follows once what came by SIP meanwhile is done.
 pub(super) const TURNS: u32 = 5;
 
@@ -109,6 +116,10 @@ pub(super) const REASON: usize = 200;
 
 /// The time that a call rings before the record has it. Nearly all are answered before, and are written once less.
 pub(super) const RINGING: Duration = Duration::from_secs(1);
+
+/// The time for which a Dial's phones may ring beyond its `timeout`: the script counts that and cancels them. The SIP session's own
+/// limit ends a call only if the script does not.
+pub(super) const RING_MARGIN: Duration = Duration::from_secs(5);
 
 /// Calls in place of those of dead nodes that wait, and those that are placed in a second: the last is placed after a minute, when its
 /// party still remembers the first one, and a farm that has lost a node is not busy with calls of its own. More are not made.

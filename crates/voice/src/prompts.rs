@@ -14,6 +14,7 @@ use ivr::document::{Item, Piece, Voice};
 use ivr::script::{EffectFailure, Id};
 use media::codec::Codec;
 use media::events::Digit;
+use media::limits::DIGITS_OUT;
 use media::prompt::Prompt;
 use stdx::cache::Cache;
 use stdx::slab::Key;
@@ -122,10 +123,14 @@ pub(super) struct Speaking {
     /// The codec of the leg when the prompt began.
     codec: Codec,
     pieces: VecDeque<(Vec<Part>, u32)>,
-    /// The number of pieces that are over: parts on their way keep the numbers they were asked for with.
+    /// The piece of keys that is being sent, if the piece that plays now is one.
+    keys: Option<KeySequence>,
+    /// The number of pieces that are over or have begun: parts on their way keep the numbers they were asked for with.
     over: usize,
-    /// A piece plays now.
+    /// A piece, or a step of a piece of keys, plays now.
     pub(super) is_playing: bool,
+    /// Keys were the last step. Those of a partner, and of a prompt that was stopped, are sent besides.
+    pub(super) is_dialling: bool,
     /// The failure of a sound; the rest is played all the same.
     pub(super) failed: Option<EffectFailure>,
 }
@@ -148,8 +153,17 @@ impl Speaking {
         codec: Codec,
         mut fetch: impl FnMut((usize, usize), Sound) -> Option<Prompt>,
     ) -> Speaking {
-        let mut speaking =
-            Speaking { actor, id, codec, pieces: VecDeque::new(), over: 0, is_playing: false, failed: None };
+        let mut speaking = Speaking {
+            actor,
+            id,
+            codec,
+            pieces: VecDeque::new(),
+            keys: None,
+            over: 0,
+            is_playing: false,
+            is_dialling: false,
+            failed: None,
+        };
         for (at, piece) in pieces.iter().enumerate() {
             let part = |(index, item): (usize, &Item)| match (item, Sound::of(item)) {
                 (_, Some(sound)) => fetch((at, index), sound).map_or(Part::Waiting, Part::Here),
@@ -182,49 +196,90 @@ impl Speaking {
         if self.is_playing {
             return Next::Wait;
         }
-        while let Some((parts, loops)) = self.pieces.front() {
-            if parts.iter().any(|part| matches!(part, Part::Waiting)) {
+        loop {
+            if let Some(step) = self.keys.as_mut().and_then(|keys| keys.next(self.codec)) {
+                self.is_playing = true;
+                self.is_dialling = matches!(step, Next::Dial(_));
+                return step;
+            }
+            self.keys = None;
+            let is_waiting = |part: &Part| matches!(part, Part::Waiting);
+            if self.pieces.front().is_some_and(|(parts, _)| parts.iter().any(is_waiting)) {
                 return Next::Wait;
             }
-            let (parts, loops) = (take(parts, self.codec), (*loops > 0).then_some(*loops));
-            self.pieces.pop_front();
+            let Some((parts, loops)) = self.pieces.pop_front() else { return Next::Over };
             self.over += 1;
-            match parts {
-                Taken::Sound(prompt) if !prompt.is_empty() => {
-                    self.is_playing = true;
-                    return Next::Play(prompt, loops);
-                }
-                Taken::Digits(digits) if !digits.is_empty() => {
-                    self.is_playing = true;
-                    return Next::Dial(digits);
-                }
-                _ => {}
+            let loops = (loops > 0).then_some(loops);
+            if is_keys(&parts) {
+                self.keys = Some(KeySequence { parts, part: 0, sent: 0, rounds: loops });
+            } else if let Some(prompt) = join(&parts, self.codec).filter(|prompt| !prompt.is_empty()) {
+                (self.is_playing, self.is_dialling) = (true, false);
+                return Next::Play(prompt, loops);
             }
         }
-        Next::Over
+    }
+
+    /// The media takes no keys now: those of the piece that plays are not sent, and the next piece follows.
+    pub(super) fn give_up_keys(&mut self, text: &str) {
+        self.keys = None;
+        self.is_playing = false;
+        self.failed = Some(EffectFailure { code: ivr::document::code::PROMPT, text: text.to_owned() });
     }
 }
 
-/// The content of a piece that is to be played.
-enum Taken {
-    Sound(Prompt),
-    Digits(Vec<Digit>),
-    Nothing,
+/// A piece of keys and pauses, step by step: keys go as events (RFC 4733) where the peer takes them, and it listens for no
+/// others then.
+struct KeySequence {
+    parts: Vec<Part>,
+    /// The part that is next.
+    part: usize,
+    /// Keys of it that were sent.
+    sent: usize,
+    /// Rounds that are left, this one included; `None` until stopped.
+    rounds: Option<u32>,
 }
 
-/// Joins the parts of a piece. Missing ones are left out. Keys alone go as events (RFC 4733) where the peer takes them; among
-/// sounds they are sounds, as both at a time would be heard twice.
-fn take(parts: &[Part], codec: Codec) -> Taken {
-    let keys: Option<Vec<&[Digit]>> = parts
-        .iter()
-        .map(|part| match part {
-            Part::Digits(digits) => Some(&**digits),
-            _ => None,
-        })
-        .collect();
-    if let Some(keys) = keys {
-        return Taken::Digits(keys.concat());
+impl KeySequence {
+    /// The next step: as many keys as the media takes at once, or a pause. `None` behind the last round. A round has a key,
+    /// so each call comes to an end.
+    fn next(&mut self, codec: Codec) -> Option<Next> {
+        loop {
+            let Some(part) = self.parts.get(self.part) else {
+                self.rounds = self.rounds.map(|left| left.saturating_sub(1));
+                if self.rounds == Some(0) {
+                    return None;
+                }
+                self.part = 0;
+                continue;
+            };
+            if let Part::Digits(digits) = part
+                && let left @ [_, ..] = &digits[self.sent..]
+            {
+                let keys = left[..left.len().min(DIGITS_OUT)].to_vec();
+                self.sent += keys.len();
+                return Some(Next::Dial(keys));
+            }
+            let pause = match part {
+                Part::Silence(length) => Prompt::pause(codec, *length).ok().filter(|pause| !pause.is_empty()),
+                _ => None,
+            };
+            (self.part, self.sent) = (self.part + 1, 0);
+            if let Some(pause) = pause {
+                return Some(Next::Play(pause, Some(1)));
+            }
+        }
     }
+}
+
+/// True if a piece is keys, perhaps with pauses.
+fn is_keys(parts: &[Part]) -> bool {
+    let has_keys = |part: &Part| matches!(part, Part::Digits(digits) if !digits.is_empty());
+    parts.iter().all(|part| matches!(part, Part::Digits(_) | Part::Silence(_))) && parts.iter().any(has_keys)
+}
+
+/// The parts of a piece of sounds. Missing ones are left out. Keys among sounds are sounds, as both at a time would be heard
+/// twice.
+fn join(parts: &[Part], codec: Codec) -> Option<Prompt> {
     let sound = |part: &Part| match part {
         Part::Here(prompt) => Some(prompt.clone()),
         Part::Silence(length) => Prompt::pause(codec, *length).ok(),
@@ -232,7 +287,7 @@ fn take(parts: &[Part], codec: Codec) -> Taken {
         Part::Waiting | Part::Missing => None,
     };
     let sounds: Vec<Prompt> = parts.iter().filter_map(sound).collect();
-    Prompt::concat(&sounds).map_or(Taken::Nothing, Taken::Sound)
+    Prompt::concat(&sounds)
 }
 
 #[cfg(test)]
@@ -281,8 +336,9 @@ mod tests {
         for codec in [Codec::Pcma, Codec::G722, Codec::Opus] {
             let hours = vec![Piece { items: vec![HOUR], loops: 0 }; 100];
             let mut alone = speaking(codec, &hours);
-            let tones = Piece { items: vec![Item::Digits("1".repeat(256)), HOUR], loops: 3 };
+            let tones = Piece { items: vec![Item::Digits("1".repeat(256)), HOUR, speech()], loops: 3 };
             let mut mixed = speaking(codec, &vec![tones; 64]);
+            mixed.put((0, 2), Ok(Prompt::beep(codec).unwrap()));
             let mut breaks: Vec<Item> = vec![HOUR; 4_000];
             breaks.push(speech());
             let mut long = speaking(codec, &[Piece { items: breaks, loops: 1 }]);
@@ -292,7 +348,7 @@ mod tests {
             }
             for (speaking, frames, loops) in [
                 (&mut alone, 180_000..180_001, None),
-                (&mut mixed, 183_072..183_073, Some(3)),
+                (&mut mixed, 183_072..183_200, Some(3)),
                 (&mut long, 1_080_000..1_300_000, Some(1)),
             ] {
                 let (prompt, played) = next(speaking);
@@ -307,22 +363,71 @@ mod tests {
         }
     }
 
-    /// Keys among sounds are sounds, and alone they are keys.
+    fn keys(text: &str) -> Item {
+        Item::Digits(text.to_owned())
+    }
+
+    const HALF_A_SECOND: Item = Item::Silence(Duration::from_millis(500));
+
+    /// The next step: the keys that are sent, or the milliseconds of a sound with its loops.
+    fn step(speaking: &mut Speaking) -> String {
+        let step = speaking.next();
+        speaking.is_playing = false;
+        assert_eq!(matches!(step, Next::Dial(_)), speaking.is_dialling && !matches!(step, Next::Over));
+        match step {
+            Next::Dial(digits) => digits.iter().map(|digit| digit.to_char()).collect(),
+            Next::Play(prompt, loops) => format!("{} ms, loops {loops:?}", prompt.duration_ms()),
+            Next::Wait => "wait".to_owned(),
+            Next::Over => "over".to_owned(),
+        }
+    }
+
+    /// Twilio's `ww1928#`: a peer that takes events listens for no tones.
     #[test]
-    fn keys_alone_are_dialled_and_keys_among_pauses_are_tones() {
-        let keys = |text: &str| Item::Digits(text.to_owned());
+    fn keys_are_sent_as_keys_also_among_pauses_and_as_often_as_the_document_says() {
         let pieces = [
             Piece { items: vec![keys("1"), keys("2#")], loops: 1 },
-            Piece { items: vec![keys("1"), Item::Silence(Duration::from_millis(500)), keys("2")], loops: 1 },
+            Piece { items: vec![HALF_A_SECOND, keys("19"), HALF_A_SECOND, keys("28#")], loops: 2 },
+            Piece { items: vec![keys("1")], loops: 3 },
             Piece { items: vec![Item::Silence(Duration::ZERO)], loops: 1 },
+            // No key at all.
+            Piece { items: vec![keys("x"), Item::Silence(Duration::ZERO)], loops: 0 },
         ];
         let mut speaking = speaking(Codec::Pcmu, &pieces);
-        let Next::Dial(digits) = speaking.next() else { panic!("keys are next") };
-        assert_eq!(digits.iter().map(|digit| digit.to_char()).collect::<String>(), "12#");
-        speaking.is_playing = false;
-        // Two keys of 240 ms and the pause.
-        assert_eq!(next(&mut speaking).0.duration_ms(), 980);
-        assert!(matches!(speaking.next(), Next::Over));
+        let pause = "500 ms, loops Some(1)";
+        let round = [pause, "19", pause, "28#"];
+        for expected in ["1", "2#"].into_iter().chain(round).chain(round).chain(["1", "1", "1", "over"]) {
+            assert_eq!(step(&mut speaking), expected);
+        }
+    }
+
+    #[test]
+    fn more_keys_than_the_media_takes_at_once_are_sent_in_parts() {
+        let mut speaking = speaking(Codec::Pcmu, &[Piece { items: vec![keys(&"7".repeat(150))], loops: 1 }]);
+        let sent: Vec<usize> = (0..3).map(|_| step(&mut speaking).len()).collect();
+        assert_eq!(sent, [DIGITS_OUT, DIGITS_OUT, 150 - 2 * DIGITS_OUT]);
+        assert_eq!(step(&mut speaking), "over");
+    }
+
+    #[test]
+    fn keys_without_end_go_on_until_they_are_stopped() {
+        let mut speaking =
+            speaking(Codec::Pcmu, &[Piece { items: vec![keys("5"), HALF_A_SECOND], loops: 0 }]);
+        for _ in 0..1_000 {
+            assert_eq!([step(&mut speaking), step(&mut speaking)], ["5", "500 ms, loops Some(1)"]);
+        }
+    }
+
+    /// Both forms at a time would be heard twice.
+    #[test]
+    fn keys_among_sounds_are_tones() {
+        let mut speaking = speaking(Codec::Pcmu, &[Piece { items: vec![keys("12"), speech()], loops: 1 }]);
+        assert_eq!(step(&mut speaking), "wait");
+        let beep = Prompt::beep(Codec::Pcmu).unwrap();
+        speaking.put((0, 1), Ok(beep.clone()));
+        // Two keys of 240 ms.
+        assert_eq!(step(&mut speaking), format!("{} ms, loops Some(1)", 480 + beep.duration_ms()));
+        assert_eq!(step(&mut speaking), "over");
     }
 
     /// The shard encodes nothing that takes it long: the time of a call for each codec, without a clock.

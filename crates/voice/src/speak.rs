@@ -111,11 +111,7 @@ impl Calls {
             }
             Next::Dial(digits) => {
                 if !media.send_digits(&digits) {
-                    speaking.is_playing = false;
-                    speaking.failed = Some(EffectFailure {
-                        code: code::PROMPT,
-                        text: "too many digits to send".to_owned(),
-                    });
+                    speaking.give_up_keys("too many digits to send");
                     self.go_on(now, key, world);
                 }
             }
@@ -163,6 +159,9 @@ impl Calls {
         }
         let speaking = leg.first_digits.as_mut().or(leg.speaking.as_mut());
         let Some(speaking) = speaking else { return };
+        if playing.is_none() && !speaking.is_dialling {
+            return;
+        }
         speaking.is_playing = false;
         self.go_on(now, key, world);
     }

@@ -189,8 +189,14 @@ pub(crate) fn shard_of(call_id: &[u8], shards: u16) -> u16 {
 
 /// The media of a call with a phone of G.711.
 pub(crate) fn media() -> MediaSession {
-    let offer = "v=0\r\no=- 1 1 IN IP4 127.0.0.2\r\ns=-\r\nc=IN IP4 127.0.0.2\r\nt=0 0\r\n\
-                 m=audio 6000 RTP/AVP 8\r\n";
+    media_of("8")
+}
+
+/// The media of a call with a phone of these formats, which lines of attributes may follow.
+pub(crate) fn media_of(formats: &str) -> MediaSession {
+    let offer = format!(
+        "v=0\r\no=- 1 1 IN IP4 127.0.0.2\r\ns=-\r\nc=IN IP4 127.0.0.2\r\nt=0 0\r\nm=audio 6000 RTP/AVP {formats}\r\n"
+    );
     let local = Local {
         ip: [127, 0, 0, 1].into(),
         port: 4_000,

@@ -10,14 +10,13 @@
 
 use std::net::SocketAddr;
 
-use media::session::{
-    DatagramOutcome, DigitSource, FrameSource, MediaEvent, MediaOutbox, MediaSession, TickWork,
-};
+use media::session::{DatagramOutcome, FrameSource, MediaEvent, MediaOutbox, MediaSession, TickWork};
 use stdx::Instant;
 use stdx::slab::{Key, Slab};
 use stdx::wheel::Wheel;
 
 use super::bridge::SentSound;
+use super::keys::handle_key;
 use super::leg::{Leg, Partner};
 use super::phases::{self, Phases};
 use super::record::Recording;
@@ -331,13 +330,7 @@ impl Voice {
         let mut events = std::mem::take(&mut self.calls.ticker.events);
         for (key, event) in events.drain(..) {
             match event {
-                MediaEvent::Digit { digit, by } => {
-                    // A tone in the sound crosses with it.
-                    if by == DigitSource::Event {
-                        self.calls.cross_digit(key, digit);
-                    }
-                    self.digit(now, key, digit.to_char(), world);
-                }
+                MediaEvent::Digit { digit, by } => handle_key(self, now, key, (digit, by.into()), world),
                 MediaEvent::PromptEnded { id } => {
                     self.recordings.beep_ended(now, key, id, &mut self.calls, world);
                     self.perform_queued(now, world);

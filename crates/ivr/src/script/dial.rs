@@ -148,6 +148,7 @@ impl Dialing {
             ring_tone: dial.ring_tone.clone(),
             record: dial.record.clone(),
             refer,
+            timeout: dial.timeout,
         };
         if let Some(status) = options.record.as_mut().and_then(|record| record.status.as_mut())
             && let Some(target) = call.absolute_target(&status.target, out)

@@ -277,6 +277,8 @@ pub struct DialOptions {
     pub record: Option<BridgeRecording>,
     /// Asked when the callee transfers the call.
     pub refer: Option<Target>,
+    /// The time after which the script ends the legs that have not answered.
+    pub timeout: Duration,
 }
 
 /// A text message to send.

@@ -9,7 +9,7 @@ fn a_number_rings_and_talks_and_the_action_gets_the_result() {
     performs(
         "<Dial action='/d' callerId='+9' timeout='20' ringTone='de' record='record-from-ringing-dual' trim='trim-silence' \
          recordingTrack='inbound' recordingStatusCallback='rec' referUrl='/t' referMethod='GET'>+1777</Dial>",
-        "> dial +1777 as +9 tone de record ringing true dual true trim true inbound POST http://app/rec completed transfers GET http://app/t
+        "> dial +1777 as +9 tone de rings 20 record ringing true dual true trim true inbound POST http://app/rec completed transfers GET http://app/t
          leg1: starts
          leg1: rings
          wait: 3000
@@ -132,12 +132,12 @@ fn the_action_gets_the_reason_of_a_failed_dial() {
 fn a_sequence_rings_one_after_another() {
     performs(
         "<Dial sequential='true' timeout='10'><Number>1</Number><Number>2</Number><Number>3</Number></Dial>",
-        "> dial 1
+        "> dial 1 rings 10
          leg1: busy
-         > dial 2
+         > dial 2 rings 10
          wait: 10000
          > hang up leg2
-         > dial 3
+         > dial 3 rings 10
          leg2: answers
          leg3: answers
          > bridge leg3

@@ -531,6 +531,9 @@ fn dialled(legs: &[Leg], options: &DialOptions) -> String {
     let mut shown = format!("dial {}", to.join(", "));
     shown.extend(options.caller_id.iter().map(|caller| format!(" as {caller}")));
     shown.extend(options.ring_tone.iter().map(|tone| format!(" tone {tone}")));
+    if options.timeout != Duration::from_secs(30) {
+        shown += &format!(" rings {}", options.timeout.as_secs());
+    }
     shown.extend(options.record.iter().map(|record| {
         let (ringing, dual, trim, track) = (record.from_ringing, record.dual, record.trim, &record.track);
         let told = callback(record.status.as_ref());

@@ -34,6 +34,18 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// Samples of a payload at [`Codec::sample_rate`]; `None` where it is malformed, or its codec is not decoded here.
+pub(crate) fn payload_samples(codec: Codec, payload: &[u8]) -> Option<usize> {
+    match codec {
+        Codec::Pcmu | Codec::Pcma => Some(payload.len()),
+        // RFC 3551 §4.5.2: 64 kbit/s at 16 kHz.
+        Codec::G722 => Some(2 * payload.len()),
+        Codec::Opus => opus::packet_samples(payload),
+        Codec::L16 => Some(payload.len() / 2),
+        Codec::G729 | Codec::TelephoneEvent | Codec::ComfortNoise | Codec::Other => None,
+    }
+}
+
 /// Encodes one stream: mono samples at [`Codec::sample_rate`].
 pub struct Encoder {
     state: EncoderState,

@@ -11,6 +11,24 @@ const MAX_SAMPLES: usize = 5760;
 /// RFC 7587 §4.1: the RTP clock of Opus is always 48 kHz, and so is the sound here.
 const RATE: u32 = 48_000;
 
+/// Samples of a packet, by its first two bytes (RFC 6716 §3.1, §3.2). `None`: it is malformed.
+pub(super) fn packet_samples(packet: &[u8]) -> Option<usize> {
+    let toc = *packet.first()?;
+    let configuration = usize::from(toc >> 3);
+    let frame = match configuration {
+        // SILK: 10 to 60 ms; hybrid: 10 and 20 ms; CELT: 2.5 to 20 ms.
+        0..12 => [480, 960, 1_920, 2_880][configuration % 4],
+        12..16 => [480, 960][configuration % 2],
+        _ => [120, 240, 480, 960][configuration % 4],
+    };
+    let frames = match toc & 3 {
+        0 => 1,
+        1 | 2 => 2,
+        _ => usize::from(packet.get(1)? & 0x3f),
+    };
+    Some(frame * frames)
+}
+
 /// Encodes frames of one channel.
 pub(super) struct Encoder {
     encoder: ropus::Encoder,

@@ -95,6 +95,11 @@ impl DigitReceiver {
         self.in_band.is_some()
     }
 
+    /// True once an event came.
+    pub(super) fn has_events(&self) -> bool {
+        self.has_events
+    }
+
     /// A packet of telephone-event; the digit, with the first packet that shows it.
     pub(super) fn handle_event(&mut self, packet: &Packet<'_>) -> Option<Digit> {
         let digit = self.events.handle(packet);

@@ -301,6 +301,11 @@ impl MediaSession {
         self.send.queue_digits(&self.peer.negotiated, digits)
     }
 
+    /// True once an event of RFC 4733 came: keys that come in another form, too, are the same presses.
+    pub fn hears_events(&self) -> bool {
+        self.receive.hears_events()
+    }
+
     /// Detects digits in the sound. On where no events are negotiated; once an event came, tones are ignored until events
     /// are not negotiated any more.
     pub fn detect_tones(&mut self, on: bool) {
@@ -372,10 +377,14 @@ impl MediaSession {
         }
     }
 
-    /// This tick's frame as it came, for a peer's [`MediaSession::send_frame`].
+    /// This tick's frame for a peer's [`MediaSession::send_frame`]: as it came, or decoded where packets are shorter than a
+    /// frame.
     pub fn received_frame(&self) -> FrameSource<'_> {
         let audio = &self.receive.audio;
-        if audio.payload.is_empty() {
+        if audio.is_short && audio.has_sound {
+            return FrameSource::Samples { rate: audio.rate(), samples: &audio.samples };
+        }
+        if audio.is_short || audio.payload.is_empty() {
             return FrameSource::None;
         }
         FrameSource::Payload { codec: audio.incoming.codec, payload: &audio.payload }

@@ -61,6 +61,11 @@ impl ReceivePath {
         self.detect_tones(true);
     }
 
+    /// True once an event came.
+    pub(super) fn hears_events(&self) -> bool {
+        self.digits.has_events()
+    }
+
     /// True if a frame must be decoded.
     fn needs_samples(&self, sinks: &Sinks) -> bool {
         sinks.need_samples() || self.digits.detects_tones()
@@ -204,7 +209,7 @@ impl ReceivePath {
             return;
         }
         let pulled = self.audio.pull(now);
-        if !self.needs_samples(sinks) {
+        if !self.needs_samples(sinks) && !self.audio.is_short {
             return;
         }
         self.audio.decode(pulled, work);

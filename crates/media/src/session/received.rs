@@ -3,7 +3,7 @@
 use stdx::time::Instant;
 
 use super::TickWork;
-use crate::codec::{Codec, Decoder, PayloadType};
+use crate::codec::{Codec, Decoder, PayloadType, payload_samples};
 use crate::conceal::Concealer;
 use crate::jitter::{Clock, JitterBuffer, JitterCounts, Pulled};
 use crate::prompt::frame_samples;
@@ -30,6 +30,11 @@ pub(super) struct ReceivedAudio {
     pub(super) samples: Vec<i16>,
     /// Decoded samples of later ticks: packets of more than a frame.
     decoded: Vec<i16>,
+    /// Packets of less than a frame have come, of a codec whose packets cannot be joined as they are: the sound is decoded
+    /// for all sinks.
+    pub(super) is_short: bool,
+    /// `samples` are not concealment alone.
+    pub(super) has_sound: bool,
 }
 
 impl ReceivedAudio {
@@ -44,6 +49,8 @@ impl ReceivedAudio {
             payload: Vec::new(),
             samples: Vec::new(),
             decoded: Vec::new(),
+            is_short: false,
+            has_sound: false,
         }
     }
 
@@ -52,6 +59,7 @@ impl ReceivedAudio {
         self.incoming = incoming;
         self.decoder = None;
         self.decoded.clear();
+        self.is_short = false;
         self.jitter_counts = self.counts();
         self.jitter = None;
     }
@@ -83,7 +91,10 @@ impl ReceivedAudio {
 
     /// A packet of sound.
     pub(super) fn push(&mut self, now: Instant, packet: &Packet<'_>) {
-        let bytewise = matches!(self.incoming.codec, Codec::Pcmu | Codec::Pcma | Codec::G722);
+        let codec = self.incoming.codec;
+        let bytewise = matches!(codec, Codec::Pcmu | Codec::Pcma | Codec::G722);
+        let samples = payload_samples(codec, packet.payload());
+        self.is_short |= !bytewise && samples.is_some_and(|samples| samples < frame_samples(codec));
         let clock = Clock { rate: self.incoming.clock_rate, bytewise };
         let jitter = self.jitter.get_or_insert_with(|| Box::new(JitterBuffer::new(clock, MIN_DELAY_MS)));
         jitter.push(now, packet);
@@ -93,6 +104,7 @@ impl ReceivedAudio {
     pub(super) fn clear(&mut self) {
         self.payload.clear();
         self.samples.clear();
+        self.has_sound = false;
     }
 
     /// Takes the frame that is due.
@@ -118,6 +130,7 @@ impl ReceivedAudio {
                 work.payload.clear();
             }
         }
+        self.has_sound = !self.decoded.is_empty();
         if self.decoded.len() >= frame {
             self.samples.extend(self.decoded.drain(..frame));
             // The longest packet has six frames: more than one waiting is a sender in a hurry.
@@ -137,6 +150,7 @@ impl ReceivedAudio {
     pub(super) fn mute(&mut self) {
         self.payload.clear();
         self.samples.fill(0);
+        self.has_sound = false;
     }
 
     /// Bytes on the heap.

@@ -9,10 +9,10 @@ use super::sinks::Sinks;
 use super::stream::RtpStream;
 use super::transcoder::Transcoder;
 use super::{FrameSource, MediaEvent, MediaOutbox, TickWork};
-use crate::codec::{Codec, Error};
+use crate::codec::{Codec, Error, payload_samples};
 use crate::events::{Digit, EventOptions};
 use crate::limits::{DIGITS_OUT, FRAME_MS};
-use crate::prompt::Prompt;
+use crate::prompt::{Prompt, frame_samples};
 use crate::rtcp::ReportBlock;
 use crate::sdp::Negotiated;
 
@@ -31,6 +31,8 @@ pub(super) struct SendPath {
     pub(super) playback: Playback,
     /// Digits that are sent as events.
     digits: DigitSender,
+    /// Ticks to come that the last payload covers: a partner's packets may have more than a frame.
+    covered: usize,
 }
 
 /// Frames on the way to a packet of more than one.
@@ -57,6 +59,7 @@ impl SendPath {
             pending: PendingFrames::default(),
             playback: Playback::default(),
             digits: DigitSender::default(),
+            covered: 0,
         })
     }
 
@@ -99,11 +102,17 @@ impl SendPath {
         if !self.send_event(peer, work, out) {
             work.payload.clear();
             if self.choose(feed, work, out) {
-                sinks.handle_sent(peer.negotiated.audio.codec, &work.payload);
+                let codec = peer.negotiated.audio.codec;
+                sinks.handle_sent(codec, &work.payload);
+                let samples = payload_samples(codec, &work.payload).unwrap_or_default();
+                self.covered = (samples / frame_samples(codec)).saturating_sub(1);
                 self.queue_frame(peer, work, out);
             } else {
                 self.flush(peer, self.stream.timestamp, work, out);
-                self.stream.pause();
+                if self.covered == 0 {
+                    self.stream.pause();
+                }
+                self.covered = self.covered.saturating_sub(1);
             }
         }
         self.stream.advance(frame_units(peer));
@@ -136,6 +145,7 @@ impl SendPath {
             }
         }
         if into.is_empty()
+            && self.covered == 0
             && let Some((codec, frame)) = self.playback.fill()
         {
             self.transcoder.frame(codec, frame, scratch, into);

@@ -1,5 +1,6 @@
 //! Legs in virtual time: sound of one arrives at the other, unless the test loses it.
 
+mod packet_times;
 mod renegotiated;
 
 use proptest::prelude::*;

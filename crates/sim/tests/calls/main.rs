@@ -15,6 +15,7 @@ mod farm_calls;
 mod forks;
 mod killed_dialogs;
 mod killed_nodes;
+mod long_ringing;
 mod moved_slots;
 mod phone;
 mod raw;

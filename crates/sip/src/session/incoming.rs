@@ -42,8 +42,18 @@ pub(super) struct IncomingInvite {
     parked: Option<HeldAnswer>,
     /// Our SDP has reached the peer in a reliable provisional.
     pub(super) has_answered_offer: bool,
-    /// The application's patience; each provisional renews it.
+    /// The last provisional response. `None`: the application has sent none.
+    renewal: Option<Renewal>,
+    /// The end of the wait for an application that says nothing, or for a caller that may not be there.
     until: Instant,
+}
+
+/// A provisional response that is due again (RFC 3261 §13.3.1.1).
+struct Renewal {
+    status: u16,
+    /// Its SDP, which a reliable response does not have a second time (RFC 3262 §5).
+    sdp: Bytes,
+    at: Instant,
 }
 
 /// SDP, and further headers.
@@ -109,7 +119,46 @@ impl UnacknowledgedOk {
 
 impl IncomingInvite {
     pub(super) fn deadline(&self) -> Instant {
-        self.provisional.as_ref().map_or(self.until, |sent| sent.repeated.deadline().min(self.until))
+        let unacknowledged = self.provisional.as_ref().map(|sent| sent.repeated.deadline());
+        let renewal = self.renewal.as_ref().map(|renewal| renewal.at);
+        [unacknowledged, renewal].into_iter().flatten().fold(self.until, Instant::min)
+    }
+
+    /// Makes a provisional response, which is due again in a minute. `None`: the caller wants reliable ones, and the last
+    /// has no PRACK yet (RFC 3262 §3).
+    fn make_provisional(&mut self, dialog: &Dialog, now: Instant, status: u16, sdp: &Bytes) -> Option<Bytes> {
+        let is_reliable = self.wants_reliable(!sdp.is_empty());
+        if is_reliable && self.provisional.is_some() {
+            return None;
+        }
+        let mut reply = response(dialog, self, status);
+        if is_reliable {
+            self.rseq += 1;
+            reply.header("Require", b"100rel").header("RSeq", self.rseq.to_string().as_bytes());
+        }
+        let bytes = finish(reply, sdp);
+        if is_reliable {
+            let repeated = Retransmission::new(now, bytes.clone());
+            self.provisional =
+                Some(ReliableProvisional { repeated, rseq: self.rseq, has_sdp: !sdp.is_empty() });
+        }
+        let sdp = if is_reliable { Bytes::new() } else { sdp.clone() };
+        self.renewal = Some(Renewal { status, sdp, at: now + limits::RING_RENEWAL });
+        Some(bytes)
+    }
+
+    /// RFC 3261 §13.3.1.1: a provisional response each minute keeps the proxies on the way from ending a call that rings
+    /// long; their Timer C counts from the last one.
+    fn renew(&mut self, dialog: &Dialog, proved: bool, now: Instant, out: &mut SessionEffects) {
+        let Some(Renewal { status, sdp, .. }) = self.renewal.take_if(|renewal| renewal.at <= now) else {
+            return;
+        };
+        if proved {
+            self.until = Instant::FAR_FUTURE;
+        }
+        if let Some(bytes) = self.make_provisional(dialog, now, status, &sdp) {
+            out.push(reply_effect(self.transaction, status, bytes));
+        }
     }
 
     /// The RAck of the PRACK that is still to come.
@@ -162,6 +211,7 @@ impl Sessions {
             provisional: None,
             parked: None,
             has_answered_offer: false,
+            renewal: None,
             until: now + limits::RING_PATIENCE,
         };
         let (call_id, local_tag) = (dialog.call_id.clone(), dialog.local_tag.clone());
@@ -258,7 +308,7 @@ impl Sessions {
         }
     }
 
-    /// The application has not answered in time, or a reliable provisional response is due again.
+    /// The application has not said anything in time, or a provisional response is due again.
     pub(super) fn wake_incoming(&mut self, now: Instant, key: Key, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let SessionStage::Invited(incoming) = &mut session.stage else { return };
@@ -267,13 +317,16 @@ impl Sessions {
             return self.refuse_call(key, status, "Temporarily Unavailable", Cause::Timeout, &[], out);
         }
         let transaction = incoming.transaction;
-        let Some(sent) = &mut incoming.provisional else { return };
-        match sent.repeated.handle_timer(now, Duration::MAX) {
-            Ok(Some(bytes)) => out.push(reply_effect(transaction, 183, bytes)),
-            Ok(None) => {}
+        let unacknowledged = incoming.provisional.as_mut();
+        match unacknowledged.map(|sent| sent.repeated.handle_timer(now, Duration::MAX)) {
+            Some(Ok(Some(bytes))) => out.push(reply_effect(transaction, 183, bytes)),
+            Some(Ok(None)) | None => {}
             // RFC 3262 §3: the INVITE is then refused with a 5xx.
-            Err(()) => self.refuse_call(key, 504, "Server Time-out", Cause::Unacknowledged, &[], out),
+            Some(Err(())) => {
+                return self.refuse_call(key, 504, "Server Time-out", Cause::Unacknowledged, &[], out);
+            }
         }
+        incoming.renew(&session.dialog, session.proved, now, out);
     }
 }
 
@@ -290,23 +343,11 @@ impl Session {
         if !(101..200).contains(&status) || incoming.parked.is_some() {
             return Err(CommandError::NotNow);
         }
-        let reliable = incoming.wants_reliable(!sdp.is_empty());
-        if reliable && incoming.provisional.is_some() {
-            // RFC 3262 §3: the next only after the PRACK of the first.
-            return Err(CommandError::NotNow);
-        }
-        incoming.until = context.now + limits::RING_PATIENCE;
-        let mut reply = response(&self.dialog, incoming, status);
-        if reliable {
-            incoming.rseq += 1;
-            reply.header("Require", b"100rel").header("RSeq", incoming.rseq.to_string().as_bytes());
-        }
-        let bytes = finish(reply, &sdp);
-        if reliable {
-            let repeated = Retransmission::new(context.now, bytes.clone());
-            incoming.provisional =
-                Some(ReliableProvisional { repeated, rseq: incoming.rseq, has_sdp: !sdp.is_empty() });
-        }
+        let bytes = incoming.make_provisional(&self.dialog, context.now, status, &sdp);
+        let bytes = bytes.ok_or(CommandError::NotNow)?;
+        // The application limits its calls itself. An INVITE of an unproved address may have no caller, and holds its
+        // session no longer than that of a silent application.
+        incoming.until = if self.proved { Instant::FAR_FUTURE } else { context.now + limits::RING_PATIENCE };
         let transaction = incoming.transaction;
         if !sdp.is_empty() {
             self.local_sdp = sdp;

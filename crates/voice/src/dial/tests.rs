@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// The longest `timeout` of a Dial.
+const RINGS: Duration = Duration::from_secs(600);
+
 struct DialWorld {
     dials: Dials,
     /// Legs and actors.
@@ -37,7 +40,7 @@ impl DialWorld {
     /// A Dial with the ringing tone of Germany.
     fn dial_to(&mut self, caller: &DialCaller, parties: Vec<Dialled>) -> DialOutbox {
         let ring_tone = Some("de".to_owned());
-        let options = DialOptions { caller_id: None, ring_tone, record: None, refer: None };
+        let options = DialOptions { caller_id: None, ring_tone, record: None, refer: None, timeout: RINGS };
         let leg = |(id, address)| Leg { id: Id(id), address };
         let legs = (1..).zip(parties).map(leg).collect();
         let mut out = DialOutbox::new();
@@ -131,6 +134,18 @@ fn the_next_group_rings_once_no_phone_of_the_first_was_reached() {
     let out = world.refuses(attempt, legs[0], 486);
     assert_eq!(names(&out), [&FAILED[..], &["failed 486"]].concat());
     world.end(caller);
+}
+
+/// The script ends the ringing, in each group of phones: the SIP session's own limit is later.
+#[test]
+fn phones_ring_as_long_as_the_document_says() {
+    let mut world = DialWorld::new();
+    let (caller, attempt) = world.dial();
+    let out = world.resolve(attempt, &[2]);
+    let [DialEffect::Invite { phones, .. }] = &out[..] else { panic!("{:?}", names(&out)) };
+    assert!(phones.iter().all(|phone| phone.invite.timeout > RINGS));
+    let mut out = DialOutbox::new();
+    world.dials.handle_caller_gone(world.now, caller, &mut out);
 }
 
 /// RFC 3261 §16.7 item 5.
