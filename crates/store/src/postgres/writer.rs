@@ -196,9 +196,9 @@ impl Writer for PostgresWriter {
         existing: Existing,
     ) -> Result<(Imported, Vec<Address>), StoreError> {
         let imported = self.in_transaction(|connection, _| {
-            let imported = import::import(connection, users, existing)?;
-            notices::send_everything(connection)?;
-            Ok(imported)
+            let (imported, changed) = import::import(connection, users, existing)?;
+            notices::send_of_import(connection, &changed)?;
+            Ok((imported, changed))
         });
         imported.map_err(|failure| self.store_error(failure))
     }
