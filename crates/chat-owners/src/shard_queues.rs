@@ -98,6 +98,20 @@ impl ShardQueues {
         }
     }
 
+    /// True if this shard tells the contacts of an account that its process has removed: the owner does, or the first shard of a process that does
+    /// not have the owner.
+    pub fn tells_contacts_of(&self, bare: &str) -> bool {
+        let bucket = Bucket::of(bare);
+        let owner = match &self.shared {
+            Some(shared) => shared.view.as_ref().and_then(|view| view.owner(bucket)),
+            None => Some(self.map.owner(bucket)),
+        };
+        match owner.filter(|owner| self.map.has(*owner)) {
+            Some(owner) => owner == self.own,
+            None => self.own.shard == 0,
+        }
+    }
+
     /// The way of a message now.
     pub fn way(&self, target: MessageTarget) -> Way {
         if let Some(shared) = &self.shared {
@@ -159,6 +173,7 @@ mod tests {
     use xmpp::{ConnectionId, Element, ns};
 
     use super::*;
+    use crate::shared_owners::tests::view;
 
     const ONE: ShardAddress = ShardAddress { life: Life(1), shard: 0 };
     const TWO: ShardAddress = ShardAddress { life: Life(2), shard: 0 };
@@ -182,6 +197,30 @@ mod tests {
         };
         let runs = queues.take_for_nodes().into_iter();
         runs.map(|(to, run)| (to.life.0, run.into_iter().map(of).collect())).collect()
+    }
+
+    #[test]
+    fn one_shard_of_a_process_tells_the_contacts_of_a_removed_account() {
+        let map = ShardMap::of_process(ONE.life, 3);
+        // In a farm the last of the nodes owns all buckets.
+        let tellers = |farm: Option<&[Life]>| {
+            let tells = |own: ShardAddress| {
+                let mut queues = ShardQueues::new(own, map);
+                if let Some(lives) = farm {
+                    queues.share_buckets();
+                    if let Some(shared) = queues.shared_mut().filter(|_| !lives.is_empty()) {
+                        shared.set_view(&view(lives));
+                    }
+                }
+                queues.tells_contacts_of("alice@example.net").then_some(own)
+            };
+            map.all().filter_map(tells).collect::<Vec<_>>()
+        };
+        assert_eq!(tellers(None), [map.owner(Bucket::of("alice@example.net"))], "the owner");
+        let first = ShardAddress::new(ONE.life, 0);
+        assert_eq!(tellers(Some(&[ONE.life, TWO.life])), [first], "the owner is another node's");
+        assert_eq!(tellers(Some(&[TWO.life, ONE.life])), [first], "the owner");
+        assert_eq!(tellers(Some(&[])), [first], "no owner is known");
     }
 
     #[test]

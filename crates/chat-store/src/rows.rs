@@ -259,6 +259,7 @@ fn user_of(row: UserRow) -> Option<AccountData> {
         last_seen: row.last_seen,
         offline: row.offline,
         items: row.items.into_iter().map(item).collect(),
+        last_archived: row.last_archived,
     })
 }
 

@@ -1,7 +1,8 @@
 //! An account that was removed loses what it was in rooms and nodes: the next account of its name inherits nothing.
 //!
 //! The store removes it from its rows, in the transaction that removes the account ([`without_user`]). Hosts
-//! remove it from memory, when `HostAction::Departed` reaches them. A room or node without an owner belongs
+//! remove it from memory, when `HostAction::Departed` reaches them: the driver has every host of every node
+//! perform it, whichever program removes the account. A room or node without an owner belongs
 //! to the administrators of the server, who may name another or destroy it.
 
 use xmpp::{Bare, Element, Jid, ns};
@@ -40,7 +41,8 @@ pub fn without_user(config: &Element, user: &Bare) -> Option<Element> {
     (without != *config).then_some(without)
 }
 
-/// The account is out of the store: all hosts are told.
+/// The account is out of the store by its user's own request: all hosts of this node are told. Other nodes of a farm hear of it from the
+/// database.
 pub(super) fn tell_departed(store: &mut StoreRequests, user: &Bare, out: &mut Outbox) {
     let act = HostAction::Departed { user: user.clone() };
     store.load(Load::Act(Box::new(act)), out, |_, _, _, _| {});

@@ -535,6 +535,8 @@ pub struct AccountData {
     pub offline: u32,
     /// The nodes of `user::NODES` that have an item, with the newest.
     pub items: Vec<(Box<str>, Element)>,
+    /// The greatest id of the archive.
+    pub last_archived: Option<Box<str>>,
 }
 
 /// The store's answer to a read or a change.

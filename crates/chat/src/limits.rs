@@ -207,6 +207,9 @@ pub const OFFLINE_BYTES: usize = 1 << 20;
 /// Bytes, about, of one page of an archive. Beyond: the page is shorter than was asked for, and says that it is not the
 /// last.
 pub const ARCHIVE_PAGE_BYTES: usize = 1 << 20;
+/// The time by which an id of an archive may be ahead of the clock, for later ones to be greater: a clock that was a time zone or a day wrong. Beyond: it is
+/// passed over, as nothing else would bring ids back to the time.
+pub const ARCHIVE_AHEAD: std::time::Duration = std::time::Duration::from_hours(24);
 
 /// Messages of one page of an archive (XEP-0313), when the client names no number, and at most.
 pub const ARCHIVE_PAGE: u32 = 50;

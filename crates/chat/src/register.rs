@@ -156,6 +156,7 @@ pub(super) fn perform(
         }
         host.deliver(now, &[key], stanza::result(&iq, None), out);
         if is_removal {
+            departed::tell_departed(&mut host.store, &user, out);
             return host.end_account(now, &user, SessionEndReason::Removed, &[], out);
         }
         // Clients that signed in by the old password need the new one (RFC 6120 §4.9.3.16).
@@ -185,7 +186,7 @@ fn take_data(accounts: &mut AccountMemory, user: &Bare) -> Option<Box<AccountDat
 
 impl Host {
     /// Ends the sessions of an account, those that wait to be resumed too. The contacts of a removed one are told: those that are in memory, else
-    /// `kept`, which the store had.
+    /// `kept`, which the store had. Rooms and nodes forget it by `HostAction::Departed`.
     pub fn end_account(
         &mut self,
         now: Instant,
@@ -196,12 +197,9 @@ impl Host {
     ) {
         let keys = self.accounts.keys_of(user, |_| true);
         if ending == SessionEndReason::Removed {
-            departed::tell_departed(&mut self.store, user, out);
             let data = take_data(&mut self.accounts, user);
-            for (contact, item) in data.as_ref().map_or(kept, |data| &data.roster[..]) {
-                self.roster.end_subscriptions(&self.accounts, (user, contact), item);
-                roster::perform(self, now, (user, contact), out);
-            }
+            let contacts = data.as_ref().map_or(kept, |data| &data.roster[..]);
+            tell_contacts_of_removed(self, now, user, contacts, out);
             // Its sessions end without data, so nothing else tells the members of its groups.
             let groups = Arc::clone(&self.accounts.groups);
             let blocked = Blocklist::new(data.as_ref().map(|data| &data.blocked[..]).unwrap_or_default());
@@ -214,5 +212,20 @@ impl Host {
         for key in keys {
             connection::end_session(self, now, key, Some(ending.condition().into()), out);
         }
+    }
+}
+
+/// Tells the contacts of a removed account that all subscriptions have ended (RFC 6121 §3.2 and §3.3). Any host may do so: `roster` is the
+/// store's where the account's own host is another node's.
+pub fn tell_contacts_of_removed(
+    host: &mut Host,
+    now: Instant,
+    user: &Bare,
+    roster: &[(Bare, RosterItem)],
+    out: &mut Outbox,
+) {
+    for (contact, item) in roster {
+        host.roster.end_subscriptions(&host.accounts, (user, contact), item);
+        roster::perform(host, now, (user, contact), out);
     }
 }

@@ -141,11 +141,12 @@ impl Host {
 /// there is no such account.
 fn account_loaded(host: &mut Host, now: Instant, bare: &Bare, loaded: Option<StoreReply>, out: &mut Outbox) {
     let Some(user) = host.accounts.users.get_mut(bare) else { return };
-    let mut items = Vec::new();
+    let (mut items, mut last_archived) = (Vec::new(), None);
     let state = match loaded {
         Some(StoreReply::User(Some(mut data))) => {
             user.is_stored = true;
             items = std::mem::take(&mut data.items);
+            last_archived = data.last_archived.take();
             AccountState::Ready(data)
         }
         Some(StoreReply::User(None)) if user.sessions.is_empty() => AccountState::Absent,
@@ -167,6 +168,7 @@ fn account_loaded(host: &mut Host, now: Instant, bare: &Bare, loaded: Option<Sto
     host.accounts.being_loaded.push(bare.clone());
     let newest = |node: &str| items.iter().find(|(known, _)| **known == *node).map(|(_, item)| item);
     host.archive.handle_loaded(bare, newest(super::archive::PREFERENCES));
+    host.archive.handle_ids(now, last_archived.as_deref());
     host.avatars.handle_loaded(bare, newest(ns::VCARD_UPDATE));
     for waiting in waiting {
         match waiting {

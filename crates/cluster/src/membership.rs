@@ -266,6 +266,12 @@ impl Members {
         self.known.values().filter(is_live).filter_map(|known| known.member.as_ref())
     }
 
+    /// The announced members that are neither dead nor left, in ascending order of their lives. Missing ones are among them: until the map
+    /// counts them as dead they may come back.
+    pub fn announced(&self) -> impl Iterator<Item = &Member> {
+        self.known.values().filter(|known| !known.is_over()).filter_map(|known| known.member.as_ref())
+    }
+
     /// An announced member by its life, if it is neither dead nor left.
     pub fn get(&self, life: Life) -> Option<&Member> {
         self.known.get(&life).filter(|known| !known.is_over()).and_then(|known| known.member.as_ref())
@@ -279,7 +285,8 @@ impl Members {
 
     /// True if the member's renewals are late.
     pub fn is_suspect(&self, life: Life) -> bool {
-        self.known.get(&life).is_some_and(|known| matches!(known.health, Health::Suspect { .. }))
+        let is_late = |known: &Known| matches!(known.health, Health::Suspect { .. } | Health::Missing);
+        self.known.get(&life).is_some_and(is_late)
     }
 
     /// True if the life is dead or has left.

@@ -58,7 +58,7 @@ pub enum TenureState {
         /// The epoch of all answers and writes.
         epoch: Epoch,
     },
-    /// The bucket is assigned to another shard; writes under way are completed, then it is given back.
+    /// The bucket is assigned to another shard; writes under way are completed, also those of before a lapse, then it is given back.
     Draining {
         /// The epoch of the last writes.
         epoch: Epoch,
@@ -118,7 +118,11 @@ impl Tenure {
         // An answer to a question that was asked twice finds another state.
         let TenureState::Fencing { memory, .. } = self.state else { return };
         self.known = self.known.max(epoch);
-        if !self.is_assigned {
+        if !self.is_assigned && memory == Some(epoch) {
+            // It was served until the lapse, and the writes of that time may still be under way: they are completed first.
+            out.push(TenureEffect::Stop(epoch));
+            self.state = TenureState::Draining { epoch, give_at: None };
+        } else if !self.is_assigned {
             self.give(now, epoch, out);
         } else if memory == Some(epoch) {
             self.serve(epoch, out);
@@ -312,6 +316,26 @@ mod tests {
         assert_eq!(after(&mut tenure, |t, out| t.revoke(at(1), out)), []);
         assert_eq!(after(&mut tenure, |t, out| t.handle_taken(at(2), FIVE, out)), [TenureEffect::Give(FIVE)]);
         after(&mut tenure, |t, out| t.handle_given(at(3), FIVE, out));
+        assert!(tenure.is_over());
+    }
+
+    #[test]
+    fn a_bucket_that_is_withdrawn_during_a_lapse_is_given_back_when_its_writes_are_complete() {
+        let mut tenure = serving();
+        assert_eq!(after(&mut tenure, |t, out| t.lapse(out)), [TenureEffect::Stop(FIVE)]);
+        assert_eq!(after(&mut tenure, |t, out| t.revoke(at(9_000), out)), []);
+        assert_eq!(after(&mut tenure, |t, out| t.resume(at(9_000), out)), [TenureEffect::Fence(FIVE)]);
+        assert_eq!(
+            after(&mut tenure, |t, out| t.handle_taken(at(9_001), FIVE, out)),
+            [TenureEffect::Stop(FIVE)],
+            "a write of before the lapse may be under way"
+        );
+        assert_eq!(after(&mut tenure, |t, out| t.expire(at(20_000), out)), []);
+        assert_eq!(
+            after(&mut tenure, |t, out| t.handle_drained(at(20_001), FIVE, out)),
+            [TenureEffect::Give(FIVE)]
+        );
+        after(&mut tenure, |t, out| t.handle_given(at(20_002), FIVE, out));
         assert!(tenure.is_over());
     }
 

@@ -28,14 +28,14 @@ pub struct FarmPeer {
     pub is_suspect: bool,
 }
 
-/// The map and the live nodes. It does not change; a new one replaces it.
+/// The map and the nodes. It does not change; a new one replaces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FarmView {
     /// The node whose view this is.
     pub own: Life,
     /// Owners of buckets, workers of call slots, dead lives.
     pub map: FarmMap,
-    /// The live nodes, this one among them.
+    /// The nodes that are neither dead nor gone, this one among them. A node that this one misses is dead when the map says so.
     pub peers: BTreeMap<Life, FarmPeer>,
     /// The council does not answer: nothing is taken over until it does.
     pub is_council_away: bool,

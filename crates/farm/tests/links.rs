@@ -503,6 +503,38 @@ fn acknowledged_messages_survive_the_connection_and_come_back_after_a_death() {
     });
 }
 
+/// A node that misses another one for a moment ends its link, and makes a new one when the other is there after all.
+#[test]
+fn a_link_that_one_side_has_ended_begins_anew_when_the_node_is_in_the_view_again() {
+    run(async {
+        let (mut one, mut two) = (Node::start(1, 7), Node::start(2, 7));
+        see_each_other(&mut [&mut one, &mut two]);
+        // Each message takes the acknowledgement of the one before along.
+        for kind in [1, 3, 5] {
+            one.send(two.life, Class::Chat, kind).await;
+            two.receives(kind).await;
+            two.send(one.life, Class::Chat, kind + 1).await;
+            one.receives(kind + 1).await;
+        }
+        one.links.set_view(&view(one.life, &[(one.life, one.address)]));
+        see_each_other(&mut [&mut one, &mut two]);
+        two.wait(|event| matches!(event, LinkEvent::Lost { .. }).then_some(())).await;
+        two.send(one.life, Class::Chat, 7).await;
+        // The link that has ended may have had it.
+        two.wait(|event| match event {
+            LinkEvent::Returned { message, .. } => (message.kind == 7).then_some(()),
+            _ => None,
+        })
+        .await;
+        two.send(one.life, Class::Chat, 8).await;
+        one.receives(8).await;
+        one.send(two.life, Class::Chat, 9).await;
+        two.receives(9).await;
+        let is_fault = |event: &LinkEvent| matches!(event, LinkEvent::Fault { .. });
+        assert!(!one.events.iter().chain(&two.events).any(is_fault), "{:?} {:?}", one.events, two.events);
+    });
+}
+
 #[test]
 fn a_node_that_only_receives_writes_no_acknowledgement_for_each_message() {
     run(async {

@@ -173,6 +173,8 @@ pub const ANSWER_TIME: Duration = Duration::from_secs(6);
 pub const OPERATOR_ANSWER_TIME: Duration = Duration::from_mins(2);
 /// Aliases of one account that a change is told for, each with a notice of its own. Beyond: one notice, of everything.
 pub const NOTICES_OF_ALIASES: usize = 1_000;
+/// Bytes of the text of one notice: PostgreSQL's NOTIFY takes less than 8,000.
+pub const NOTICE_BYTES: usize = 7_900;
 /// Notices that wait for a listener. Beyond, they count as one, of everything.
 pub const NOTICES_WAITING: usize = 10_000;
 /// The time that a transaction of a node outside a farm may be idle in PostgreSQL: far above the pauses of a node, and an import

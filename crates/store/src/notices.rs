@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::error::StoreError;
+use crate::limits;
 use crate::postgres::PostgresListener;
 use crate::record::{Write, WriteDone};
 use crate::rest::{Kind, RestWrite};
@@ -24,6 +25,8 @@ pub enum Notice {
         /// The kind of change.
         change: AccountChange,
     },
+    /// Accounts that have other passwords, by an import.
+    Passwords(Vec<Address>),
     /// Routes or domains.
     Plan,
     /// Resources of the REST interface that decide how numbers are answered, and which queue a document names.
@@ -53,7 +56,8 @@ const CHANGES: [(AccountChange, &str); 4] = [
     (AccountChange::Removed, "removed"),
 ];
 
-// The other notices as they are spelled.
+// The other notices as they are spelled. The accounts of `PASSWORDS` follow it, with a space before each.
+const PASSWORDS: &str = "passwords";
 const PLAN: &str = "plan";
 const NUMBERS: &str = "numbers";
 const EVERYTHING: &str = "everything";
@@ -107,12 +111,35 @@ impl Notice {
         }
     }
 
+    /// The notices of accounts that have other passwords: as few as hold them.
+    pub(crate) fn of_passwords(accounts: &[Address]) -> Vec<Notice> {
+        let mut notices: Vec<Vec<Address>> = Vec::new();
+        let mut room = 0;
+        for account in accounts {
+            // With the space before and the @ within.
+            let bytes = account.user.len() + account.domain.len() + 2;
+            match notices.last_mut().filter(|_| bytes <= room) {
+                Some(last) => last.push(account.clone()),
+                None => {
+                    notices.push(vec![account.clone()]);
+                    room = limits::NOTICE_BYTES - PASSWORDS.len();
+                }
+            }
+            room = room.saturating_sub(bytes);
+        }
+        notices.into_iter().map(Notice::Passwords).collect()
+    }
+
     /// The text of a notification.
     pub(crate) fn payload(&self) -> String {
         match self {
             Notice::Account { address, change } => {
                 let kind = CHANGES.iter().find(|(known, _)| known == change).map_or("", |(_, kind)| kind);
                 format!("{kind} {address}")
+            }
+            Notice::Passwords(accounts) => {
+                let spelled = |account: &Address| format!(" {account}");
+                std::iter::once(PASSWORDS.to_owned()).chain(accounts.iter().map(spelled)).collect()
             }
             Notice::Plan => PLAN.into(),
             Notice::Numbers => NUMBERS.into(),
@@ -124,10 +151,14 @@ impl Notice {
     pub(crate) fn from_payload(payload: &str) -> Notice {
         let (kind, rest) = payload.split_once(' ').unwrap_or((payload, ""));
         if let Some((change, _)) = CHANGES.iter().find(|(_, known)| *known == kind)
-            && let Some((user, domain)) = rest.rsplit_once('@')
+            && let Some(address) = address_of(rest)
         {
-            let address = Address { user: user.into(), domain: domain.into() };
             return Notice::Account { address, change: *change };
+        }
+        if kind == PASSWORDS
+            && let Some(accounts) = rest.split(' ').map(address_of).collect::<Option<Vec<_>>>()
+        {
+            return Notice::Passwords(accounts);
         }
         match kind {
             PLAN => Notice::Plan,
@@ -135,6 +166,12 @@ impl Notice {
             _ => Notice::Everything,
         }
     }
+}
+
+/// An address as notices spell it. None has a space.
+fn address_of(text: &str) -> Option<Address> {
+    let (user, domain) = text.rsplit_once('@')?;
+    Some(Address { user: user.into(), domain: domain.into() })
 }
 
 /// True if numbers may be answered otherwise, or a document may name another queue, after a change of a resource of this kind.
@@ -187,14 +224,34 @@ mod tests {
     #[test]
     fn a_notice_is_read_as_it_was_sent() {
         let of_accounts = CHANGES.map(|(change, _)| Notice::Account { address: bob(), change });
-        for notice in of_accounts.into_iter().chain([Notice::Plan, Notice::Numbers, Notice::Everything]) {
+        let others =
+            [Notice::Passwords(vec![bob(), bob()]), Notice::Plan, Notice::Numbers, Notice::Everything];
+        for notice in of_accounts.into_iter().chain(others) {
             assert_eq!(Notice::from_payload(&notice.payload()), notice);
         }
     }
 
     #[test]
+    fn accounts_with_other_passwords_are_told_in_few_notices_that_each_fit() {
+        assert_eq!(Notice::of_passwords(&[]), []);
+        let account = |number: usize| Address {
+            user: "u".repeat(1 + number % crate::limits::MAX_NAME).into(),
+            domain: "example.org".into(),
+        };
+        let accounts: Vec<Address> = (0..5_000).map(account).collect();
+        let notices = Notice::of_passwords(&accounts);
+        assert!(notices.len() < 100, "{}", notices.len());
+        assert!(notices.iter().all(|notice| notice.payload().len() <= crate::limits::NOTICE_BYTES));
+        let told = notices.into_iter().flat_map(|notice| match Notice::from_payload(&notice.payload()) {
+            Notice::Passwords(accounts) => accounts,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(told.collect::<Vec<_>>(), accounts);
+    }
+
+    #[test]
     fn a_notice_of_a_later_version_may_be_about_anything() {
-        for payload in ["", "plans", "account", "account bob", "rooms room@example.org"] {
+        for payload in ["", "plans", "account", "account bob", "passwords", "rooms room@example.org"] {
             assert_eq!(Notice::from_payload(payload), Notice::Everything, "{payload:?}");
         }
     }

@@ -283,6 +283,8 @@ pub struct UserRow {
     pub offline: u32,
     /// Those of the nodes that were asked for which have an item, with the newest.
     pub items: Vec<(Box<str>, Box<str>)>,
+    /// The greatest id of the archive.
+    pub last_archived: Option<Box<str>>,
 }
 
 /// A message of an archive.

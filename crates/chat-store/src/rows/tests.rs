@@ -94,6 +94,7 @@ fn the_data_of_an_account_is_read_back_unchanged() {
         last_seen: Some((NOW, "gone".into())),
         offline: 1,
         items: vec![(node, message())],
+        last_archived: None,
     };
     assert_eq!(*record, expected);
     let stanzas = world.waiting(&user);

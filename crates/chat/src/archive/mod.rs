@@ -30,6 +30,7 @@ use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
 use super::store_requests::StoreRequests;
 use super::{Host, Outbox, hints, message_writes, offline};
+use crate::limits::ARCHIVE_AHEAD;
 use crate::retract;
 
 const FILE: &str = "crates/chat/src/archive/mod.rs";
@@ -107,6 +108,9 @@ pub(super) fn asks_for_archive(iq: &Element) -> bool {
     })
 }
 
+/// The hexadecimal digits of an id that are its number; 56 bits of microseconds are 2,283 years.
+const ID_DIGITS: usize = 14;
+
 /// The preferences of accounts, and the ids of new entries, for all archives of a host.
 #[derive(Default)]
 pub(super) struct Archive {
@@ -127,6 +131,15 @@ impl Archive {
     pub(super) fn handle_loaded(&mut self, user: &Bare, preferences: Option<&Element>) {
         if let Some(item) = preferences {
             self.preferences.insert(user.clone(), Preferences::of_stored(item));
+        }
+    }
+
+    /// An archive has these ids, perhaps of a process whose clock was ahead: the next ones of this host are greater.
+    pub(super) fn handle_ids<'i>(&mut self, now: Instant, ids: impl IntoIterator<Item = &'i str>) {
+        let latest = (now + ARCHIVE_AHEAD).as_micros();
+        for id in ids {
+            let number = id.get(..ID_DIGITS).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+            self.last = self.last.max(number.filter(|number| *number <= latest).unwrap_or(0));
         }
     }
 
@@ -154,8 +167,8 @@ impl Archive {
         self.preferences.get(user).map_or(otherwise == ArchiveDefault::Always, Preferences::keeps_all)
     }
 
-    /// A new entry of an archive and its id. Ids sort by time and no two are equal, also after a clock was set back.
-    /// The id is hexadecimal, 14 digits of the number and 8 random ones, so that its text sorts by time
+    /// A new entry of an archive and its id. Ids sort by time and no two are equal, also after a clock was set back, and those of an archive
+    /// also after a start or at the next owner (`handle_ids`). The id is hexadecimal, 14 digits of the number and 8 random ones, so that its text sorts by time
     /// (`MamQuery::lowest_id` depends on it).
     fn new_entry(
         &mut self,
@@ -165,7 +178,7 @@ impl Archive {
         message: &Element,
     ) -> (Box<str>, Change) {
         self.last = now.as_micros().max(self.last + 1);
-        let id: Box<str> = format!("{:014x}{:08x}", self.last, rng.next_u64() >> 32).into();
+        let id: Box<str> = format!("{:0ID_DIGITS$x}{:08x}", self.last, rng.next_u64() >> 32).into();
         let stanza = Box::new(message.clone());
         (id.clone(), Change::Archive { owner: owner.clone(), id, with: with.clone(), at: now, stanza })
     }

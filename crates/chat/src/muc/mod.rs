@@ -16,7 +16,7 @@ use xmpp::stanza;
 use xmpp::{Bare, Element, Jid, Level, Specification};
 
 use super::archive::ArchiveWriter;
-use super::effect::Change;
+use super::effect::{Change, StoreReply};
 use super::feature::Feature;
 use super::read_queues::with_requester;
 use super::store_requests::StoreRequests;
@@ -172,6 +172,9 @@ impl Host {
                 let requester = self.store.reads.requester().filter(|_| !is_shared);
                 let address = address.clone();
                 let then = move |host: &mut Host, now, result: Result<_, _>, out: &mut Outbox| {
+                    if let Ok(StoreReply::Page(page)) = &result {
+                        host.archive.handle_ids(now, page.stanzas.iter().map(|(id, ..)| &**id));
+                    }
                     for effect in host.rooms.handle_loaded(now, &address, read, result) {
                         host.perform_rooms(now, &address, effect, out);
                     }

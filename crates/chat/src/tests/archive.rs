@@ -81,6 +81,25 @@ fn sent_and_received_messages_are_found_in_the_archive() {
     assert!(world.store.messages.archive.iter().all(|(owner, _)| owner.as_str() == "alice@example.org"));
 }
 
+/// The clock of the process before was ahead, or this one's was set back. A client pages by the last id that it has.
+#[test]
+fn ids_of_a_host_that_starts_sort_behind_those_that_the_archive_has() {
+    // An id that is far ahead is no sign of a clock.
+    for (hours, is_behind) in [(1, true), (23, true), (48, false)] {
+        let mut world = HostWorld::new(&["alice@example.org"]);
+        let ahead = world.now + Duration::from_secs(hours * 3_600);
+        let last = format!("{:014x}{:08x}", ahead.as_micros(), 7);
+        let alice = Bare::parse("alice@example.org").unwrap();
+        world.store.users.get_mut(&alice).unwrap().last_archived = Some(last.clone().into());
+        world.sign_in("alice@example.org/desk");
+        arrive(&mut world, "eve@x.org/1", "hi");
+        arrive(&mut world, "eve@x.org/1", "ho");
+        let ids: Vec<&str> = world.store.messages.archive.iter().map(|(_, (id, ..))| &**id).collect();
+        assert!(ids.len() == 2 && ids.is_sorted(), "{ids:?}");
+        assert_eq!(ids[0] > &*last, is_behind, "{hours} hours: {ids:?} {last}");
+    }
+}
+
 #[test]
 fn a_page_is_followed_by_the_next_from_either_end() {
     let (mut world, alice) = world();

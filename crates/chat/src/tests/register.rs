@@ -168,20 +168,18 @@ fn contacts_of_an_absent_user_learn_the_end_of_their_subscriptions_too() {
         contact("none", Subscription::None, false),
     ];
     let user = Bare::parse("ghost@example.org").unwrap();
+    let all =
+        ["unsubscribe to", "unsubscribed from", "unsubscribe both", "unsubscribed both", "unsubscribe asked"];
     for (ending, expected) in [
-        (SessionEndReason::Changed, &[][..]),
-        (
-            SessionEndReason::Removed,
-            &[
-                "unsubscribe to",
-                "unsubscribed from",
-                "unsubscribe both",
-                "unsubscribed both",
-                "unsubscribe asked",
-            ],
-        ),
+        (Some(SessionEndReason::Changed), &[][..]),
+        (Some(SessionEndReason::Removed), &all),
+        // At a node of a farm that has removed the account of another node.
+        (None, &all),
     ] {
-        world.tell(|host, now, out| host.end_account(now, &user, ending, &kept, out));
+        world.tell(|host, now, out| match ending {
+            Some(ending) => host.end_account(now, &user, ending, &kept, out),
+            None => crate::register::tell_contacts_of_removed(host, now, &user, &kept, out),
+        });
         let told = world.abroad.drain(..).filter(|stanza| stanza.attr("type") != Some("unavailable"));
         let told: Vec<String> = told
             .map(|stanza| {

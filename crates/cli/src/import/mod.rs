@@ -33,7 +33,7 @@ use clap::Args;
 use config::Config;
 use control::{Client, ClientError, Request};
 use net::clock::Clock;
-use store::{Address, Admin, Existing, ImportOptions, Imported, StoreError, Write};
+use store::{Address, Admin, Database, Existing, ImportOptions, Imported, StoreError, Write};
 
 use self::files::{Files, cannot_read};
 use self::foreign::{ForeignInput, ForeignSource, ForeignUsers, Server};
@@ -85,6 +85,8 @@ struct Import {
     admin: Admin,
     /// The running node, which is to be told.
     node: Option<Client>,
+    /// The node has to be told of changed passwords. All nodes that share a server's database hear of them from it.
+    tells_passwords: bool,
     options: ImportOptions,
     clock: Clock,
     stop: Stop,
@@ -106,7 +108,9 @@ impl ImportArgs {
         }
         // Also decides the batch, and whether rosters may be imported at all.
         let node = running(config)?;
-        let mut admin = Admin::new(&make_database(config)?.for_import())?;
+        let database = make_database(config)?;
+        let tells_passwords = node.is_some() && matches!(database, Database::Sqlite(_));
+        let mut admin = Admin::new(&database.for_import())?;
         // A disk that is full or read-only is told now, not after the first batch.
         admin.write(&Write::Probe { at: clock.now() })?;
         if self.skip_existing {
@@ -114,7 +118,7 @@ impl ImportArgs {
         }
         options.keys = self.scram.then_some(chat_store::keys::make);
         let source = self.source(file, domain, &stop)?;
-        let import = Import { admin, node, options, clock, stop };
+        let import = Import { admin, node, tells_passwords, options, clock, stop };
         match source {
             Source::Lines(input, size) => import.lines(&self.file, (input, size), config),
             Source::Files(files) => import.files(files, config),
@@ -165,9 +169,9 @@ impl Import {
         }
         let served = served(&mut self.admin, config)?;
         let mut report = Report::new(size, self.clock);
-        let (mut changed, is_beside_node) = (Vec::new(), self.node.is_some());
+        let (mut changed, tells_passwords) = (Vec::new(), self.tells_passwords);
         let result = self.admin.import(self.stop.guard(input), &self.options, &mut |progress, others| {
-            if is_beside_node {
+            if tells_passwords {
                 changed.extend_from_slice(others);
             }
             report.update(progress);
@@ -190,10 +194,10 @@ impl Import {
         let served = served(&mut self.admin, config)?;
         let total = source.total().map(|total| Arc::new(AtomicU64::new(total)));
         let mut report = Report::new(total, self.clock);
-        let (mut changed, is_beside_node) = (Vec::new(), self.node.is_some());
+        let (mut changed, tells_passwords) = (Vec::new(), self.tells_passwords);
         let mut users = ForeignUsers::new(source, &self.options, limits::IMPORT_NAMED);
         let result = self.admin.import_users(&mut users, &self.options, &mut |progress, others| {
-            if is_beside_node {
+            if tells_passwords {
                 changed.extend_from_slice(others);
             }
             report.update(progress);

@@ -86,12 +86,30 @@ struct Connection {
 }
 
 /// One lane between this node's life and another's.
+///
+/// A node that has taken the other for dead makes a new link when it finds that the other lives. Each link has an incarnation, by which the other
+/// end knows that messages are numbered anew (`docs/decisions/0138-incarnations-of-links.md`).
 #[derive(Debug)]
 pub struct Link {
     channels: Vec<Channel>,
     connection: Option<Connection>,
     is_dead: bool,
+    /// [`NO_INCARNATION`]: the peer is not told.
+    incarnation: u64,
+    /// The incarnation of the peer's link; [`NO_INCARNATION`] before it has said one.
+    peer: u64,
+    /// Messages that an earlier link of the peer's may have had.
+    returned: Vec<(Class, Message)>,
 }
+
+/// The incarnation of a link that has none, and of a peer's that is not known.
+const NO_INCARNATION: u64 = 0;
+
+// Fields of a resumption besides those of the classes, whose numbers are bytes.
+/// The incarnation of the link.
+const INCARNATION: u64 = 256;
+/// The incarnation of the peer's link whose messages the numbers are of.
+const OF_PEER: u64 = 257;
 
 impl Link {
     /// A link without a connection. Messages of acknowledged classes may wait in it.
@@ -101,7 +119,19 @@ impl Link {
             send: SendQueue::new(*class),
             receive: ReceiveQueue::new(*class),
         };
-        Link { channels: lane.classes().iter().map(channel).collect(), connection: None, is_dead: false }
+        Link {
+            channels: lane.classes().iter().map(channel).collect(),
+            connection: None,
+            is_dead: false,
+            incarnation: NO_INCARNATION,
+            peer: NO_INCARNATION,
+            returned: Vec::new(),
+        }
+    }
+
+    /// The same, with a random number that tells it from other links of the same two lives.
+    pub fn with_incarnation(lane: Lane, incarnation: u64) -> Link {
+        Link { incarnation, ..Link::new(lane) }
     }
 
     /// A handshake has succeeded; its [`Established::rest`] goes to [`Link::handle_bytes`] next. A connection that the link still
@@ -110,6 +140,10 @@ impl Link {
         let mut body = Vec::new();
         for channel in &mut self.channels {
             channel.resume(&mut body);
+        }
+        if self.incarnation != NO_INCARNATION {
+            put_number(&mut body, INCARNATION, self.incarnation);
+            put_number(&mut body, OF_PEER, self.peer);
         }
         let mut output = Vec::new();
         write_control(&mut output, RESUME, &body);
@@ -149,9 +183,16 @@ impl Link {
     /// The peer is dead. All that it did not acknowledge is given back, and nothing is taken any more. Messages that it had sent
     /// can still be polled.
     pub fn handle_dead(&mut self, returned: &mut Vec<(Class, Message)>) {
+        self.take_returned(returned);
         self.handle_disconnected(returned);
         self.is_dead = true;
         self.channels.iter_mut().for_each(|channel| channel.send.give_back(returned));
+    }
+
+    /// Moves out messages that a link of the peer's had not acknowledged which has ended: they come back as after a death. Due after
+    /// [`Link::handle_bytes`].
+    pub fn take_returned(&mut self, returned: &mut Vec<(Class, Message)>) {
+        returned.append(&mut self.returned);
     }
 
     /// Queues a message.
@@ -315,18 +356,43 @@ impl Link {
     }
 
     fn handle_resume(&mut self, body: &[u8]) -> Result<(), LinkFault> {
+        let (mut peer, mut of_own) = (NO_INCARNATION, self.incarnation);
+        let mut fields = Fields::new("resumption", body, HELLO_BYTES)?;
+        while let Some(field) = fields.next()? {
+            match field.number {
+                INCARNATION => peer = field.value()?,
+                OF_PEER => of_own = field.value()?,
+                _ => {}
+            }
+        }
+        if peer != NO_INCARNATION {
+            if self.peer != NO_INCARNATION && self.peer != peer {
+                self.begin_anew();
+            }
+            self.peer = peer;
+        }
+        // Numbers of an earlier link of this node's say nothing about this one.
+        let are_own = of_own == self.incarnation || self.incarnation == NO_INCARNATION;
         let mut fields = Fields::new("resumption", body, HELLO_BYTES)?;
         while let Some(field) = fields.next()? {
             // A class of a later version is not known here, and nothing will be sent in it.
             let Ok(number) = u8::try_from(field.number) else { continue };
             if let Ok(channel) = self.channel_numbered(number) {
-                channel.handle_resume(field.bytes)?;
+                channel.handle_resume(field.bytes, are_own)?;
             }
         }
         if let Some(connection) = &mut self.connection {
             connection.is_resumed = true;
         }
         Ok(())
+    }
+
+    /// The peer's link is a new one: what the earlier one has not acknowledged comes back, and both directions are numbered from the beginning.
+    fn begin_anew(&mut self) {
+        for channel in &mut self.channels {
+            channel.send.begin_anew(&mut self.returned);
+            channel.receive.begin_anew();
+        }
     }
 
     fn handle_credit(&mut self, body: &[u8]) -> Result<(), LinkFault> {
@@ -365,11 +431,13 @@ impl Channel {
         crate::fields::put_bytes(out, u64::from(self.class.number()), &bytes);
     }
 
-    fn handle_resume(&mut self, mut bytes: &[u8]) -> Result<(), LinkFault> {
+    /// `are_own`: the numbers are of messages of this link.
+    fn handle_resume(&mut self, mut bytes: &[u8], are_own: bool) -> Result<(), LinkFault> {
         let mut take = || {
             take_varint(&mut bytes).ok_or(Corrupt { thing: "resumption", fault: "a class has no numbers" })
         };
         let (received, handled, limit) = (take()?, take()?, take()?);
+        let (received, handled) = if are_own { (received, handled) } else { (0, 0) };
         self.send.resume(received, handled, limit)
     }
 

@@ -158,6 +158,12 @@ impl SendQueue {
         returned.extend(self.messages.drain(..).map(|(_, message)| (self.class, message)));
     }
 
+    /// The peer's link is a new one, which expects the first message. Those that wait go back to the sender: the earlier link may have had them.
+    pub(crate) fn begin_anew(&mut self, returned: &mut Vec<(Class, Message)>) {
+        self.give_back(returned);
+        self.first = 1;
+    }
+
     pub(crate) fn has_output(&self) -> bool {
         self.messages.get(self.sent).is_some_and(|(_, message)| self.has_credit(message))
     }
@@ -185,6 +191,8 @@ pub(crate) struct ReceiveQueue {
     bytes: usize,
     /// The number of the last message that came.
     received: u64,
+    /// So many of the first of `messages` came from an earlier link of the peer's, and have no number here.
+    earlier: usize,
     /// The last acknowledgement that was sent.
     acknowledged: u64,
     /// Bytes of messages that were handled since then.
@@ -209,6 +217,7 @@ impl ReceiveQueue {
             messages,
             bytes: 0,
             received: 0,
+            earlier: 0,
             acknowledged: 0,
             unacknowledged_bytes: 0,
             ack_at: None,
@@ -247,12 +256,14 @@ impl ReceiveQueue {
         let message = self.messages.pop_front()?;
         self.bytes -= message.wire_bytes();
         self.unacknowledged_bytes += message.wire_bytes();
+        self.earlier = self.earlier.saturating_sub(1);
         Some(message)
     }
 
     /// The last message that was handled: all before the first that waits.
     pub(crate) fn handled(&self) -> u64 {
-        if self.class.is_acknowledged() { self.received - self.messages.len() as u64 } else { 0 }
+        let numbered = self.messages.len() - self.earlier;
+        if self.class.is_acknowledged() { self.received - numbered as u64 } else { 0 }
     }
 
     pub(crate) fn received(&self) -> u64 {
@@ -328,6 +339,11 @@ impl ReceiveQueue {
         if !self.class.is_acknowledged() {
             self.received = 0;
         }
+    }
+
+    /// The peer's link is a new one, whose first message is the next. Those that the earlier one has sent can still be taken.
+    pub(crate) fn begin_anew(&mut self) {
+        (self.received, self.acknowledged, self.earlier) = (0, 0, self.messages.len());
     }
 
     pub(crate) fn is_empty(&self) -> bool {

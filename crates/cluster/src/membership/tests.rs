@@ -95,10 +95,17 @@ fn a_key_that_was_not_renewed_is_no_sign_of_life() {
 fn a_missing_member_that_the_farm_does_not_count_as_dead_comes_back() {
     let mut members = two();
     pass(&mut members, 0, 4_500);
+    let announced = |members: &Members| members.announced().map(|member| member.life).collect::<Vec<_>>();
+    let before = announced(&members);
     after(&mut members, |m, out| m.handle_read(at(4_550), Life(2), at(4_500), None, out));
+    assert_eq!(members.missing().collect::<Vec<_>>(), [Life(2)]);
+    assert!(members.is_suspect(Life(2)) && !members.live().any(|member| member.life == Life(2)));
+    assert_eq!(announced(&members), before, "it keeps its links and sessions until it is dead for all");
     let news = after(&mut members, |m, out| m.handle_announced(at(4_600), renewed(2, 4_600), out));
     assert_eq!(news, [MembershipEffect::Recovered(Life(2))]);
     assert_eq!(members.missing().count(), 0);
+    after(&mut members, |m, out| m.handle_dead(at(4_700), Life(2), out));
+    assert!(!announced(&members).contains(&Life(2)));
 }
 
 #[test]

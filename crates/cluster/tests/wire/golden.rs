@@ -58,6 +58,9 @@ fn where_a_new_connection_begins() {
         link.handle_connected(at(0));
         check(name, &output(&mut link, at(0)));
     }
+    let mut link = Link::with_incarnation(Lane::Acknowledged, 0x0102_0304_0506_0708);
+    link.handle_connected(at(0));
+    check("resume-incarnation", &output(&mut link, at(0)));
 }
 
 #[test]

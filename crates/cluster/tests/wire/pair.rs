@@ -66,7 +66,13 @@ impl Pair {
     }
 
     pub(crate) fn connected(lane: Lane) -> Pair {
-        let mut pair = Pair::new(lane);
+        Pair::of_links([Link::new(lane), Link::new(lane)])
+    }
+
+    /// These links, connected.
+    pub(crate) fn of_links(links: [Link; 2]) -> Pair {
+        let ends = links.map(|link| End { link, incoming: Vec::new(), returned: Vec::new() });
+        let mut pair = Pair { ends };
         pair.connect(at(0));
         pair.settle(at(0));
         pair
@@ -96,10 +102,12 @@ impl Pair {
 
     /// One end reads at most so many bytes.
     pub(crate) fn read(&mut self, to: usize, now: Instant, most: usize) -> Result<(), LinkFault> {
-        let end = &mut self.ends[to];
-        let rest = end.incoming.split_off(most.min(end.incoming.len()));
-        let bytes = std::mem::replace(&mut end.incoming, rest);
-        end.link.handle_bytes(now, &bytes)
+        let End { link, incoming, returned } = &mut self.ends[to];
+        let rest = incoming.split_off(most.min(incoming.len()));
+        let bytes = std::mem::replace(incoming, rest);
+        let handled = link.handle_bytes(now, &bytes);
+        link.take_returned(returned);
+        handled
     }
 
     /// Does what is due at both ends, then moves bytes until there are none.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use cluster::limits::{ACK_DELAY, ACK_STEP, KEEPALIVE, MESSAGE_BYTES, QUEUE_MESSAGES, SILENCE};
 use cluster::link::frame::MESSAGE_HEAD;
-use cluster::link::{Class, Lane, LinkFault, SendFailure};
+use cluster::link::{Class, Lane, Link, LinkFault, SendFailure};
 use proptest::prelude::*;
 use stdx::Instant;
 
@@ -43,6 +43,63 @@ fn messages_that_came_before_the_break_are_not_sent_again() {
     pair.connect(at(1));
     pair.settle(at(1));
     assert_eq!(drain(&mut pair, 1, Class::Chat), [1, 2]);
+}
+
+/// The end 1 took the other for dead and makes a new link; the end 0 has the old one. `heard` are the ends that read where the connection goes on before
+/// it breaks once more.
+#[test]
+fn a_new_link_of_one_end_begins_anew_at_both() {
+    for heard in [&[][..], &[0], &[1], &[0, 1]] {
+        let named = |incarnation| Link::with_incarnation(Lane::Acknowledged, incarnation);
+        let mut pair = Pair::of_links([named(10), named(11)]);
+        for from in 0..2 {
+            pair.ends[from].link.send(at(0), Class::Chat, message(1, 20)).unwrap();
+            pair.settle(at(0));
+            assert_eq!(drain(&mut pair, 1 - from, Class::Chat), [1]);
+        }
+        pair.expire(at(0) + ACK_DELAY);
+        // One that the owner has not taken yet when the connection breaks, and one that was not sent.
+        pair.ends[1].link.send(at(1), Class::Chat, message(2, 20)).unwrap();
+        pair.settle(at(1));
+        pair.disconnect();
+        pair.ends[0].link.send(at(1), Class::Chat, message(3, 20)).unwrap();
+        pair.ends[1].link = named(12);
+        pair.connect(at(2));
+        (0..2).for_each(|end| pair.write(end, at(2), 65_536));
+        heard.iter().for_each(|end| pair.read(*end, at(2), usize::MAX).unwrap());
+        pair.disconnect();
+        pair.connect(at(3));
+        pair.settle(at(3));
+        let returned: Vec<u64> = pair.ends[0].returned.iter().map(|(_, message)| number(message)).collect();
+        assert_eq!(returned, [3], "the link that has ended may have had it");
+        assert_eq!(drain(&mut pair, 0, Class::Chat), [2]);
+        for (n, from) in [(4, 0), (5, 1), (6, 0), (7, 1)] {
+            pair.ends[from].link.send(at(3), Class::Chat, message(n, 20)).unwrap();
+            pair.settle(at(3));
+            assert_eq!(drain(&mut pair, 1 - from, Class::Chat), [n], "{heard:?}");
+        }
+        pair.expire(at(4) + ACK_DELAY);
+        assert!(pair.ends.iter().all(|end| end.link.is_empty()), "all is acknowledged");
+    }
+}
+
+#[test]
+fn a_link_of_the_version_before_has_no_incarnation_and_goes_on_all_the_same() {
+    let links = [Link::new(Lane::Acknowledged), Link::with_incarnation(Lane::Acknowledged, 11)];
+    let mut pair = Pair::of_links(links);
+    for round in 0..3 {
+        for from in 0..2 {
+            pair.ends[from].link.send(at(round), Class::Chat, message(round, 20)).unwrap();
+        }
+        pair.settle(at(round));
+        pair.disconnect();
+        pair.connect(at(round));
+        pair.settle(at(round));
+        for end in 0..2 {
+            assert_eq!(drain(&mut pair, end, Class::Chat), [round]);
+        }
+    }
+    assert!(pair.ends.iter().all(|end| end.returned.is_empty()));
 }
 
 #[test]

@@ -428,7 +428,8 @@ impl Session {
         let view = FarmView {
             own: self.node.own().life,
             map: self.node.map().clone(),
-            peers: self.node.members().live().filter_map(peer).collect(),
+            // A missing node may come back until the map counts it as dead: then its links and sessions end.
+            peers: self.node.members().announced().filter_map(peer).collect(),
             is_council_away: self.is_council_away,
         };
         self.listener.view(Arc::new(view));

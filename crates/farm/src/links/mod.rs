@@ -325,7 +325,7 @@ impl Shared {
     fn peer(&self, life: Life, address: SocketAddr) -> Rc<Peer> {
         let lane = |lane| LaneSocket {
             lane,
-            link: RefCell::new(Link::new(lane)),
+            link: RefCell::new(Link::with_incarnation(lane, self.incarnation())),
             stream: RefCell::default(),
             unwritten: RefCell::default(),
             is_blocked: Cell::new(false),
@@ -340,6 +340,12 @@ impl Shared {
             is_dead: Cell::new(false),
         };
         Rc::clone(self.peers.borrow_mut().entry(life).or_insert_with(|| Rc::new(peer())))
+    }
+
+    /// A random number, for a link that is made. Only one in 2^64 is the number of none.
+    fn incarnation(&self) -> u64 {
+        let [a, b, c, d, e, f, g, h, ..] = (self.settings.random)();
+        u64::from_be_bytes([a, b, c, d, e, f, g, h])
     }
 
     fn tell(&self, event: LinkEvent) {
@@ -396,8 +402,11 @@ impl Shared {
         }
     }
 
-    /// Moves messages out of the link, as long as the owner has room for them.
+    /// Moves messages out of the link, as long as the owner has room for them; those first that come back because the other side has begun anew.
     fn read(&self, peer: &Peer, lane: &LaneSocket) {
+        let mut returned = Vec::new();
+        lane.link.borrow_mut().take_returned(&mut returned);
+        self.give_back(peer.life, returned);
         for class in lane.lane.classes() {
             loop {
                 if self.waiting.get() >= WAITING {

@@ -24,7 +24,7 @@ const LISTEN: Duration = Duration::from_secs(5);
 /// The pause before the listener connects again.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Makes all shards forget the account that a notice names, and its aliases, and ends its chat sessions where the change says so.
+/// Makes all shards forget the accounts that a notice names, and their aliases, and ends their chat sessions where the change says so.
 /// `done` is the result of the write, if it was ours: it has the contacts of a removed account, to be told of it.
 pub(crate) fn tell_shards(
     outlets: &[Outlet<InboxMessage>],
@@ -32,9 +32,13 @@ pub(crate) fn tell_shards(
     aliases: &[Address],
     done: Option<&WriteDone>,
 ) {
-    let Notice::Account { address, change } = notice else { return };
+    let (accounts, change) = match notice {
+        Notice::Account { address, change } => (std::slice::from_ref(address), *change),
+        Notice::Passwords(accounts) => (&accounts[..], AccountChange::Password),
+        Notice::Plan | Notice::Numbers | Notice::Everything => return,
+    };
     // Caches have an account under each name by which it was asked for.
-    for address in std::iter::once(address).chain(aliases) {
+    for address in accounts.iter().chain(aliases) {
         let address: Box<str> = address.to_string().into();
         send(outlets, || Command::ForgetAccount(Some(address.clone())));
     }
@@ -49,7 +53,8 @@ pub(crate) fn tell_shards(
         Some(WriteDone::Removed { roster }) => roster.clone(),
         _ => Vec::new(),
     };
-    let ended = Arc::new(Ended { accounts: vec![address.to_string().into()], ending, roster });
+    let accounts = accounts.iter().map(|address| address.to_string().into()).collect();
+    let ended = Arc::new(Ended { accounts, ending, roster });
     send(outlets, || Command::EndSessions(Arc::clone(&ended)));
 }
 

@@ -13,15 +13,13 @@ use store::{Domain, Loaded, Notice, Read, StoreError, Write};
 use tokio::time::{sleep, timeout};
 
 use super::Node;
+use super::due_reads::{self, READ_AGAIN};
 use super::operator::Operator;
 use crate::farm::plan::{CopyStep, PlanCopy, StoredPlan};
 use crate::farm::{FarmBoard, FarmMembership};
 use crate::limits;
 use crate::message::{Command, LocalMessage};
 use shard_message::wire::REQUESTS_SINCE;
-
-/// The pause before the database is read again.
-const READ_AGAIN: Duration = Duration::from_secs(1);
 
 impl Node {
     /// Makes the plan anew, of the domains and routes that the database has now, or that an edge has of the farm.
@@ -151,8 +149,9 @@ impl Operator {
         })
     }
 
-    /// Follows the plan of the farm, if this node is an edge without a database.
+    /// Begins to read what is due, and follows the plan of the farm if this node is an edge without a database.
     pub(super) fn begin_to_follow_plan(self: &Rc<Self>) {
+        due_reads::begin(self);
         if let Some(farm) = self.node.borrow().shared.farm.as_ref().filter(|farm| farm.follows_plan) {
             let follower = PlanFollower::new(Rc::clone(self), farm);
             tokio::task::spawn_local(follower.follow());

@@ -17,6 +17,7 @@ pub(crate) mod changes;
 mod completions;
 mod config_report;
 mod database;
+mod due_reads;
 mod earlier_start;
 mod edge_plan;
 mod farm_files;

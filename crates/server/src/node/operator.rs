@@ -34,8 +34,8 @@ use super::changes::{NoticeStream, tell_shards};
 use super::farm_traces::FarmTraces;
 use super::registrations::Registrations;
 use super::{
-    DRAIN_PATIENCE, Node, call_messages, config_report, farm_requests, farm_status, listening, lost_calls,
-    object_storage, operator_status, record_sinks, roster_groups, shard_counters, trial_writes,
+    DRAIN_PATIENCE, Node, call_messages, config_report, due_reads, farm_requests, farm_status, listening,
+    lost_calls, object_storage, operator_status, record_sinks, roster_groups, shard_counters, trial_writes,
 };
 use crate::console::NodeConsole;
 use crate::farm::FarmMembership;
@@ -97,10 +97,10 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
         probed: Cell::new(None),
         leave: Notify::new(),
         drain_begins: Notify::new(),
+        plan_due: Notify::new(),
         traced: RefCell::default(),
     });
     serve_traces(&operator, of_others);
-    operator.node.borrow().export_traces();
     let (status, watching) = control::watch(operator.clone());
     spawn_local(watching);
     if let Some(queries) = queries {
@@ -130,8 +130,9 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     Ok(())
 }
 
-/// Takes part in the traces of other nodes of the farm.
+/// Exports this node's traces, and takes part in those of other nodes of the farm.
 fn serve_traces(operator: &Rc<Operator>, messages: Option<TraceMessages>) {
+    operator.node.borrow().export_traces();
     if let (Some(traces), Some(messages)) = (&operator.farm_traces, messages) {
         let of_node = Rc::clone(operator);
         let begin = move |account, sink| of_node.begin_trace(account, sink);
@@ -156,6 +157,8 @@ pub(super) struct Operator {
     leave: Notify,
     /// Wakes `until_the_end`, which then looks more often.
     drain_begins: Notify,
+    /// Domains and routes are to be read again.
+    pub(super) plan_due: Notify,
     /// One entry for each trace: two of one account are two.
     traced: RefCell<Vec<Box<str>>>,
     /// None: the node is alone.
@@ -236,17 +239,19 @@ impl Operator {
     /// Handles the changes that other programs make, until the node ends.
     async fn follow(self: Rc<Self>, mut stream: NoticeStream) {
         while let Some(notices) = stream.next().await {
+            let is_any = notices.contains(&Notice::Everything);
+            if is_any {
+                // Before sessions end: no client may come back by a password that is cached under an alias.
+                self.node.borrow().tell(|| Command::ForgetAccount(None));
+            }
             for notice in &notices {
                 tell_shards(&self.node.borrow().outlets, notice, &[], None);
             }
-            let is_any = notices.contains(&Notice::Everything);
             if is_any || notices.contains(&Notice::Plan) {
-                self.read_plan().await;
+                due_reads::set_plan_due(&self);
             }
-            // Without the REST interface there are no applications either.
-            let rest = self.node.borrow().rest.clone();
-            if let Some(rest) = rest.filter(|_| is_any || notices.contains(&Notice::Numbers)) {
-                let _ = tokio::task::spawn_blocking(move || rest.refresh()).await;
+            if is_any || notices.contains(&Notice::Numbers) {
+                due_reads::set_numbers_due(&self);
             }
         }
     }
@@ -549,7 +554,7 @@ impl Control for Operator {
             tell_shards(&self.node.borrow().outlets, notice, &aliases, Some(&done));
         }
         if notice == Some(Notice::Plan)
-            && let Err(error) = self.node.borrow_mut().replan()
+            && let Err(error) = due_reads::replan(self)
         {
             return Err(StoreError::Internal {
                 detail: format!("written, but the node goes on with the old routes: {error:#}"),
@@ -570,12 +575,10 @@ impl Control for Operator {
     }
 
     fn accounts_changed(&self) {
-        if let Err(error) = self.node.borrow_mut().replan() {
+        if let Err(error) = due_reads::replan(self) {
             tracing::error!("domains could not be read again: {error:#}");
         }
-        if let Some(rest) = self.node.borrow().rest.clone() {
-            tokio::task::spawn_blocking(move || rest.refresh());
-        }
+        due_reads::set_numbers_due(self);
     }
 
     fn audit(&self, change: control::CommandAudit<'_>) {

@@ -14,6 +14,8 @@ use std::sync::Arc;
 use axum::Router;
 use config::Config;
 use stdx::attempts::{Block, Subject};
+use store::StoreError;
+use tokio::sync::Notify;
 
 use crate::node::Node;
 pub(crate) use live::LiveObjects;
@@ -73,8 +75,16 @@ impl Rest {
         self.state.lift_block(subject)
     }
 
-    /// Bindings were written past this interface. Not on a thread that runs tasks.
-    pub(crate) fn refresh(&self) {
-        self.record.refresh();
+    /// Wakes when bindings were written past this interface, or could not be read.
+    pub(crate) fn due(&self) -> &Notify {
+        self.record.due()
+    }
+
+    /// Reads the bindings again. Not on a thread that runs tasks.
+    ///
+    /// # Errors
+    /// The database cannot be read now.
+    pub(crate) fn refresh(&self) -> Result<(), StoreError> {
+        self.record.refresh()
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use admin::Repository;
 use cluster::Outlet;
 use store::{Address, Loaded, Notice, Read, Service, StoreError, Write, WriteDone};
+use tokio::sync::Notify;
 use voice::Numbers;
 use voice_io::VoiceShardMessage;
 use web_console::NumberSource;
@@ -24,6 +25,8 @@ pub(crate) struct Record {
     /// The numbers that the shards have; none: they have those of the start. Held while bindings are read and sent, so
     /// that the last ones read are the last ones sent.
     numbers: Mutex<Option<Arc<Numbers>>>,
+    /// The shards may have old numbers: they are to be read again.
+    due: Notify,
 }
 
 impl Record {
@@ -34,30 +37,35 @@ impl Record {
             outlets: node.outlets.clone(),
             config: node.shared.config.voice.clone(),
             numbers: Mutex::default(),
+            due: Notify::new(),
         }
     }
 
+    /// Wakes when the shards may have old numbers.
+    pub(super) fn due(&self) -> &Notify {
+        &self.due
+    }
+
     /// Gives the shards the bindings that are in the database.
-    pub(super) fn refresh(&self) {
+    ///
+    /// # Errors
+    /// The database cannot be read now. The shards keep the numbers that they have.
+    pub(super) fn refresh(&self) -> Result<(), StoreError> {
         if !self.config.is_on() {
-            return;
+            return Ok(());
         }
         // Without the lock two writers could read 1 and 2 and send 2 and 1, and the shards would keep the older
         // list.
         let mut held = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.load_numbers() {
-            Ok(numbers) => {
-                *held = Some(Arc::clone(&numbers));
-                for outlet in &self.outlets {
-                    // Beyond the inbox's bound: a shard that missed it would answer calls by old numbers until
-                    // the next change.
-                    outlet.answer_all(&mut vec![
-                        LocalMessage::Voice(VoiceShardMessage::Numbers(Arc::clone(&numbers))).into(),
-                    ]);
-                }
-            }
-            Err(error) => tracing::error!(%error, "cannot reload the numbers; the previous ones stay in use"),
+        let numbers = self.load_numbers()?;
+        *held = Some(Arc::clone(&numbers));
+        for outlet in &self.outlets {
+            // Beyond the inbox's bound: a shard that missed it would answer calls by old numbers until
+            // the next change.
+            let message = VoiceShardMessage::Numbers(Arc::clone(&numbers));
+            outlet.answer_all(&mut vec![LocalMessage::Voice(message).into()]);
         }
+        Ok(())
     }
 
     fn load_numbers(&self) -> Result<Arc<Numbers>, StoreError> {
@@ -107,7 +115,12 @@ impl Repository for Record {
         let (notice, aliases) = (Notice::of(&write), self.aliases(&write));
         let done = self.put(write)?;
         match &notice {
-            Some(Notice::Numbers) => self.refresh(),
+            Some(Notice::Numbers) => {
+                // The write is done, so the client has its answer.
+                if self.refresh().is_err() {
+                    self.due.notify_one();
+                }
+            }
             Some(notice) => tell_shards(&self.outlets, notice, &aliases, Some(&done)),
             None => {}
         }

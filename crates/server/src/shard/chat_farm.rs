@@ -146,8 +146,8 @@ pub(super) fn take_back(shard: &mut Shard, now: Instant, message: InboxMessage) 
     }
 }
 
-/// A message that another node did not take, or, with true beside its life, has not received before its death. True if it is one of chat: it goes to the
-/// shard that has sent it.
+/// A message that another node did not take, that an earlier link of its own may have had, or, with true beside its life, that it has not received before
+/// its death. True if it is one of chat: it goes to the shard that has sent it.
 pub(super) fn handle_returned(
     shard: &mut Shard,
     now: Instant,

@@ -325,8 +325,10 @@ pub(super) fn read_links(shard: &mut Shard, now: Instant) -> usize {
         match event {
             LinkEvent::Received { from, message, .. } => handle_from_node(shard, now, from, &message),
             LinkEvent::Returned { to, message, .. } => {
-                // Messages of chat wait for a connection as long as the node lives.
-                if !chat_farm::handle_returned(shard, now, (to, true), &message) {
+                // Messages of chat wait for a connection as long as the node lives, unless its link is a new one.
+                let view = shard.farm.as_ref().and_then(|farm| farm.view.as_ref());
+                let is_dead = !view.is_some_and(|view| view.peers.contains_key(&to));
+                if !chat_farm::handle_returned(shard, now, (to, is_dead), &message) {
                     take_back_from_node(shard, now, to, &message, false);
                 }
             }

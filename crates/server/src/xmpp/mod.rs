@@ -27,6 +27,7 @@ pub(crate) mod access;
 mod announcing;
 mod bytestreams;
 mod counts;
+mod ended_accounts;
 pub(crate) mod farm;
 mod host_driver;
 mod host_requests;

@@ -7,7 +7,6 @@
 //! Recursion is bounded: an effect of the host that is an input of the host again is queued by `HostDriver`,
 //! and only a message to this very shard is handled within the call.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use chat::effect::HostAction;
@@ -36,7 +35,7 @@ use super::shard_requests::Requester;
 use super::stanza_router::AddressedMessage;
 use super::{Xmpp, XmppEffect};
 use super::{bytestreams, privileged, remote, rtbl, shedding};
-use crate::message::{Ended, LocalXmppMessage, StreamCondition, XmppShardMessage};
+use crate::message::{LocalXmppMessage, StreamCondition, XmppShardMessage};
 use shard_message::ActAnswer;
 
 impl Xmpp {
@@ -502,26 +501,6 @@ impl Xmpp {
         }
         let answer = self.router.refuse_busy(self.host.get().settings(), element);
         self.send_addressed(now, answer, outbox);
-    }
-
-    /// Ends the sessions of accounts that were changed, disabled or removed.
-    pub(crate) fn end_sessions(&mut self, now: Instant, ended: &Ended, outbox: &mut Vec<XmppEffect>) {
-        let own = ended.accounts.iter().filter(|account| self.queues.owns(account));
-        let own: Vec<Bare> = own.filter_map(|account| Bare::parse(account).ok()).collect();
-        if !own.is_empty() {
-            let contacts = chat_store::rows::contacts_of(ended.roster.clone());
-            self.tell_host(now, outbox, |host, out| {
-                for user in &own {
-                    host.end_account(now, user, ended.ending, &contacts, out);
-                }
-            });
-        }
-        // Those that have signed in and have no session yet, at whichever shard.
-        let accounts: HashSet<&str> = ended.accounts.iter().map(|account| &**account).collect();
-        self.streams.close_where(|jid| accounts.contains(jid.bare_str()), ended.ending.condition());
-        for stream in self.announcer.end(|bare| accounts.contains(bare)) {
-            self.streams.fail(stream, ended.ending.condition());
-        }
     }
 
     /// A message of a phone for an account of this shard.

@@ -222,9 +222,10 @@ impl FreshFolders {
                     std::fs::rename(&path, &old)?;
                     kept.push(old);
                 }
+                // The names are on disk only when their folder is.
+                sync_folders(&made)?;
                 // An empty folder is replaced.
                 std::fs::rename(&made, &path)?;
-                // The names are on disk only when their folder is.
                 path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
             };
             let mut moved = moved;
@@ -272,6 +273,21 @@ fn create(path: &Path) -> Result<File, StoreError> {
     }
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     file.map_err(|error| io_failed(path, &error))
+}
+
+/// Brings the names in a folder, and in all folders below it, to the disk.
+fn sync_folders(top: &Path) -> io::Result<()> {
+    let mut left = vec![top.to_owned()];
+    while let Some(folder) = left.pop() {
+        for entry in folder.read_dir()? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                left.push(entry.path());
+            }
+        }
+        File::open(&folder)?.sync_all()?;
+    }
+    Ok(())
 }
 
 /// On disk, and as old as it was: old files of users are removed by their age.

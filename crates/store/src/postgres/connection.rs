@@ -171,8 +171,8 @@ impl Connection {
         self.postgres.without_user
     }
 
-    /// Begins a transaction of a writer, which performs these steps and is committed if `commits`. All of it is sent at once. An
-    /// error ends the transaction. The outcomes of the steps.
+    /// Begins a transaction of a writer, which performs these steps and is committed if `commits`. All of it is sent at once. Without
+    /// `commits` the caller ends the transaction, also after an error. The outcomes of the steps.
     ///
     /// # Errors
     /// `Fenced` if the life of the connection is fenced; nothing is written then.
@@ -186,16 +186,8 @@ impl Connection {
         if commits {
             all.push(Step::Batch("COMMIT"));
         }
-        match self.pipeline(&all) {
-            Ok(outcomes) => Ok(outcomes.into_iter().skip(first).take(steps.len()).collect()),
-            Err(failure) => {
-                if !commits && !failure.is_of_connection() {
-                    // The error above is the one to tell.
-                    let _ = self.batch("ROLLBACK");
-                }
-                Err(failure)
-            }
-        }
+        let outcomes = self.pipeline(&all)?;
+        Ok(outcomes.into_iter().skip(first).take(steps.len()).collect())
     }
 
     /// Sends all statements at once and waits for the answers. The first one begins a transaction, of which the last may be the end:
@@ -248,6 +240,15 @@ impl Connection {
     pub(super) fn batch(&mut self, sql: &str) -> Result<(), Failure> {
         self.count();
         self.driver.wait(self.client.batch_execute(sql))
+    }
+
+    /// Ends a transaction for good.
+    ///
+    /// # Errors
+    /// If a statement of the transaction has failed. The server then answers a COMMIT with ROLLBACK, which is no error; it refuses the statement
+    /// before.
+    pub(super) fn commit(&mut self) -> Result<(), Failure> {
+        self.batch("SELECT 1; COMMIT")
     }
 
     /// The number of rows that were changed.

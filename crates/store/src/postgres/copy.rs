@@ -284,6 +284,6 @@ impl CopyTarget for Target {
     }
 
     fn commit(&mut self) -> Result<(), StoreError> {
-        answer(&mut self.connection, |connection| connection.batch("COMMIT"))
+        answer(&mut self.connection, Connection::commit)
     }
 }

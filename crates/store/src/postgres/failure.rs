@@ -40,9 +40,7 @@ impl Failure {
 
     /// True if the value of one write is at fault: a group is done again, each of its writes apart from the others.
     pub(super) fn is_of_value(&self) -> bool {
-        // SQLSTATE classes 22, data exception, and 23, integrity constraint violation.
-        matches!(self, Failure::Postgres(error)
-            if error.code().is_some_and(|code| code.code().starts_with("22") || code.code().starts_with("23")))
+        matches!(self, Failure::Postgres(error) if error.code().is_some_and(is_of_value))
     }
 
     /// True if the same transaction may succeed when it is tried again: class 40, transaction rollback.
@@ -68,16 +66,6 @@ impl Failure {
         }
     }
 
-    /// Names the item where the database only says that a rule of uniqueness was broken.
-    pub(super) fn or_exists(self, what: impl FnOnce() -> String) -> Self {
-        match &self {
-            Failure::Postgres(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
-                Failure::Store(StoreError::exists(what()))
-            }
-            _ => self,
-        }
-    }
-
     /// `name`: the database, for messages.
     pub(super) fn into_store(self, name: &str) -> StoreError {
         match self {
@@ -89,6 +77,12 @@ impl Failure {
             }
         }
     }
+}
+
+/// True for SQLSTATE classes 22, data exception, 23, integrity constraint violation, and 54, program limit exceeded: a name that is too long for
+/// an index, for example.
+fn is_of_value(code: &SqlState) -> bool {
+    ["22", "23", "54"].iter().any(|class| code.code().starts_with(class))
 }
 
 /// True if the connection could not be made or is no more.
@@ -116,8 +110,13 @@ fn from_postgres(error: &tokio_postgres::Error, name: &str) -> StoreError {
     if *code == SqlState::QUERY_CANCELED {
         return StoreError::invalid("a read", "one that visits fewer rows of the database");
     }
+    if *code == SqlState::UNIQUE_VIOLATION {
+        return StoreError::exists(detail);
+    }
+    if is_of_value(code) {
+        return StoreError::invalid("a value", format!("one that the database takes: {detail}"));
+    }
     match &code.code()[..2] {
-        "22" | "23" => StoreError::invalid("a value", format!("one that the database takes: {detail}")),
         // Invalid authorization, no such database.
         "28" | "3D" => StoreError::Unreachable { server: name.into(), detail, is_refused: true },
         // Connection exception, insufficient resources, a lock that is held too long, operator intervention, system error; and a server that

@@ -83,7 +83,11 @@ fn apply(
     }
     connection.batch("BEGIN")?;
     let applied = step(connection, name, migrations);
-    connection.batch(if applied.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+    if applied.is_ok() {
+        connection.commit()?
+    } else {
+        connection.batch("ROLLBACK")?
+    }
     applied
 }
 

@@ -14,7 +14,7 @@ use crate::error::StoreError;
 use crate::limits;
 use crate::notices::{AccountChange, Notice, has_changed};
 use crate::record::{Write, WriteDone};
-use crate::types::Alias;
+use crate::types::{Address, Alias};
 
 use super::Postgres;
 use super::accounts;
@@ -54,9 +54,11 @@ impl Pending {
     }
 }
 
-/// For changes that are too many to be told one by one.
-pub(super) fn send_everything(connection: &mut Connection) -> Result<(), Failure> {
-    send(connection, &[Notice::Everything])
+/// For an import, whose changes are too many to be told one by one: `changed` are the accounts that have other passwords.
+pub(super) fn send_of_import(connection: &mut Connection, changed: &[Address]) -> Result<(), Failure> {
+    // Caches are emptied before sessions end, so that no client comes back by the old password.
+    let all: Vec<Notice> = std::iter::once(Notice::Everything).chain(Notice::of_passwords(changed)).collect();
+    send(connection, &all)
 }
 
 /// Within the transaction: the server sends them with the commit.

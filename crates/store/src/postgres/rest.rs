@@ -77,7 +77,8 @@ fn replace(connection: &mut Connection, row: &Row) -> Result<WriteDone, Failure>
     let sql = "UPDATE rest SET account = $3, parent = $4, name = $5, status = $6, from_uri = $7, to_uri = $8, \
                direction = $9, amount = $10, updated_at = $11, ended_at = $12, body = $13 \
                WHERE sid = $2 AND kind = $1";
-    // A name that is taken would end the whole transaction: it is looked for first, and the index is the last word.
+    // A name that is taken would end the whole transaction: it is looked for first, and the index is the last word. If another transaction has
+    // taken the name meanwhile, the index fails the statement; the group is written again, each write apart, and then the name is found here.
     // Kinds whose names are unique: accounts, numbers and clients (0, 2, 3) in the whole record, queues and caller ids (9, 10) in their account.
     let taken = "SELECT 1 FROM rest WHERE kind = $1 AND name = $2 AND sid <> $3 \
                  AND (kind IN (0, 2, 3) OR (kind IN (9, 10) AND account = $4))";
@@ -101,8 +102,8 @@ fn replace(connection: &mut Connection, row: &Row) -> Result<WriteDone, Failure>
             row.ended_at.map(micros),
             row.body,
         ],
-    );
-    changed_one(rows.map_err(|failure| failure.or_exists(|| name_of(row)))?, &row.sid)
+    )?;
+    changed_one(rows, &row.sid)
 }
 
 /// Takes the voicemail of a removed account out of its mailbox. The rows stay, of a kind of their own, until a node has deleted the sound.

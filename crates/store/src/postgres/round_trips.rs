@@ -99,6 +99,23 @@ fn a_group_of_frequent_writes_costs_one_round_trip_with_a_fence_and_without() {
 }
 
 #[test]
+fn a_transaction_in_which_a_statement_has_failed_cannot_be_committed() {
+    let postgres = Postgres::open(&server::new_postgres_database()).unwrap();
+    let mut writer = PostgresWriter::new(&postgres).unwrap();
+    let connection = &mut writer.connection;
+    connection.begin(&[], false).unwrap();
+    let insert = "INSERT INTO secret (name, value) VALUES ('a', '')";
+    connection.batch(insert).unwrap();
+    assert!(connection.batch(insert).is_err());
+    assert!(
+        connection.commit().is_err(),
+        "the server answers a COMMIT alone with ROLLBACK, which is no error"
+    );
+    connection.batch("ROLLBACK").unwrap();
+    assert!(!connection.exists("SELECT 1 FROM secret WHERE name = 'a'", &[]).unwrap());
+}
+
+#[test]
 fn numbers_of_bindings_grow_and_are_taken_by_thousands() {
     let postgres = Postgres::open(&server::new_postgres_database()).unwrap();
     let mut writer = PostgresWriter::new(&postgres).unwrap();

@@ -42,14 +42,13 @@ impl PostgresWriter {
     ) -> Result<T, Failure> {
         self.connection.ensure_alive()?;
         self.tried(|writer| {
-            match writer.connection.begin(&[], false) {
-                Err(failure) if failure.is_of_connection() => {
-                    writer.connection.ensure()?;
-                    writer.connection.begin(&[], false)?;
-                }
-                begun => drop(begun?),
+            let PostgresWriter { connection, numbers } = writer;
+            let mut begun = connection.begin(&[], false);
+            if begun.as_ref().is_err_and(Failure::is_of_connection) {
+                connection.ensure()?;
+                begun = connection.begin(&[], false);
             }
-            let done = work(&mut writer.connection, &mut writer.numbers);
+            let done = begun.and_then(|_| work(connection, numbers));
             writer.end(done)
         })
     }
@@ -68,11 +67,10 @@ impl PostgresWriter {
                 connection.ensure()?;
                 written = frequent.write(connection, numbers, Around::Begin { commits: is_all });
             }
-            let written = written?;
             if is_all {
-                return Ok(written.into_values().collect());
+                return Ok(written?.into_values().collect());
             }
-            let done = apply_others(connection, numbers, group, written);
+            let done = written.and_then(|written| apply_others(connection, numbers, group, written));
             writer.end(done)
         })
     }
@@ -94,10 +92,10 @@ impl PostgresWriter {
         }
     }
 
-    /// Ends the transaction that has begun.
+    /// Ends the transaction that has begun: with an error nothing of it is there.
     fn end<T>(&mut self, done: Result<T, Failure>) -> Result<T, Failure> {
         let connection = &mut self.connection;
-        let result = done.and_then(|value| connection.batch("COMMIT").map(|()| value));
+        let result = done.and_then(|value| connection.commit().map(|()| value));
         if result.is_err() {
             // The error above is the one to tell; a connection that broke is made again with the next group.
             let _ = connection.batch("ROLLBACK");
@@ -137,7 +135,7 @@ fn apply_others(
         }
         match apply(connection, numbers, write) {
             Ok(done) => results.push(Ok(done)),
-            // Found by us, before anything was changed.
+            // Found by us, before anything was changed. An error of the server has ended the transaction, so it is never one of these.
             Err(Failure::Store(error)) if error.is_of_item() => results.push(Err(error)),
             Err(failure) => return Err(failure),
         }
@@ -198,9 +196,9 @@ impl Writer for PostgresWriter {
         existing: Existing,
     ) -> Result<(Imported, Vec<Address>), StoreError> {
         let imported = self.in_transaction(|connection, _| {
-            let imported = import::import(connection, users, existing)?;
-            notices::send_everything(connection)?;
-            Ok(imported)
+            let (imported, changed) = import::import(connection, users, existing)?;
+            notices::send_of_import(connection, &changed)?;
+            Ok((imported, changed))
         });
         imported.map_err(|failure| self.store_error(failure))
     }

@@ -268,7 +268,8 @@ pub(super) fn roster_of(
 /// All that chat needs of a user who signs in.
 fn user_row(connection: &mut Connection, user: &str, nodes: &[&str]) -> Result<UserRow, Failure> {
     let sql = "SELECT coalesce(roster_version, 0), coalesce(blocked, '[]'), last_at, last_status, \
-               (SELECT count(*) FROM xmpp_offline WHERE owner = $1) \
+               (SELECT count(*) FROM xmpp_offline WHERE owner = $1), \
+               (SELECT max(id) FROM xmpp_archive WHERE owner = $1) \
                FROM (SELECT 1) AS one LEFT JOIN xmpp_user ON owner = $1";
     let mut found = UserRow::default();
     if let Some(row) = connection.query_first(sql, values![user])? {
@@ -277,6 +278,7 @@ fn user_row(connection: &mut Connection, user: &str, nodes: &[&str]) -> Result<U
         let status = row.try_get::<_, Option<Box<str>>>(3)?.unwrap_or_default();
         found.last_seen = row.try_get::<_, Option<i64>>(2)?.map(|at| (from_micros(at), status));
         found.offline = narrow(row.try_get(4)?);
+        found.last_archived = row.try_get(5)?;
     }
     found.roster = roster_of(connection, user)?;
     let sql = "SELECT item FROM xmpp_item WHERE owner = $1 AND node = $2 ORDER BY seq DESC LIMIT 1";

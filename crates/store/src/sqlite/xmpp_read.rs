@@ -274,6 +274,9 @@ fn user_row(conn: &Connection, user: &str, nodes: &[&str]) -> Result<UserRow, Fa
     found.roster = roster_of(conn, user)?;
     let sql = "SELECT count(*) FROM xmpp_offline WHERE user = ?1";
     found.offline = conn.prepare_cached(sql)?.query_row([user], |row| row.get(0))?;
+    let sql = "SELECT max(id) FROM xmpp_archive WHERE owner = ?1";
+    let last: Option<String> = conn.prepare_cached(sql)?.query_row([user], |row| row.get(0))?;
+    found.last_archived = last.map(Into::into);
     let sql = "SELECT item FROM xmpp_item WHERE owner = ?1 AND node = ?2 ORDER BY seq DESC LIMIT 1";
     let mut newest = conn.prepare_cached(sql)?;
     // Only the newest item of each.

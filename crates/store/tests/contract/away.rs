@@ -5,6 +5,7 @@ use std::time::Duration;
 use stdx::Instant;
 use store::rest::types::{Common, Queue};
 use store::rest::{Resource, RestWrite};
+use store::xmpp::XmppWrite;
 use store::{
     Admin, BindingWrite, CallFilter, CallRecord, LoggedBinding, Postgres, Store, StoreError, Write, WriteDone,
 };
@@ -100,6 +101,92 @@ fn a_value_that_the_database_refuses_does_not_spoil_its_group() {
     assert!(matches!(results[2], Err(StoreError::Invalid { .. })), "{results:?}");
     let mut admin = Admin::new(&store).unwrap();
     assert_eq!(admin.calls(CallFilter { limit: 9, ..CallFilter::default() }).unwrap().len(), 2, "each once");
+}
+
+#[test]
+fn a_name_that_another_node_takes_first_fails_its_write_alone() {
+    let url = server::new_postgres_database();
+    let store = Postgres::open(&url).unwrap();
+    let mut writer = store.writer().unwrap();
+    let queue = |sid: &str, name: &str| {
+        let common = Common { sid: sid.into(), account: "AC1".into(), ..Common::default() };
+        Box::new(Queue { common, friendly_name: name.into(), ..Queue::default() }.row().unwrap())
+    };
+    assert!(writer.write_group(&[Write::Rest(RestWrite::Insert(queue("QU2", "second")))])[0].is_ok());
+    let offline = |stanza: &str| {
+        let (user, at, stanza) = ("carol@x".into(), at(1), stanza.into());
+        Write::Xmpp(XmppWrite::Offline { user, at, stanza, is_repeated: false })
+    };
+    let rename = Write::Rest(RestWrite::Replace(queue("QU2", "first")));
+    // The rename is the last write, or others follow it.
+    for (round, group) in [
+        [offline("one"), Write::Binding(binding("a", 1, &[1])), rename.clone()],
+        [rename, Write::Binding(binding("b", 1, &[2])), offline("two")],
+    ]
+    .iter()
+    .enumerate()
+    {
+        // The other node has made a queue of that name, and commits it when the lock is free.
+        let take = format!(
+            "BEGIN; INSERT INTO rest (kind, sid, account, name, created_at, updated_at, body) \
+             VALUES (9, 'QU1', 'AC1', 'first', 1, {round}, '{{}}'); SELECT pg_advisory_lock(7); COMMIT"
+        );
+        server::run_sql(&url, "DELETE FROM rest WHERE sid = 'QU1'");
+        let results = std::thread::scope(|scope| {
+            let holder = "SELECT pg_advisory_lock(7); SELECT pg_sleep(600)";
+            scope.spawn(|| server::try_sql(&url, holder));
+            await_session(&url, "wait_event = 'PgSleep'");
+            scope.spawn(|| server::run_sql(&url, &take));
+            await_session(&url, "wait_event = 'advisory'");
+            let written = scope.spawn(|| writer.write_group(group));
+            await_session(&url, "wait_event = 'transactionid'");
+            let end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity \
+                       WHERE datname = current_database() AND wait_event = 'PgSleep'";
+            server::run_sql(&url, end);
+            written.join().unwrap()
+        });
+        for (write, result) in group.iter().zip(&results) {
+            let is_rename = matches!(write, Write::Rest(_));
+            let taken = Err(StoreError::Exists { what: "first".into() });
+            assert!(if is_rename { *result == taken } else { result.is_ok() }, "{results:?}");
+        }
+    }
+    assert_eq!(bindings(&store), [[1], [2]]);
+    let waiting = server::try_sql(&url, "SELECT count(*) FROM xmpp_offline").unwrap();
+    assert_eq!(waiting.trim(), "2");
+}
+
+/// Waits until the server has a session of this database with that condition.
+fn await_session(url: &str, condition: &str) {
+    let sql = format!(
+        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND {condition} \
+         AND pid <> pg_backend_pid()"
+    );
+    let is_there = || server::try_sql(url, &sql).is_some_and(|found| found.contains('1')).then_some(());
+    wait::until(condition, Duration::from_secs(60), is_there, String::new);
+}
+
+#[test]
+fn a_name_that_is_too_long_for_an_index_fails_its_write_alone() {
+    let store = Postgres::open(&server::new_postgres_database()).unwrap();
+    let mut writer = store.writer().unwrap();
+    // Text that the server cannot compress.
+    let mut state = 1_u32;
+    let long: String = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        char::from(b'!' + u8::try_from((state >> 16) % 90).unwrap())
+    })
+    .take(12_000)
+    .collect();
+    let item = |id: &str| {
+        let (owner, node, id) = ("bob@x".into(), "n".into(), id.into());
+        Write::Xmpp(XmppWrite::Item { owner, node, id, at: at(1), item: Some("<i/>".into()), keep: 9 })
+    };
+    let group = [item("1"), item(&long), Write::Binding(binding("a", 1, &[1])), item("2")];
+    let results = writer.write_group(&group);
+    let is_ok: Vec<bool> = results.iter().map(Result::is_ok).collect();
+    assert_eq!(is_ok, [true, false, true, true], "{results:?}");
+    assert!(matches!(results[1], Err(StoreError::Invalid { .. })), "{results:?}");
 }
 
 #[test]

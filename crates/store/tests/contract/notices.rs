@@ -120,6 +120,19 @@ fn numbers_and_imports_are_told_and_bindings_are_not() {
 }
 
 #[test]
+fn an_import_tells_whose_passwords_it_has_changed() {
+    let url = server::new_postgres_database();
+    let mut admin = Admin::new(&database(&url)).unwrap();
+    let options = ImportOptions::new(Some("example.org"), now());
+    admin.import("carol,secret\ndave,secret\n".as_bytes(), &options, &mut |_, _| {}).unwrap();
+    let mut listener = listener(&database(&url));
+    admin.import("carol,other\ndave,secret\nerin,secret\n".as_bytes(), &options, &mut |_, _| {}).unwrap();
+    let heard = until_the_end(&mut listener, &mut admin);
+    // Caches are emptied first, so that no client comes back by the old password.
+    assert_eq!(heard, [Notice::Everything, Notice::Passwords(vec![address("carol")])]);
+}
+
+#[test]
 fn a_change_that_failed_or_is_of_ones_own_is_not_told() {
     let url = server::new_postgres_database();
     let own = database(&url);

@@ -90,11 +90,23 @@ fn a_user_is_loaded_with_its_roster_and_other_rows() {
         let (owner, node) = (user.clone(), node.into());
         world.write(XmppWrite::Item { owner, node, id: id.into(), at: at(1), item, keep: 9 }).unwrap();
     }
+    for id in ["07", "09", "08"] {
+        let row = ArchiveRow {
+            owner: user.clone(),
+            id: id.into(),
+            at: at(1),
+            bare: "bob@x".into(),
+            resource: None,
+            stanza: "<m/>".into(),
+        };
+        world.write(XmppWrite::Archive(Box::new(row))).unwrap();
+    }
     let nodes = &["a", "c"];
     let XmppLoaded::User(found) = world.read(XmppRead::User { user: user.clone(), nodes }) else { panic!() };
     assert_eq!(found.items, [("a".into(), "<i>2</i>".into())]);
     assert_eq!(found.roster, [("bob@x".into(), row("both"))]);
     assert_eq!((found.roster_version, found.offline), (4, 1));
+    assert_eq!(found.last_archived.as_deref(), Some("09"));
     assert_eq!((found.blocked, found.last_seen), (vec!["mallory@x".into()], Some((at(9), "gone".into()))));
 
     world.write(XmppWrite::ForgetUser { user: user.clone() }).unwrap();

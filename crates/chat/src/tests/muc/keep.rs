@@ -265,3 +265,26 @@ fn a_change_of_the_subject_is_archived_and_is_no_history() {
     hall.enter(WICCA, "wicca");
     assert_eq!(subjects(&mut hall, WICCA), 1);
 }
+
+/// The clock of the process before was ahead. A client pages by the last id that it has.
+#[test]
+fn ids_of_a_room_sort_behind_those_of_its_history_after_a_start() {
+    let mut hall = Hall::coven(PERSISTENT);
+    let hail = format!("<message type='groupchat' to='{ROOM}'><body>Hail</body></message>");
+    let say = |hall: &mut Hall| {
+        hall.forget();
+        hall.say(CRONE, &hail);
+        let heard = hall.only(CRONE);
+        let id = heard.get("stanza-id", ns::SID).unwrap().attr("id").unwrap();
+        let (id, at, stored) = hall.archived(id).stanzas.remove(0);
+        (id, at, stored)
+    };
+    let (_, at, stored) = say(&mut hall);
+    let ahead = at + std::time::Duration::from_secs(3_600);
+    let last: Box<str> = format!("{:014x}{:08x}", ahead.as_micros(), 7).into();
+    hall.history = vec![(last.clone(), at, stored)];
+    let mut hall = restart(hall);
+    hall.enter(CRONE, "firstwitch");
+    let (id, ..) = say(&mut hall);
+    assert!(id > last, "{id} {last}");
+}

@@ -114,7 +114,7 @@ fn asks_of(action: &HostAction) -> Vec<Ask> {
         HostAction::Sessions { jid, max } => {
             vec![Ask::Sessions { who: jid.as_ref().map(|jid| jid.as_str().into()), most: Some(*max) }]
         }
-        // Rooms and nodes of other nodes are asked for by other ways.
+        // Rooms and nodes of other nodes are asked for by other ways; a removed account is told by the database's notice.
         HostAction::Rooms { .. }
         | HostAction::DescribeRooms { .. }
         | HostAction::Departed { .. }
