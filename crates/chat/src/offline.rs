@@ -5,6 +5,7 @@
 //! acknowledged (`deliver`, `handle_page`, `handle_removed`). If a step fails they stay in the store and come again. The
 //! number of waiting messages is with the account's data, so an account without any costs no read.
 
+mod archived;
 mod retrieval;
 
 use std::collections::{HashMap, HashSet};
@@ -114,6 +115,10 @@ pub(super) enum MessageOrigin {
 pub(super) enum OfflineRead {
     /// A session takes messages.
     Delivery(Key),
+    /// A client of Bind 2 reads its archive: the first entry of the archive.
+    ArchiveStart,
+    /// The messages of which the archive has a copy are to be removed. `first`: the id of its first entry.
+    Archived { first: Box<str> },
     /// A request needs the senders of all messages; `known`: those of the pages before.
     Senders { known: Vec<Sender>, goal: SendersGoal },
     /// The session wants to view these messages; `None`: all.
@@ -145,8 +150,8 @@ pub(super) enum RemovalGoal {
     Text,
     /// The client's request, which is answered.
     Request(Element),
-    /// The client reads them in its archive.
-    Archived,
+    /// The client reads them in its archive. The next messages are those behind the id `after`; `None`: there are none.
+    Archived { first: Box<str>, after: Option<u64> },
 }
 
 /// The id of a message that waits, and the address of its sender.
@@ -268,11 +273,16 @@ impl OfflineMessages {
         read: OfflineRead,
         loaded: Result<StoreReply, StoreFailure>,
     ) -> OfflineEffect {
-        let page = match loaded {
-            Ok(StoreReply::Stanzas(page)) => Some(page),
+        let page = match (loaded, &read) {
+            (Ok(StoreReply::Stanzas(page)), _) => Some(page),
+            (Ok(StoreReply::Page(archive)), OfflineRead::ArchiveStart) => {
+                return self.handle_archive_start(accounts, user, &archive);
+            }
             _ => None,
         };
         match read {
+            OfflineRead::ArchiveStart => self.end_archived(accounts, user),
+            OfflineRead::Archived { first } => self.handle_archived(accounts, user, (first, page)),
             OfflineRead::Delivery(key) => self.handle_page(accounts, now, user, (key, page)),
             OfflineRead::Senders { known, goal } => self.handle_senders(user, known, goal, page),
             OfflineRead::View { key, iq, wanted } => view(user, (key, iq, wanted), page),
@@ -354,7 +364,9 @@ impl OfflineMessages {
             RemovalGoal::Request(iq) => {
                 Some(OfflineEffect::Answer(iq, done.map(|()| None).map_err(change_queue::not_written)))
             }
-            RemovalGoal::Archived => None,
+            RemovalGoal::Archived { first, after } => {
+                Some(self.handle_archived_removed(accounts, user, (first, after.filter(|_| done.is_ok()))))
+            }
         }
     }
 
