@@ -104,7 +104,7 @@ pub(super) fn handle_element_of_session(
         },
         Some(StanzaKind::Presence) => {
             let is_broadcast = to.is_none();
-            match presence::handle_outbound(&mut host.accounts, now, key, to, element, out) {
+            match presence::handle_outbound((&mut host.accounts, &host.avatars), now, key, to, element, out) {
                 Some(effect) => presence::perform(host, now, effect, out),
                 None => connection::perform_deliveries(host, now, out),
             }

@@ -66,6 +66,8 @@ pub struct Session {
     waits: Option<Box<WaitingStanzas>>,
     /// It chooses among the messages that waited (XEP-0013).
     pub(super) takes_offline: bool,
+    /// Its presence says that it shows no avatar (XEP-0153): the hash of the account's avatar is not added.
+    pub(super) hides_avatar: bool,
 }
 
 /// Stanzas for a client that does not know its address yet.
@@ -95,6 +97,7 @@ impl Session {
             agent: None,
             waits: None,
             takes_offline: false,
+            hides_avatar: false,
         }
     }
 
