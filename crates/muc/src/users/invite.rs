@@ -70,7 +70,10 @@ impl RoomUsers {
             // §7.8.2: an invitation into a room for members makes the guest a member, else §7.2.6 would refuse the
             // guest.
             if self.config.is_members_only && self.affiliation(&user) < Affiliation::Member {
-                self.affiliations.set(&user, |entry| entry.affiliation = Affiliation::Member);
+                self.affiliations.set(&user, |entry| {
+                    entry.affiliation = Affiliation::Member;
+                    entry.is_registered = false;
+                });
                 if self.is_stored() {
                     out.push(RoomEffect::Save);
                 }

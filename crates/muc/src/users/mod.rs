@@ -181,26 +181,21 @@ impl RoomUsers {
         self.affiliations.set(user, |entry| {
             entry.affiliation = affiliation;
             entry.reason = kept;
-            // The nickname of a banned user is free for others.
-            if affiliation == Affiliation::Outcast {
+            entry.is_registered = false;
+            // The nickname of a user without rights here is free for others; it would also be an entry that no list shows.
+            if affiliation < Affiliation::Member {
                 entry.nick = None;
             }
         });
-        // The ban of a domain concerns all of its users, except those with an affiliation of their own.
-        let here: Vec<u64> = if user.local().is_some() {
-            self.occupants.keys_of_user(user).to_vec()
-        } else {
-            let of_domain = |occupant: &Occupant| {
-                occupant.user.domain() == user.domain()
-                    && self.affiliation(&occupant.user) == Affiliation::Outcast
-            };
-            self.occupants.iter().filter(|(_, one)| of_domain(one)).map(|(key, _)| key).collect()
-        };
+        if user.local().is_none() && affiliation == Affiliation::Outcast {
+            // Users that have registered themselves are banned with their domain, as strangers are.
+            self.affiliations.remove_registered(user.domain());
+        }
         let new = self.affiliation(user);
         if new != old {
             self.voices.remove(user);
         }
-        for key in here {
+        for key in self.concerned(user) {
             // §9.1: a ban removes the occupant at once (301).
             if new == Affiliation::Outcast {
                 self.expel(key, &[301], cause, out);
@@ -215,6 +210,19 @@ impl RoomUsers {
         if new != old && !was_here && user.local().is_some() {
             self.tell_of_absent(user, new, cause.reason, out);
         }
+    }
+
+    /// The occupants whose affiliation is that of this user. The ban of a domain concerns all of its users, except those with an affiliation of
+    /// their own.
+    fn concerned(&self, user: &Bare) -> Vec<u64> {
+        if user.local().is_some() {
+            return self.occupants.keys_of_user(user).to_vec();
+        }
+        let of_domain = |occupant: &Occupant| {
+            occupant.user.domain() == user.domain()
+                && self.affiliation(&occupant.user) == Affiliation::Outcast
+        };
+        self.occupants.iter().filter(|(_, one)| of_domain(one)).map(|(key, _)| key).collect()
     }
 
     /// Gives an occupant the role of its new affiliation (§5.1.2): administrators and owners are moderators, a demoted one is not; a new member
