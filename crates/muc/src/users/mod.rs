@@ -24,6 +24,7 @@ use super::voices::Voices;
 use crate::hats::Hats;
 use crate::limits::NICK;
 pub(super) use enter::is_for;
+use invite::Invitations;
 pub(super) use notice::{Notice, listed, to};
 
 /// The occupants and affiliations of a room, with the configuration that decides their rights.
@@ -40,6 +41,8 @@ pub(super) struct RoomUsers {
     /// Roles that outlast visits of a moderated room.
     pub(super) voices: Voices,
     pub(super) hats: Hats,
+    /// Invitations that may be declined.
+    invitations: Invitations,
 }
 
 /// A cause of a change of privileges, as occupants learn it.
@@ -63,6 +66,7 @@ impl RoomUsers {
             occupants: Occupants::default(),
             voices: Voices::default(),
             hats: Hats::default(),
+            invitations: Invitations::default(),
         }
     }
 
