@@ -266,6 +266,7 @@ fn failure_of(failure: StoreFailure) -> WriteFailure {
 pub(super) fn change_of(change: NodeChange) -> Change {
     match change {
         NodeChange::Node { owner, node, config } => Change::Node { owner, node, config },
+        NodeChange::Purge { owner, node } => Change::Purge { owner, node },
         NodeChange::Item { owner, node, id, item, at, keep } => {
             Change::Item { owner, node, id, item, at, keep }
         }
