@@ -25,7 +25,7 @@ use super::session::Session;
 use super::store_requests::StoreRequests;
 use super::{Host, Outbox, StanzaPage, change_queue, hints, push, sm};
 use crate::account_memory::AccountMemory;
-use crate::{expiry, limits, outgoing, phones};
+use crate::{carbons, expiry, limits, outgoing, phones};
 use retrieval::{count, describe, headers, read_for_view, read_senders, view};
 
 const FILE: &str = "crates/chat/src/offline.rs";
@@ -234,10 +234,14 @@ impl OfflineMessages {
             return Some(self.keep(accounts, at, user, (message, origin)));
         }
         let was_alone = message.attr("to") == Some(session.as_str());
-        able.retain(|key| {
-            let other = accounts.sessions.get(*key);
-            other.is_some_and(|other| other.began >= at || (was_alone && !other.has_carbons))
-        });
+        let is_copied = carbons::is_eligible(&message, false);
+        // A session has had the message if it took messages for the account when the message came, or got a copy. Each other one gets it now, so
+        // that it is not lost for any.
+        let has_had = |other: &Session| {
+            let had_copy = is_copied && other.has_carbons && other.carbons_since < at;
+            had_copy || (!was_alone && other.able_since < at)
+        };
+        able.retain(|key| accounts.sessions.get(*key).is_some_and(|other| !has_had(other)));
         Some(OfflineEffect::Deliver(able, delayed(message, at, user.domain())))
     }
 
@@ -441,7 +445,7 @@ impl OfflineMessages {
 /// True if waiting messages are for the session, and its client has read enough of those before.
 fn takes_messages(accounts: &AccountMemory, key: Key) -> bool {
     let is_able = |session: &Session| {
-        session.is_available() && session.priority >= 0 && !session.takes_offline && !session.is_congested()
+        session.is_able() && !session.takes_offline && !session.is_congested()
     };
     accounts.sessions.get(key).is_some_and(is_able)
 }

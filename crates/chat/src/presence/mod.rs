@@ -242,7 +242,7 @@ impl PresenceContext<'_> {
         presence: &mut Element,
         out: &mut Outbox,
     ) -> Option<AvailableSession> {
-        let (jid, is_initial) = match begin(self.accounts, self.avatars, key, presence) {
+        let (jid, is_initial) = match begin(self.accounts, self.avatars, self.now, key, presence) {
             Ok(begun) => begun?,
             Err(error) => {
                 refuse(presence, &error, out);
@@ -258,7 +258,8 @@ impl PresenceContext<'_> {
 
     /// A session of another host is available as before.
     fn restore(&mut self, phones: &mut Phones, key: Key, mut presence: Element, out: &mut Outbox) {
-        let Ok(Some((jid, _))) = begin(self.accounts, self.avatars, key, &mut presence) else { return };
+        let begun = begin(self.accounts, self.avatars, self.now, key, &mut presence);
+        let Ok(Some((jid, _))) = begun else { return };
         let user = jid.bare();
         // Without an avatar the empty photo may be this server's: then an avatar that is set later is shown.
         if let Some(session) = self.accounts.sessions.get_mut(key) {
@@ -365,12 +366,13 @@ fn deliver_arrived(
     }
 }
 
-/// The session is available with this presence from now on. Returns its address, and true if it was not
+/// The session is available with this presence from `now` on. Returns its address, and true if it was not
 /// available before. The presence gets the mark of the account's avatar first (XEP-0153), so that all copies
 /// have it.
 fn begin(
     accounts: &mut AccountMemory,
     avatars: &Avatars,
+    now: Instant,
     key: Key,
     presence: &mut Element,
 ) -> Result<Option<(Jid, bool)>, StanzaError> {
@@ -384,8 +386,12 @@ fn begin(
     };
     let Some(session) = accounts.sessions.get_mut(key) else { return Ok(None) };
     session.hides_avatar = avatars.stamp(&session.jid.bare(), presence);
+    let was_able = session.is_able();
     let is_initial = session.presence.replace(Packed::new(presence)).is_none();
     session.priority = priority;
+    if !was_able {
+        session.able_since = now;
+    }
     Ok(Some((session.jid.clone(), is_initial)))
 }
 
