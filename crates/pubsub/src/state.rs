@@ -219,6 +219,28 @@ impl PubSub {
         }
     }
 
+    /// The answer to a request for an account that does not exist: that of an account without nodes to a stranger, so that none can tell the two
+    /// apart. Nothing is read or written.
+    ///
+    /// # Errors
+    /// The error for the requester.
+    pub fn answer_without_account(
+        &mut self,
+        context: &mut PubSubContext<'_>,
+        iq: &Element,
+        (from, to): (&Jid, &Jid),
+    ) -> Result<Option<Element>, StanzaError> {
+        let owner = to.bare();
+        let by = context.requester(&owner, from);
+        let asked = Rc::new(PendingRequest { iq: iq.clone(), owner, by });
+        let effects = asked.perform(context, &mut self.presences, &Rc::new(Nodes::new()))?;
+        let reply = effects.into_iter().find_map(|effect| match effect {
+            PubSubEffect::Reply(_, result) => Some(result),
+            _ => None,
+        });
+        reply.unwrap_or_else(|| Err(Condition::ServiceUnavailable.into()))
+    }
+
     /// Notes the presence that a client has sent to a service. It can end subscriptions of the client, which is away then and is not
     /// told.
     fn handle_service_presence(

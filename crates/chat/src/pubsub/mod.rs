@@ -13,7 +13,7 @@ use pubsub::{FeatureRequest, NodeChange, NodeLoad, NodePage, NodeReply, Notifica
 use pubsub::{PendingRequest, PubSubEffect, WriteFailure};
 use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
-use xmpp::{Bare, Element, Level, Specification, ns};
+use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::change_queue::not_written;
 use super::effect::{Change, Load, StoreFailure, StoreReply};
@@ -233,6 +233,25 @@ impl Host {
         let then = self.feature_continuations.insert_write(Box::new(then));
         self.tell_pubsub(now, PubSubEvent::Retract { owner, node, ids, then }, out);
     }
+}
+
+/// True for a request that goes to [`PubSub`].
+pub(super) fn is_request(iq: &Element) -> bool {
+    iq.first()
+        .is_some_and(|payload| payload.is("pubsub", ns::PUBSUB) || payload.is("pubsub", ns::PUBSUB_OWNER))
+}
+
+/// The answer to a request for an account that does not exist.
+///
+/// # Errors
+/// The error for the requester.
+pub(super) fn answer_without_account(
+    host: &mut Host,
+    now: Instant,
+    iq: &Element,
+    ends: (&Jid, &Jid),
+) -> Result<Option<Element>, StanzaError> {
+    host.with_pubsub(now, |pubsub, context| pubsub.answer_without_account(context, iq, ends))
 }
 
 /// Writes the other form of bookmarks that were published, then answers the request: the client may read either form next.
