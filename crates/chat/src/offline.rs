@@ -444,9 +444,7 @@ impl OfflineMessages {
 
 /// True if waiting messages are for the session, and its client has read enough of those before.
 fn takes_messages(accounts: &AccountMemory, key: Key) -> bool {
-    let is_able = |session: &Session| {
-        session.is_able() && !session.takes_offline && !session.is_congested()
-    };
+    let is_able = |session: &Session| session.is_able() && !session.takes_offline && !session.is_congested();
     accounts.sessions.get(key).is_some_and(is_able)
 }
 
@@ -561,6 +559,16 @@ pub(crate) fn delayed(mut message: Element, at: Instant, domain: &str) -> Elemen
         message.push(delay.with("from", domain).with("stamp", xmpp::time::stamp(at)));
     }
     message
+}
+
+/// Takes out delays in the name of the account or of its server, which only these may add (XEP-0203 §2): a sender could date its message back, in
+/// the place of the true time. Each may speak for itself: an account's nodes send their old items to its own clients.
+pub(crate) fn remove_forged_delays(message: &mut Element, from: &Jid, user: &Bare) {
+    let is_own = |by: &Jid| by.domain() == user.domain() && (by.local().is_none() || by.bare() == *user);
+    message.remove_children(|child| {
+        let by = child.attr("from").filter(|_| child.is("delay", ns::DELAY)).map(Jid::parse);
+        by.is_some_and(|by| by.is_ok_and(|by| is_own(&by) && by.bare() != from.bare()))
+    });
 }
 
 /// The sender of a message, if its address is valid.

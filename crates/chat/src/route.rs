@@ -419,6 +419,7 @@ fn message_to(host: &mut Host, now: Instant, from: &Jid, to: &Jid, mut element: 
         return host.refuse(&element, &message_writes::refusal(), out);
     }
     webhooks::report_received(&host.settings, now, from, &element, out);
+    offline::remove_forged_delays(&mut element, from, &bare);
     ArchiveWriter::of(host).record_received(now, &bare, &mut element, out);
     if !to.is_bare() {
         if let Some(key) = key {
