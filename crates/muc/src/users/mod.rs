@@ -240,13 +240,13 @@ impl RoomUsers {
         }
     }
 
-    /// Voice is by default what the affiliation gives, in the moderated room and in the other.
+    /// Voice is by default what the affiliation gives, in the moderated room and in the other (§5.1.2): for members as for others.
     pub(super) fn reset_voices(&mut self, out: &mut Vec<RoomEffect>) {
         self.voices.clear();
         let wrong = |(key, occupant): (u64, &Occupant)| {
             let affiliation = self.affiliation(&occupant.user);
             let role = affiliation.role(self.config.is_moderated);
-            (affiliation == Affiliation::None && occupant.role < Role::Moderator && occupant.role != role)
+            (affiliation <= Affiliation::Member && occupant.role < Role::Moderator && occupant.role != role)
                 .then_some((key, role))
         };
         let changed: Vec<_> = self.occupants.iter().filter_map(wrong).collect();
