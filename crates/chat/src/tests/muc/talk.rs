@@ -196,6 +196,35 @@ fn permission_for_private_messages_is_configured_and_moderators_can_be_reached()
     }
 }
 
+/// An error answers a private message; where there can be none, or the sender may not write, it brings no words.
+#[test]
+fn an_error_is_no_way_around_the_permission_for_private_messages() {
+    for (allowed, is_passed, has_words) in [
+        ("anyone", true, true),
+        ("participants", true, false),
+        ("moderators", true, false),
+        ("none", false, false),
+    ] {
+        let mut hall = full_coven(&[("allowpm", allowed), ("moderatedroom", "1")]);
+        let condition =
+            format!("<feature-not-implemented xmlns='{0}'/><text xmlns='{0}'>buy</text>", ns::STANZA_ERRORS);
+        let words = "<body>buy</body><x xmlns='jabber:x:oob'><url>https://buy.example</url></x>";
+        hall.say(
+            WICCA,
+            &format!(
+                "<message type='error' to='{ROOM}/hag'>{words}<error type='cancel'>{condition}</error></message>"
+            ),
+        );
+        assert!(hall.hear(WICCA).is_empty(), "{allowed}: an error is not answered");
+        let heard = hall.hear(HAG);
+        assert_eq!(heard.len(), usize::from(is_passed), "{allowed}");
+        for error in heard {
+            assert_eq!(outcome(&error), "feature-not-implemented", "{allowed}");
+            assert_eq!(error.to_string().contains("buy"), has_words, "{allowed}: {error}");
+        }
+    }
+}
+
 fn invite(guest: &str) -> String {
     let invite = format!("<invite to='{guest}'><reason>Hey</reason></invite>");
     format!("<message to='{ROOM}'><x xmlns='{}'>{invite}</x></message>", ns::MUC_USER)
