@@ -134,6 +134,7 @@ pub fn write_of(now: Instant, change: Change) -> XmppWrite {
             let (owner, config) = (name(&owner), config.as_deref().map(text));
             XmppWrite::Node { owner, node, at: now, config }
         }
+        Change::Purge { owner, node } => XmppWrite::Purge { owner: name(&owner), node },
         Change::Room { room, config, charged } => {
             XmppWrite::Room { room: name(&room), config: config.as_deref().map(text), charged }
         }

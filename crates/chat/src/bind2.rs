@@ -9,7 +9,6 @@ use xmpp::c2s::Bound;
 use xmpp::{Bare, Element};
 
 use super::account_memory::AccountMemory;
-use super::offline::RemovalGoal;
 use super::store_requests::StoreRequests;
 use super::{Effect, Host, Outbox};
 use crate::{archive, offline};
@@ -23,13 +22,11 @@ pub(super) fn begin(accounts: &mut AccountMemory, key: Key, agent: Option<&str>)
     true
 }
 
-/// The job that forgets the offline messages of an account (XEP-0386 §4.2): they are in the archive, which a client of Bind 2 reads. Where it
-/// keeps not all of them, they go on waiting.
+/// The job that forgets the offline messages of an account that are in its archive, which a client of Bind 2 reads (XEP-0386 §4.2). Those
+/// that it has not go on waiting.
 pub(super) fn forget_archived(owner: Bare) -> impl FnOnce(&mut Host, Instant, &mut Outbox) + 'static {
     move |host, now, out| {
-        let waits = host.accounts.data(&owner).is_some_and(|data| data.offline > 0);
-        if waits && host.archive.keeps_all(host.settings.archive, &owner) {
-            let effect = host.offline.remove(&owner, Vec::new(), RemovalGoal::Archived);
+        if let Some(effect) = host.offline.forget_archived(&host.accounts, &owner) {
             offline::perform(host, now, &owner, effect, out);
         }
     }

@@ -40,7 +40,7 @@ fn switch(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     match iq.session.and_then(|key| view.accounts.sessions.get_mut(key)) {
         Some(session) => {
             // Of the session alone, and not stored: a client enables them at each sign-in.
-            session.has_carbons = iq.payload.name() == "enable";
+            session.set_carbons(view.now, iq.payload.name() == "enable");
             IqReply::Result(None)
         }
         None => IqReply::Error(Condition::NotAllowed.into()),
@@ -49,7 +49,7 @@ fn switch(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
 
 /// XEP-0280 §6.1. `is_sent`: by one of our sessions. `<private/>` and the hint `no-copy` are the sender's
 /// veto.
-fn is_eligible(message: &Element, is_sent: bool) -> bool {
+pub(super) fn is_eligible(message: &Element, is_sent: bool) -> bool {
     if message.get("private", ns::CARBONS).is_some() || hints::has(message, "no-copy") {
         return false;
     }

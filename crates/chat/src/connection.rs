@@ -216,7 +216,7 @@ fn inline_requests(
             }
             ns::CARBONS if request.name() == "enable" => {
                 if let Some(session) = accounts.sessions.get_mut(key) {
-                    session.has_carbons = true;
+                    session.set_carbons(now, true);
                 }
             }
             ns::CSI => accounts.handle_client_state(now, key, request, out),

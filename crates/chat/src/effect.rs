@@ -282,9 +282,10 @@ impl Change {
             | Change::LastSeen { user, .. }
             | Change::Offline { user, .. }
             | Change::ForgetOffline { user, .. } => Some(user),
-            Change::Archive { owner, .. } | Change::Item { owner, .. } | Change::Node { owner, .. } => {
-                Some(owner)
-            }
+            Change::Archive { owner, .. }
+            | Change::Item { owner, .. }
+            | Change::Node { owner, .. }
+            | Change::Purge { owner, .. } => Some(owner),
             Change::Room { .. } => None,
         }
     }
@@ -383,6 +384,13 @@ pub enum Change {
         node: Box<str>,
         /// The configuration.
         config: Option<Box<Element>>,
+    },
+    /// Removes all items of a node; its configuration stays.
+    Purge {
+        /// The account or service.
+        owner: Bare,
+        /// The name of the node.
+        node: Box<str>,
     },
     /// Writes a room; `None` removes it with its history. A new one counts as one of those that `charged` has made: an account of ours, or
     /// a foreign domain. `StoreFailure::Beyond`: there are too many.

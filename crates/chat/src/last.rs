@@ -63,10 +63,10 @@ fn last(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
 
 /// XEP-0012 §8: a client must not be asked by an address that may not see its presence.
 pub(super) fn hides_last(accounts: &AccountMemory, to: &Jid, from: &Jid, iq: &Element) -> bool {
-    iq.get("query", ns::LAST).is_some() && stanza_asks(iq) && !disco::is_seen_by(accounts, &to.bare(), from)
+    asks_for_last(iq) && !disco::is_seen_by(accounts, &to.bare(), from)
 }
 
 /// True for a request; answers of the client pass.
-fn stanza_asks(iq: &Element) -> bool {
-    matches!(iq.attr("type"), Some("get" | "set"))
+pub(super) fn asks_for_last(iq: &Element) -> bool {
+    iq.get("query", ns::LAST).is_some() && matches!(iq.attr("type"), Some("get" | "set"))
 }

@@ -5,6 +5,7 @@
 //! acknowledged (`deliver`, `handle_page`, `handle_removed`). If a step fails they stay in the store and come again. The
 //! number of waiting messages is with the account's data, so an account without any costs no read.
 
+mod archived;
 mod retrieval;
 
 use std::collections::{HashMap, HashSet};
@@ -24,7 +25,7 @@ use super::session::Session;
 use super::store_requests::StoreRequests;
 use super::{Host, Outbox, StanzaPage, change_queue, hints, push, sm};
 use crate::account_memory::AccountMemory;
-use crate::{expiry, limits, outgoing, phones};
+use crate::{carbons, expiry, limits, outgoing, phones};
 use retrieval::{count, describe, headers, read_for_view, read_senders, view};
 
 const FILE: &str = "crates/chat/src/offline.rs";
@@ -114,6 +115,10 @@ pub(super) enum MessageOrigin {
 pub(super) enum OfflineRead {
     /// A session takes messages.
     Delivery(Key),
+    /// A client of Bind 2 reads its archive: the first entry of the archive.
+    ArchiveStart,
+    /// The messages of which the archive has a copy are to be removed. `first`: the id of its first entry.
+    Archived { first: Box<str> },
     /// A request needs the senders of all messages; `known`: those of the pages before.
     Senders { known: Vec<Sender>, goal: SendersGoal },
     /// The session wants to view these messages; `None`: all.
@@ -145,8 +150,8 @@ pub(super) enum RemovalGoal {
     Text,
     /// The client's request, which is answered.
     Request(Element),
-    /// The client reads them in its archive.
-    Archived,
+    /// The client reads them in its archive. The next messages are those behind the id `after`; `None`: there are none.
+    Archived { first: Box<str>, after: Option<u64> },
 }
 
 /// The id of a message that waits, and the address of its sender.
@@ -229,10 +234,14 @@ impl OfflineMessages {
             return Some(self.keep(accounts, at, user, (message, origin)));
         }
         let was_alone = message.attr("to") == Some(session.as_str());
-        able.retain(|key| {
-            let other = accounts.sessions.get(*key);
-            other.is_some_and(|other| other.began >= at || (was_alone && !other.has_carbons))
-        });
+        let is_copied = carbons::is_eligible(&message, false);
+        // A session has had the message if it took messages for the account when the message came, or got a copy. Each other one gets it now, so
+        // that it is not lost for any.
+        let has_had = |other: &Session| {
+            let had_copy = is_copied && other.has_carbons && other.carbons_since < at;
+            had_copy || (!was_alone && other.able_since < at)
+        };
+        able.retain(|key| accounts.sessions.get(*key).is_some_and(|other| !has_had(other)));
         Some(OfflineEffect::Deliver(able, delayed(message, at, user.domain())))
     }
 
@@ -268,11 +277,16 @@ impl OfflineMessages {
         read: OfflineRead,
         loaded: Result<StoreReply, StoreFailure>,
     ) -> OfflineEffect {
-        let page = match loaded {
-            Ok(StoreReply::Stanzas(page)) => Some(page),
+        let page = match (loaded, &read) {
+            (Ok(StoreReply::Stanzas(page)), _) => Some(page),
+            (Ok(StoreReply::Page(archive)), OfflineRead::ArchiveStart) => {
+                return self.handle_archive_start(accounts, user, &archive);
+            }
             _ => None,
         };
         match read {
+            OfflineRead::ArchiveStart => self.end_archived(accounts, user),
+            OfflineRead::Archived { first } => self.handle_archived(accounts, user, (first, page)),
             OfflineRead::Delivery(key) => self.handle_page(accounts, now, user, (key, page)),
             OfflineRead::Senders { known, goal } => self.handle_senders(user, known, goal, page),
             OfflineRead::View { key, iq, wanted } => view(user, (key, iq, wanted), page),
@@ -354,7 +368,9 @@ impl OfflineMessages {
             RemovalGoal::Request(iq) => {
                 Some(OfflineEffect::Answer(iq, done.map(|()| None).map_err(change_queue::not_written)))
             }
-            RemovalGoal::Archived => None,
+            RemovalGoal::Archived { first, after } => {
+                Some(self.handle_archived_removed(accounts, user, (first, after.filter(|_| done.is_ok()))))
+            }
         }
     }
 
@@ -428,9 +444,7 @@ impl OfflineMessages {
 
 /// True if waiting messages are for the session, and its client has read enough of those before.
 fn takes_messages(accounts: &AccountMemory, key: Key) -> bool {
-    let is_able = |session: &Session| {
-        session.is_available() && session.priority >= 0 && !session.takes_offline && !session.is_congested()
-    };
+    let is_able = |session: &Session| session.is_able() && !session.takes_offline && !session.is_congested();
     accounts.sessions.get(key).is_some_and(is_able)
 }
 
@@ -545,6 +559,16 @@ pub(crate) fn delayed(mut message: Element, at: Instant, domain: &str) -> Elemen
         message.push(delay.with("from", domain).with("stamp", xmpp::time::stamp(at)));
     }
     message
+}
+
+/// Takes out delays in the name of the account or of its server, which only these may add (XEP-0203 §2): a sender could date its message back, in
+/// the place of the true time. Each may speak for itself: an account's nodes send their old items to its own clients.
+pub(crate) fn remove_forged_delays(message: &mut Element, from: &Jid, user: &Bare) {
+    let is_own = |by: &Jid| by.domain() == user.domain() && (by.local().is_none() || by.bare() == *user);
+    message.remove_children(|child| {
+        let by = child.attr("from").filter(|_| child.is("delay", ns::DELAY)).map(Jid::parse);
+        by.is_some_and(|by| by.is_ok_and(|by| is_own(&by) && by.bare() != from.bare()))
+    });
 }
 
 /// The sender of a message, if its address is valid.

@@ -3,7 +3,7 @@
 //! A client registers a push service of its maker (`<enable/>`), which is stored. When a message comes that clients should
 //! hear of while they are away (`route`, `offline`), or a session loses its connection with messages unacknowledged
 //! (`connection`), a notification goes to the service. A service that answers with an error that will last is removed from
-//! the list.
+//! the list; one that cannot be reached stays there.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -310,8 +310,8 @@ impl Push {
         notification
     }
 
-    /// Handles an answer that may be to a notification. A push service that returns an error gets no more of
-    /// them (XEP-0357 §7).
+    /// Handles an answer that may be to a notification. A push service that returns an error that will last gets no more of
+    /// them (XEP-0357 §7.1).
     pub(super) fn handle_answer(&mut self, now: Instant, from: &Jid, iq: &Element) -> Vec<PushEffect> {
         let Some(id) = iq.attr("id") else { return Vec::new() };
         if self.asked.get(id).is_none_or(|(_, client)| client.service != *from) {
@@ -320,11 +320,20 @@ impl Push {
         self.order.retain(|known| **known != *id);
         let Some((user, client)) = self.asked.remove(id) else { return Vec::new() };
         let error = iq.get("error", ns::CLIENT).filter(|_| iq.attr("type") == Some("error"));
-        if error.is_some_and(|error| error.attr("type") != Some("wait")) {
+        if error.is_some_and(is_lasting) {
             return remove(now, user, vec![client.id], None);
         }
         Vec::new()
     }
+}
+
+/// True for an error that the push service itself has returned and that will last. This server answers in the service's name when it cannot
+/// reach it (RFC 6120 §8.3.3.16 and §8.3.3.17): then the service has refused nothing, and the client could not know that it has to register
+/// again.
+fn is_lasting(error: &Element) -> bool {
+    let has = |condition: Condition| error.get(condition.as_str(), ns::STANZA_ERRORS).is_some();
+    let is_unreached = has(Condition::RemoteServerNotFound) || has(Condition::RemoteServerTimeout);
+    !is_unreached && error.attr("type") != Some("wait")
 }
 
 /// Performs a task with the account's clients.

@@ -19,7 +19,7 @@ use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::account_memory::AccountMemory;
-use super::ack::{self, AckGuard, Acks};
+use super::ack::{self, AckGuard};
 use super::archive::ArchiveWriter;
 use super::caps::{Caps, CapsEffect};
 use super::feature::{IqReply, IqRequest, IqTarget, IqView, find};
@@ -104,7 +104,7 @@ pub(super) fn handle_element_of_session(
         },
         Some(StanzaKind::Presence) => {
             let is_broadcast = to.is_none();
-            match presence::handle_outbound(&mut host.accounts, now, key, to, element, out) {
+            match presence::handle_outbound((&mut host.accounts, &host.avatars), now, key, to, element, out) {
                 Some(effect) => presence::perform(host, now, effect, out),
                 None => connection::perform_deliveries(host, now, out),
             }
@@ -324,9 +324,9 @@ pub(super) fn to_account(host: &mut Host, now: Instant, mut element: Element, ou
                 None => host.refuse(&element, &Condition::ServiceUnavailable.into(), out),
             },
         },
-        None => refusal
-            .into_iter()
-            .for_each(|refusal| refusal.answer(&mut host.acks(), (&from, &to), &element, out)),
+        None => {
+            refusal.into_iter().for_each(|refusal| refusal.answer(host, now, (&from, &to), &element, out))
+        }
     }
     host.forget_user(now, &bare);
     host.acks().end(hold, out);
@@ -359,22 +359,34 @@ impl ArrivalRefusal {
     }
 
     /// Ends the way of the stanza.
-    fn answer(self, acks: &mut Acks<'_>, (from, to): (&Jid, &Jid), element: &Element, out: &mut Outbox) {
+    fn answer(
+        self,
+        host: &mut Host,
+        now: Instant,
+        (from, to): (&Jid, &Jid),
+        element: &Element,
+        out: &mut Outbox,
+    ) {
         match (self, stanza::kind_of(element)) {
             (ArrivalRefusal::NoAccount, Some(StanzaKind::Presence)) => {
                 presence::answer_without_account(from, to, element, out);
             }
-            (ArrivalRefusal::NoAccount, Some(StanzaKind::Iq)) if to.is_bare() => {
-                outgoing::answer(element, no_account::answer(element), out);
+            (ArrivalRefusal::NoAccount, Some(StanzaKind::Iq)) => {
+                let answer = no_account::answer(host, now, element, (from, to));
+                outgoing::answer(element, answer, out);
             }
-            // XEP-0191: a blocked sender sees the account as it would see one that does not exist.
+            // XEP-0191 §3.3: each request is answered by an error, and it is that of an account that does not exist.
+            (ArrivalRefusal::Blocked, Some(StanzaKind::Iq)) => {
+                let answer = no_account::answer(host, now, element, (from, to));
+                outgoing::refuse(element, &answer.err().unwrap_or_else(no_account::refusal), out);
+            }
             (ArrivalRefusal::NoAccount | ArrivalRefusal::Blocked, _) => {
-                acks.refuse(element, &no_account::refusal(), out);
+                host.refuse(element, &no_account::refusal(), out);
             }
             (ArrivalRefusal::Listed(error), Some(StanzaKind::Presence)) => {
                 presence::refuse(element, &error, out);
             }
-            (ArrivalRefusal::Listed(error), _) => acks.refuse(element, &error, out),
+            (ArrivalRefusal::Listed(error), _) => host.refuse(element, &error, out),
         }
     }
 }
@@ -407,6 +419,7 @@ fn message_to(host: &mut Host, now: Instant, from: &Jid, to: &Jid, mut element: 
         return host.refuse(&element, &message_writes::refusal(), out);
     }
     webhooks::report_received(&host.settings, now, from, &element, out);
+    offline::remove_forged_delays(&mut element, from, &bare);
     ArchiveWriter::of(host).record_received(now, &bare, &mut element, out);
     if !to.is_bare() {
         if let Some(key) = key {

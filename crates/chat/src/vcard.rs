@@ -204,6 +204,22 @@ pub(crate) fn imported(owner: &Bare, vcard: &Element, at: Instant) -> Result<Vec
     ])
 }
 
+/// True for the element of presence with the hash of the avatar.
+fn is_update(child: &Element) -> bool {
+    child.is("x", ns::VCARD_UPDATE)
+}
+
+/// The last presence of a session, to be sent with another hash; `None`: it shows no avatar. The element of the old hash, or the empty photo
+/// that said that there is none, becomes one that says nothing (XEP-0153 §4.2), whose place the new hash takes.
+fn to_be_stamped(session: &Session) -> Option<Element> {
+    let mut presence = session.presence().filter(|_| !session.hides_avatar)?;
+    if presence.elements().any(is_update) {
+        presence.remove_children(is_update);
+        presence.push(Element::new("x", ns::VCARD_UPDATE));
+    }
+    Some(presence)
+}
+
 /// The element of presence with the hash of the avatar (XEP-0153 §3); without a hash it says that there is none.
 fn update(hash: Option<&str>) -> Element {
     let photo = Element::new("photo", ns::VCARD_UPDATE).text(hash.unwrap_or_default());
@@ -287,15 +303,27 @@ impl Avatars {
     }
 
     /// XEP-0398 §4: clients that look for avatars in presence find them, whatever the sending client
-    /// supports.
-    pub(super) fn stamp(&self, user: &Bare, presence: &mut Element) {
-        let Some(hash) = self.hash_of(user) else { return };
-        let is_update = |child: &Element| child.is("x", ns::VCARD_UPDATE);
-        if hash.is_none() && !presence.elements().any(is_update) {
-            return;
+    /// supports. True: the client says that it shows none, and the presence stays as it is.
+    pub(super) fn stamp(&self, user: &Bare, presence: &mut Element) -> bool {
+        // XEP-0398, "Presence Broadcast": the hash is in "every available presence that does not contain an empty photo element".
+        let hides = |child: &Element| {
+            is_update(child)
+                && child.content_of("photo", ns::VCARD_UPDATE).is_some_and(|hash| hash.trim().is_empty())
+        };
+        if presence.elements().any(hides) {
+            return true;
         }
-        presence.remove_children(is_update);
-        presence.push(update(hash.as_deref()));
+        let Some(hash) = self.hash_of(user) else { return false };
+        if hash.is_some() || presence.elements().any(is_update) {
+            presence.remove_children(is_update);
+            presence.push(update(hash.as_deref()));
+        }
+        false
+    }
+
+    /// True if the account is known to have an avatar.
+    pub(super) fn has_avatar(&self, user: &Bare) -> bool {
+        self.hash_of(user).is_some_and(Option::is_some)
     }
 
     /// The account has published an item of this node.
@@ -447,8 +475,7 @@ pub(super) fn perform(
             AvatarEffect::Answer(iq, result) => outgoing::answer(&iq, result.map(|()| None), out),
             AvatarEffect::Show(user) => {
                 for key in host.accounts.keys_of(&user, Session::is_available) {
-                    let presence = host.accounts.sessions.get(key).and_then(Session::presence);
-                    if let Some(last) = presence {
+                    if let Some(last) = host.accounts.sessions.get(key).and_then(to_be_stamped) {
                         presence::perform(host, now, PresenceEffect::Available(key, last), out);
                     }
                 }

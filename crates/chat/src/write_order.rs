@@ -28,9 +28,9 @@ impl WriteTarget {
             Change::Archive { owner, .. } => WriteTarget::Archive(owner.clone()),
             // Its history goes with the room.
             Change::Room { room, config: None, .. } => WriteTarget::Archive(room.clone()),
-            Change::Item { owner, node, .. } | Change::Node { owner, node, .. } => {
-                WriteTarget::Items(owner.clone(), node.clone())
-            }
+            Change::Item { owner, node, .. }
+            | Change::Node { owner, node, .. }
+            | Change::Purge { owner, node } => WriteTarget::Items(owner.clone(), node.clone()),
             Change::Offline { user, .. } | Change::ForgetOffline { user, .. } => {
                 WriteTarget::Offline(user.clone())
             }

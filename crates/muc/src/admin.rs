@@ -14,7 +14,7 @@ use super::occupants::Occupant;
 use super::rules::{Affiliation, Role, may_list, may_list_role, may_set_affiliation, may_set_role};
 use super::users::{ChangeCause, RoomUsers, listed};
 use super::{FULL, RoomEffect};
-use crate::limits::{AFFILIATIONS, ROOM_TEXT};
+use crate::limits::{AFFILIATIONS, BANS_RESERVED, ROOM_TEXT};
 
 /// The lists of users in the form of the configuration (§15.5.3), with their labels. The later one counts for a user that is in both.
 const FORM_LISTS: [(Affiliation, &str, &str); 2] = [
@@ -173,7 +173,14 @@ impl AdminRequest {
             return Err(Condition::Conflict);
         }
         let new = after.iter().filter(|(user, new)| !affiliations.has(user) && **new != Affiliation::None);
-        if affiliations.len() + new.count() > AFFILIATIONS { Err(FULL) } else { Ok(()) }
+        let new: Vec<Affiliation> = new.map(|(_, new)| *new).collect();
+        let gone = after.iter().filter(|(user, new)| affiliations.has(user) && **new == Affiliation::None);
+        let gone = gone.count();
+        let is_ban = new.iter().all(|new| *new == Affiliation::Outcast);
+        let most = if is_ban { AFFILIATIONS + BANS_RESERVED } else { AFFILIATIONS };
+        // A list that does not grow may be longer than it may become.
+        let is_full = new.len() > gone && affiliations.len() + new.len() - gone > most;
+        if is_full { Err(FULL) } else { Ok(()) }
     }
 
     /// Changes the roles and affiliations. True: an affiliation was changed.

@@ -6,7 +6,7 @@ use xmpp::{Bare, Element, ns};
 
 use super::rules::Affiliation;
 use super::users::listed;
-use crate::limits::AFFILIATIONS;
+use crate::limits::{AFFILIATIONS, REGISTRATIONS, REGISTRATIONS_BYTES, REGISTRATIONS_OF_DOMAIN};
 
 /// A user with an affiliation or a reserved nickname, in the room or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub(super) struct RoomUser {
     pub(super) nick: Option<Box<str>>,
     /// The reason of a ban.
     pub(super) reason: Option<Box<str>>,
+    /// The user has registered itself (§7.10), and no administrator has set the affiliation.
+    pub(super) is_registered: bool,
 }
 
 impl RoomUser {
@@ -23,6 +25,12 @@ impl RoomUser {
     fn item(&self, ns: &'static str, user: &Bare) -> Element {
         let reason = self.reason.as_ref().map(|reason| Element::new("reason", ns).text(&**reason));
         listed(ns, Some(user.as_str()), self.nick.as_deref(), (self.affiliation, None)).children(reason)
+    }
+
+    /// The item of the stored room.
+    fn stored(&self, user: &Bare) -> Element {
+        let item = self.item(ns::MUC_OWNER, user);
+        item.with_opt("registered", self.is_registered.then_some("true"))
     }
 }
 
@@ -87,6 +95,40 @@ impl Affiliations {
         !self.has(user) && self.len() >= AFFILIATIONS
     }
 
+    /// True if there is no place for a user that registers itself under this nickname. `home`: the domain of the room.
+    pub(super) fn is_full_for_registration(&self, user: &Bare, nick: &str, home: &str) -> bool {
+        let stored = self.entries.get(user);
+        // The entry of a member that an administrator has made is there already.
+        if stored.is_some_and(|entry| !entry.is_registered && entry.affiliation != Affiliation::None) {
+            return false;
+        }
+        let own = RoomUser {
+            affiliation: Affiliation::Member,
+            nick: Some(nick.into()),
+            is_registered: true,
+            ..RoomUser::default()
+        };
+        let (mut count, mut of_domain, mut bytes) = (0, 0, bytes_of(user, &own));
+        for (other, entry) in
+            self.entries.iter().filter(|(other, entry)| entry.is_registered && *other != user)
+        {
+            count += 1;
+            of_domain += usize::from(other.domain() == user.domain());
+            bytes += bytes_of(other, entry);
+        }
+        // Rooms are at `conference.example.org`, accounts of the same server at `example.org`.
+        let is_home = home.strip_suffix(user.domain()).is_some_and(|service| service.ends_with('.'));
+        self.is_full_for(user)
+            || count >= REGISTRATIONS
+            || (!is_home && of_domain >= REGISTRATIONS_OF_DOMAIN)
+            || bytes > REGISTRATIONS_BYTES
+    }
+
+    /// Removes the entries of a domain's users that have registered themselves. Those that an administrator has made stay.
+    pub(super) fn remove_registered(&mut self, domain: &str) {
+        self.entries.retain(|user, entry| !entry.is_registered || user.domain() != domain);
+    }
+
     pub(super) fn owners(&self) -> usize {
         self.entries.values().filter(|entry| entry.affiliation == Affiliation::Owner).count()
     }
@@ -141,11 +183,16 @@ impl Affiliations {
 
     /// All entries, for the store.
     pub(super) fn stored_items(&self) -> impl Iterator<Item = Element> {
-        self.entries.iter().map(|(user, entry)| entry.item(ns::MUC_OWNER, user))
+        self.entries.iter().map(|(user, entry)| entry.stored(user))
     }
 
     #[cfg(test)]
     pub(super) fn entries(&self) -> &BTreeMap<Bare, RoomUser> {
         &self.entries
     }
+}
+
+/// The bytes of an entry in the stored room.
+fn bytes_of(user: &Bare, entry: &RoomUser) -> usize {
+    entry.stored(user).to_bytes(ns::MUC_OWNER).len()
 }

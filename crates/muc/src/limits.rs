@@ -13,6 +13,22 @@ pub const NICK: usize = 128;
 /// Users with an affiliation or a reserved nickname in one room: all are one entry of the store. Beyond:
 /// `resource-constraint`.
 pub const AFFILIATIONS: usize = 5_000;
+/// Bans beyond [`AFFILIATIONS`]: a list that is full of members must not keep a room from banning. Beyond: `resource-constraint`.
+pub const BANS_RESERVED: usize = 500;
+
+/// Invitations that a room remembers until they are declined, 32 bytes each. Beyond: the oldest is forgotten, and its refusal is
+/// `item-not-found`.
+pub const INVITATIONS: usize = 500;
+
+/// Users of one room that have registered with it themselves (XEP-0045 §7.10), and whom no administrator has given an affiliation. They are
+/// strangers, and must not use up what administrators need for [`AFFILIATIONS`]. Beyond: `resource-constraint`.
+pub const REGISTRATIONS: usize = 500;
+/// Registered users of one domain, other than the domain of the room's service: one server with many accounts leaves places for others.
+/// Beyond: `resource-constraint`.
+pub const REGISTRATIONS_OF_DOMAIN: usize = 50;
+/// Bytes of the entries of registered users: an eighth of what the store has for a room, as addresses and nicknames may be long. Beyond:
+/// `resource-constraint`.
+pub const REGISTRATIONS_BYTES: usize = 64 << 10;
 
 /// Bytes of a room's name, password, language or other short text. Beyond: `not-acceptable`.
 pub const ROOM_TEXT: usize = 1_024;

@@ -160,14 +160,26 @@ impl Room {
         };
         // Occupants that may not write to others may still write to moderators, unless private messages are off.
         let may = may || (self.users.config.allow_pm != AllowPm::None && listener.role == Role::Moderator);
-        // An error answers a private message that the room itself passed on.
-        if !may && !is_error {
+        // An error answers a private message that the room itself passed on, if it passes such on at all.
+        if !may && (!is_error || self.users.config.allow_pm == AllowPm::None) {
             return refuse(stanza, Condition::Forbidden, out);
         }
         let mut message = self.users.address.message_of(speaker, stanza);
+        if !may {
+            remove_words(&mut message);
+        }
         // §7.5: the empty `<x/>` tells the client that the message is a private one of the room.
         message.push(Element::new("x", ns::MUC_USER));
         out.extend(listener.sessions.iter().map(|session| RoomEffect::Send(addressed(&message, session))));
+    }
+}
+
+/// Leaves the condition of an error, and nothing that its sender has written: `muc#roomconfig_allowpm` is about words of any type.
+fn remove_words(message: &mut Element) {
+    message
+        .remove_children(|child| !child.is("error", ns::CLIENT) && !child.is("occupant-id", ns::OCCUPANT_ID));
+    if let Some(error) = message.get_mut("error", ns::CLIENT) {
+        error.remove_children(|child| child.ns() != ns::STANZA_ERRORS || child.name() == "text");
     }
 }
 

@@ -83,6 +83,7 @@ impl Room {
                 affiliation: Affiliation::parse(item.attr("affiliation")?)?,
                 nick: item.attr("nick").map(Box::from),
                 reason: item.content_of("reason", ns::MUC_OWNER).map(Box::from),
+                is_registered: item.attr("registered") == Some("true"),
             };
             room.users.affiliations.restore(user, entry);
         }

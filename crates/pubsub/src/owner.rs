@@ -4,7 +4,6 @@
 //! and returns the write of the changed node with the notifications that follow it (`PendingRequest::write`), or the
 //! answer.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -223,7 +222,7 @@ pub(crate) fn delete(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) 
     asked.write_all((children, vec![(name, None)]), notification.into_iter().collect(), None)
 }
 
-/// Removes all items of a node (XEP-0060 §8.5): the store empties a node by removing it; it is written again at once.
+/// Removes all items of a node (XEP-0060 §8.5). The node stays as it is, with its subscriptions.
 pub(crate) fn purge(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let node = Rc::clone(node);
@@ -233,16 +232,14 @@ pub(crate) fn purge(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -
     if !node.config.persists {
         return Err(unsupported("persistent-items"));
     }
-    let removed = Rc::new(RefCell::new(None));
-    let remove = NodeChange::Node { owner: asked.owner.clone(), node: name.clone(), config: None };
-    let remove =
-        PubSubEffect::Write(remove, Box::new(PubSubWrite(PendingWrite::Purged(Rc::clone(&removed)))));
     let event = Element::new("purge", ns::PUBSUB_EVENT).with("node", name.clone());
     let source = EventSource::new(&asked.owner, &name, nodes, Rc::clone(&node));
     let purge = if node.config.notify_retract { source.notify(EventKind::Items, event) } else { None };
-    let goal = NodeGoal::Purge { asked: Rc::clone(asked), removed, purge: purge.into_iter().collect() };
-    let (owner, node) = (asked.owner.clone(), Some(Node::clone(&node)));
-    Ok(vec![remove, NodeWrite { owner, name, node, goal }.begin()])
+    let effects = purge.into_iter().collect();
+    let goal = NodeGoal::Reply { asked: Rc::clone(asked), effects, payload: None };
+    let change = NodeChange::Purge { owner: asked.owner.clone(), node: name.clone() };
+    let write = NodeWrite { owner: asked.owner.clone(), name, node: Some(Node::clone(&node)), goal };
+    Ok(vec![PubSubEffect::Write(change, Box::new(PubSubWrite(PendingWrite::Node(write))))])
 }
 
 /// Changes affiliations (XEP-0060 §8.9.2): all that the request names, or none.

@@ -89,11 +89,9 @@ pub(crate) enum PendingWrite {
     Node(NodeWrite),
     Item(ItemWrite),
     Removal(ItemRemoval),
-    /// A node was removed, to be written again without items. The failure is for that write, which is already under way: it reports both.
-    Purged(Rc<RefCell<Option<StanzaError>>>),
 }
 
-/// A change of one node that is being written: meanwhile all jobs of its owner wait.
+/// A change of one node, or of all its items, that is being written: meanwhile all jobs of its owner wait.
 pub(crate) struct NodeWrite {
     pub(crate) owner: Bare,
     pub(crate) name: Box<str>,
@@ -110,8 +108,6 @@ pub(crate) enum NodeGoal {
     Reply { asked: Rc<PendingRequest>, effects: Vec<PubSubEffect>, payload: Option<Element> },
     /// The first item of a node that is made for it (§7.1.4).
     Publish(Box<ItemWrite>),
-    /// The node was emptied. `purge`: the notification.
-    Purge { asked: Rc<PendingRequest>, removed: Rc<RefCell<Option<StanzaError>>>, purge: Vec<PubSubEffect> },
     /// One of several nodes that a request changes.
     Batch(Rc<RefCell<NodeBatch>>),
     /// The other nodes lose the account, too.
@@ -221,6 +217,28 @@ impl PubSub {
             }
             ServiceStanza::Ignore => Vec::new(),
         }
+    }
+
+    /// The answer to a request for an account that does not exist: that of an account without nodes to a stranger, so that none can tell the two
+    /// apart. Nothing is read or written.
+    ///
+    /// # Errors
+    /// The error for the requester.
+    pub fn answer_without_account(
+        &mut self,
+        context: &mut PubSubContext<'_>,
+        iq: &Element,
+        (from, to): (&Jid, &Jid),
+    ) -> Result<Option<Element>, StanzaError> {
+        let owner = to.bare();
+        let by = context.requester(&owner, from);
+        let asked = Rc::new(PendingRequest { iq: iq.clone(), owner, by });
+        let effects = asked.perform(context, &mut self.presences, &Rc::new(Nodes::new()))?;
+        let reply = effects.into_iter().find_map(|effect| match effect {
+            PubSubEffect::Reply(_, result) => Some(result),
+            _ => None,
+        });
+        reply.unwrap_or_else(|| Err(Condition::ServiceUnavailable.into()))
     }
 
     /// Notes the presence that a client has sent to a service. It can end subscriptions of the client, which is away then and is not
@@ -416,9 +434,6 @@ impl PubSub {
                 item.handle_written(result.map_err(|failure| failure.error), &mut effects);
             }
             PendingWrite::Removal(removal) => removal.handle_written(result, &mut effects),
-            PendingWrite::Purged(failure) => {
-                *failure.borrow_mut() = result.err().map(|failure| failure.error);
-            }
         }
         effects
     }
@@ -462,16 +477,6 @@ impl PubSub {
             }
             (NodeGoal::Publish(item), Ok(())) => effects.extend(item.begin(context.now)),
             (NodeGoal::Publish(item), Err(error)) => item.goal.finish(Err(error), effects),
-            (NodeGoal::Purge { asked, removed, purge }, result) => {
-                let result = removed.take().map_or(result, Err);
-                if result.is_err() {
-                    // Half of it may be done: the state in the store counts.
-                    self.nodes.remove(&owner);
-                } else {
-                    effects.extend(purge);
-                }
-                effects.push(PubSubEffect::Reply(asked, result.map(|()| None)));
-            }
             (NodeGoal::RemoveUser(user), Ok(())) => {
                 self.begin(context, &owner, NodeJob::RemoveUser(user), effects);
             }

@@ -48,6 +48,13 @@ pub enum NodeChange {
         /// The configuration, as [`PubSub`](crate::PubSub) reads it again.
         config: Option<Box<Element>>,
     },
+    /// Removes all items of a node, which stays.
+    Purge {
+        /// The account or service.
+        owner: Bare,
+        /// The name of the node.
+        node: Box<str>,
+    },
     /// Writes an item; `None` removes it. The newest `keep` items of the node stay.
     Item {
         /// The account or service.

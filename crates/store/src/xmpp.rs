@@ -89,6 +89,13 @@ pub enum XmppWrite {
         /// The configuration, affiliations and subscriptions as XML.
         config: Option<Box<str>>,
     },
+    /// Removes all items of a node; the node stays.
+    Purge {
+        /// The account or service that has the node.
+        owner: Box<str>,
+        /// The name of the node.
+        node: Box<str>,
+    },
     /// `None` removes it with its archive. A new one counts as one of those of `charged`, and is refused beyond
     /// `limits::MAX_ROOMS_OF_USER`.
     Room {

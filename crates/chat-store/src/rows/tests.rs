@@ -171,7 +171,8 @@ fn kind_of(change: &Change) -> &'static str {
         Change::Blocked { .. } => "blocked",
         Change::LastSeen { .. } => "last seen",
         Change::Offline { .. } => "offline",
-        Change::ForgetOffline { .. } => "",
+        // They write nothing.
+        Change::ForgetOffline { .. } | Change::Purge { .. } => "",
         Change::Archive { .. } => "archive",
         Change::Item { .. } => "item",
         Change::Node { .. } => "node",

@@ -162,11 +162,6 @@ impl Archive {
         }
     }
 
-    /// True if the account's archive keeps all messages, independent of the other party.
-    pub(super) fn keeps_all(&self, otherwise: ArchiveDefault, user: &Bare) -> bool {
-        self.preferences.get(user).map_or(otherwise == ArchiveDefault::Always, Preferences::keeps_all)
-    }
-
     /// A new entry of an archive and its id. Ids sort by time and no two are equal, also after a clock was set back, and those of an archive
     /// also after a start or at the next owner (`handle_ids`). The id is hexadecimal, 14 digits of the number and 8 random ones, so that its text sorts by time
     /// (`MamQuery::lowest_id` depends on it).
@@ -187,6 +182,13 @@ impl Archive {
 /// The message with the id that the owner's archive has given it (XEP-0359).
 pub(super) fn with_id(message: Element, owner: &Bare, id: Box<str>) -> Element {
     message.child(Element::new("stanza-id", ns::SID).with("by", owner.as_str()).with("id", id))
+}
+
+/// The id that the owner's archive has given this message. `None`: it is not archived.
+pub(super) fn id_of<'a>(message: &'a Element, owner: &Bare) -> Option<&'a str> {
+    let is_own =
+        |child: &&Element| child.is("stanza-id", ns::SID) && child.attr("by") == Some(owner.as_str());
+    message.elements().find(is_own)?.attr("id")
 }
 
 /// Takes out ids that only the owner's archive may give (XEP-0359 §6): a sender could make a client believe

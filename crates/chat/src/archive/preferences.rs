@@ -88,11 +88,6 @@ impl Preferences {
         names(&self.always, with) || self.otherwise.keeps(is_contact)
     }
 
-    /// True if the archive keeps all messages, independent of the other party.
-    pub(super) fn keeps_all(&self) -> bool {
-        self.never.is_empty() && self.otherwise == ArchiveDefault::Always
-    }
-
     /// From `<prefs/>`, as a client sends it and as it is stored.
     fn parse(prefs: &Element) -> Result<Preferences, StanzaError> {
         let Some(otherwise) = prefs.attr("default").and_then(ArchiveDefault::parse) else {

@@ -118,6 +118,28 @@ fn the_specifications_own_example() {
     assert_eq!(users[1].as_ref().unwrap().address, bare("romeo@montague.net"), "prepared");
 }
 
+/// The id names an entry of the old server's archive. With it the message would be taken for an archived one, and removed unread.
+#[test]
+fn a_message_that_waited_loses_the_id_of_its_old_archive() {
+    let users = users(
+        "<host xmlns='urn:xmpp:pie:0' jid='capulet.com'><user name='juliet' password='s3crEt'><offline-messages>
+           <message xmlns='jabber:client' from='romeo@montague.net/orchard' to='juliet@capulet.com' type='chat'>
+             <body>hi</body>
+             <stanza-id xmlns='urn:xmpp:sid:0' by='juliet@capulet.com' id='065a0e1e5d20801234abcd'/>
+             <stanza-id xmlns='urn:xmpp:sid:0' by='montague.net' id='1'/>
+           </message>
+         </offline-messages></user></host>",
+    );
+    let juliet = users[0].as_ref().unwrap();
+    let ids = juliet.changes.iter().find_map(|change| match change {
+        Change::Offline { stanza, .. } => Some(
+            stanza.elements().filter_map(|child| child.attr("by").map(str::to_owned)).collect::<Vec<_>>(),
+        ),
+        _ => None,
+    });
+    assert_eq!(ids, Some(vec!["montague.net".to_owned()]));
+}
+
 /// The output of `ejabberdctl export_piefxis` of 23.01 for a host whose accounts have keys of SCRAM.
 #[test]
 fn ejabberd_has_keys_in_base64_twice_and_blocked_addresses_as_a_privacy_list() {

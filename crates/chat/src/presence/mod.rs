@@ -74,11 +74,11 @@ pub(super) enum PresenceEffect<'a> {
 /// Takes presence from a session of ours: its own presence, directed presence, or a subscription stanza. The caller performs the effects of
 /// the session.
 pub(super) fn handle_outbound(
-    accounts: &mut AccountMemory,
+    (accounts, avatars): (&mut AccountMemory, &Avatars),
     now: Instant,
     key: Key,
     to: Option<Jid>,
-    presence: Element,
+    mut presence: Element,
     out: &mut Outbox,
 ) -> Option<PresenceEffect<'static>> {
     let refused = |presence: &Element, error: &StanzaError, out: &mut Outbox| {
@@ -109,7 +109,15 @@ pub(super) fn handle_outbound(
     }
     match kind {
         None | Some("unavailable") => match direct(accounts, key, to, &presence) {
-            Ok(()) => Some(PresenceEffect::Route(presence)),
+            Ok(()) => {
+                // XEP-0398, "Presence Broadcast": the hash "MUST also be injected into directed presences such as MUC joins".
+                if presence.attr("type").is_none()
+                    && let Some(session) = accounts.sessions.get(key)
+                {
+                    avatars.stamp(&session.jid.bare(), &mut presence);
+                }
+                Some(PresenceEffect::Route(presence))
+            }
             Err(error) => refused(&presence, &error, out),
         },
         // Servers probe for their clients (RFC 6121 §4.3.1); a client that probes itself is not hindered.
@@ -234,7 +242,7 @@ impl PresenceContext<'_> {
         presence: &mut Element,
         out: &mut Outbox,
     ) -> Option<AvailableSession> {
-        let (jid, is_initial) = match begin(self.accounts, self.avatars, key, presence) {
+        let (jid, is_initial) = match begin(self.accounts, self.avatars, self.now, key, presence) {
             Ok(begun) => begun?,
             Err(error) => {
                 refuse(presence, &error, out);
@@ -250,8 +258,13 @@ impl PresenceContext<'_> {
 
     /// A session of another host is available as before.
     fn restore(&mut self, phones: &mut Phones, key: Key, mut presence: Element, out: &mut Outbox) {
-        let Ok(Some((jid, _))) = begin(self.accounts, self.avatars, key, &mut presence) else { return };
+        let begun = begin(self.accounts, self.avatars, self.now, key, &mut presence);
+        let Ok(Some((jid, _))) = begun else { return };
         let user = jid.bare();
+        // Without an avatar the empty photo may be this server's: then an avatar that is set later is shown.
+        if let Some(session) = self.accounts.sessions.get_mut(key) {
+            session.hides_avatar &= self.avatars.has_avatar(&user);
+        }
         self.privileged.note_presence(self.settings, &jid, &presence);
         self.ask_features((&jid, &user), &presence, out);
         phones::show_to_phones(self.accounts, &user, out);
@@ -353,12 +366,13 @@ fn deliver_arrived(
     }
 }
 
-/// The session is available with this presence from now on. Returns its address, and true if it was not
+/// The session is available with this presence from `now` on. Returns its address, and true if it was not
 /// available before. The presence gets the mark of the account's avatar first (XEP-0153), so that all copies
 /// have it.
 fn begin(
     accounts: &mut AccountMemory,
     avatars: &Avatars,
+    now: Instant,
     key: Key,
     presence: &mut Element,
 ) -> Result<Option<(Jid, bool)>, StanzaError> {
@@ -371,9 +385,13 @@ fn begin(
         return Err(StanzaError::new(Condition::BadRequest, "a priority is from -128 to 127"));
     };
     let Some(session) = accounts.sessions.get_mut(key) else { return Ok(None) };
-    avatars.stamp(&session.jid.bare(), presence);
+    session.hides_avatar = avatars.stamp(&session.jid.bare(), presence);
+    let was_able = session.is_able();
     let is_initial = session.presence.replace(Packed::new(presence)).is_none();
     session.priority = priority;
+    if !was_able {
+        session.able_since = now;
+    }
     Ok(Some((session.jid.clone(), is_initial)))
 }
 

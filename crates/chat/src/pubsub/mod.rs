@@ -13,7 +13,7 @@ use pubsub::{FeatureRequest, NodeChange, NodeLoad, NodePage, NodeReply, Notifica
 use pubsub::{PendingRequest, PubSubEffect, WriteFailure};
 use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
-use xmpp::{Bare, Element, Level, Specification, ns};
+use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::change_queue::not_written;
 use super::effect::{Change, Load, StoreFailure, StoreReply};
@@ -235,6 +235,25 @@ impl Host {
     }
 }
 
+/// True for a request that goes to [`PubSub`].
+pub(super) fn is_request(iq: &Element) -> bool {
+    iq.first()
+        .is_some_and(|payload| payload.is("pubsub", ns::PUBSUB) || payload.is("pubsub", ns::PUBSUB_OWNER))
+}
+
+/// The answer to a request for an account that does not exist.
+///
+/// # Errors
+/// The error for the requester.
+pub(super) fn answer_without_account(
+    host: &mut Host,
+    now: Instant,
+    iq: &Element,
+    ends: (&Jid, &Jid),
+) -> Result<Option<Element>, StanzaError> {
+    host.with_pubsub(now, |pubsub, context| pubsub.answer_without_account(context, iq, ends))
+}
+
 /// Writes the other form of bookmarks that were published, then answers the request: the client may read either form next.
 fn mirror_bookmarks(
     store: &mut StoreRequests,
@@ -266,6 +285,7 @@ fn failure_of(failure: StoreFailure) -> WriteFailure {
 pub(super) fn change_of(change: NodeChange) -> Change {
     match change {
         NodeChange::Node { owner, node, config } => Change::Node { owner, node, config },
+        NodeChange::Purge { owner, node } => Change::Purge { owner, node },
         NodeChange::Item { owner, node, id, item, at, keep } => {
             Change::Item { owner, node, id, item, at, keep }
         }

@@ -38,6 +38,8 @@ pub struct Session {
     /// That of `presence`; 0 without one. If it is negative, the session takes no messages for the account (RFC 6121
     /// §4.7.2.3).
     pub(super) priority: i8,
+    /// The time since which it takes messages for the account ([`Session::is_able`]), while it does.
+    pub(super) able_since: Instant,
     /// It asked for the roster and is told of changes.
     pub(super) is_interested: bool,
     /// Shared groups have changed so much that it was not told of it: it has no version of the roster until it asks again.
@@ -46,6 +48,8 @@ pub struct Session {
     pub(super) wants_blocklist: bool,
     /// It gets copies of the other sessions' messages (XEP-0280).
     pub(super) has_carbons: bool,
+    /// The time since which it gets them, while it does.
+    pub(super) carbons_since: Instant,
     /// The state that its client has said (XEP-0352), and the stanzas that are held back meanwhile.
     pub(super) client_state: ClientState,
     /// Addresses that got directed presence (RFC 6121 §4.6).
@@ -66,6 +70,8 @@ pub struct Session {
     waits: Option<Box<WaitingStanzas>>,
     /// It chooses among the messages that waited (XEP-0013).
     pub(super) takes_offline: bool,
+    /// Its presence says that it shows no avatar (XEP-0153): the hash of the account's avatar is not added.
+    pub(super) hides_avatar: bool,
 }
 
 /// Stanzas for a client that does not know its address yet.
@@ -81,10 +87,12 @@ impl Session {
             sleeps_until: None,
             presence: None,
             priority: 0,
+            able_since: now,
             is_interested: false,
             has_old_groups: false,
             wants_blocklist: false,
             has_carbons: false,
+            carbons_since: now,
             client_state: ClientState::default(),
             directed: SparseVec::default(),
             left_rooms: SparseVec::default(),
@@ -95,6 +103,7 @@ impl Session {
             agent: None,
             waits: None,
             takes_offline: false,
+            hides_avatar: false,
         }
     }
 
@@ -144,6 +153,19 @@ impl Session {
     /// True if the session is available (RFC 6121 §4.2).
     pub fn is_available(&self) -> bool {
         self.presence.is_some()
+    }
+
+    /// True if the session takes messages for the account (RFC 6121 §8.5.2.1.1).
+    pub(super) fn is_able(&self) -> bool {
+        self.is_available() && self.priority >= 0
+    }
+
+    /// Turns copies of the other sessions' messages on or off (XEP-0280).
+    pub(super) fn set_carbons(&mut self, now: Instant, is_on: bool) {
+        if is_on && !self.has_carbons {
+            self.carbons_since = now;
+        }
+        self.has_carbons = is_on;
     }
 
     /// The client does not know its address yet: stanzas for it wait until [`end_wait`](Self::end_wait).

@@ -86,6 +86,62 @@ fn a_message_in_no_archive_goes_on_waiting() {
     assert!(world.hear(alice).join("").contains("<body>hi"));
 }
 
+/// The sender may want that no archive has a message, an import has no archive, and archives are cut: such a message waits on, also
+/// where the account's preferences are to keep all.
+#[test]
+fn of_the_waiting_messages_those_that_are_archived_are_removed() {
+    let chat = |inner: &str| format!("<message type='chat' to='alice@example.org'>{inner}</message>");
+    let mut world = HostWorld::new(&USERS);
+    let bob = world.sign_in("bob@example.org/x");
+    world.say(bob, &chat("<body>old</body>"));
+    // Its entry is deleted once it is old enough (`archive_keep`).
+    world.store.messages.archive.clear();
+    world.say(bob, &chat("<body>archived</body>"));
+    world.say(bob, &chat("<body>hint</body><no-permanent-store xmlns='urn:xmpp:hints'/>"));
+    let imported = Element::new("message", ns::CLIENT)
+        .with("from", "bob@example.org/x")
+        .with("to", "alice@example.org")
+        .child(Element::new("body", ns::CLIENT).text("imported"));
+    let user = Bare::parse("alice@example.org").unwrap();
+    world.store.messages.apply(&Change::Offline {
+        user: user.clone(),
+        at: START,
+        stanza: Box::new(imported),
+    });
+    assert_eq!(world.store.messages.offline.len(), 4);
+    // Until the next sign-in the account is read again, and what waits is counted.
+    world.host = Host::new(Arc::new(settings()), ShardAddress::default(), [1; 32]);
+    let alice = bind(&mut world, 90, None);
+    bound(&mut world, alice);
+    assert_eq!(world.store.messages.offline.len(), 3);
+    world.say(alice, "<presence/>");
+    let heard = world.hear(alice).join("\n");
+    for (body, comes) in [("old", true), ("archived", false), ("hint", true), ("imported", true)] {
+        assert_eq!(heard.contains(&format!("<body>{body}</body>")), comes, "{body}: {heard}");
+    }
+    assert_eq!(world.store.messages.offline.len(), 0);
+}
+
+/// The client is available before the store has answered.
+#[test]
+fn messages_in_no_archive_come_to_a_client_that_is_quick() {
+    let mut world = HostWorld::new(&USERS);
+    let bob = world.sign_in("bob@example.org/x");
+    for inner in ["<body>archived</body>", "<body>hint</body><no-permanent-store xmlns='urn:xmpp:hints'/>"] {
+        world.say(bob, &format!("<message type='chat' to='alice@example.org'>{inner}</message>"));
+    }
+    world.keep_rosters();
+    world.is_slow = true;
+    let alice = bind(&mut world, 90, None);
+    world.say(alice, "<presence/>");
+    while !world.unwritten.is_empty() {
+        world.write();
+    }
+    let heard = world.hear(alice).join("\n");
+    assert!(heard.contains("<body>hint") && !heard.contains("<body>archived"), "{heard}");
+    assert_eq!(world.store.messages.offline.len(), 0);
+}
+
 #[test]
 fn the_same_client_has_one_session() {
     let mut world = HostWorld::new(&USERS);

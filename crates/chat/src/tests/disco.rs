@@ -193,6 +193,60 @@ fn a_stranger_cannot_tell_an_account_from_none() {
     }
 }
 
+/// An account and its absence are answered alike, whatever a stranger asks: addresses are not found out without a message to their users.
+#[test]
+fn requests_of_strangers_do_not_tell_whether_an_account_exists() {
+    let mut world = HostWorld::new(&["alice@example.org", "eve@example.org"]);
+    let eve = world.sign_in("eve@example.org/den");
+    let pubsub = |inner: &str| format!("<pubsub xmlns='http://jabber.org/protocol/pubsub'>{inner}</pubsub>");
+    let owner = |inner: &str| pubsub(inner).replace("/pubsub'", "/pubsub#owner'");
+    let mut payloads = vec![
+        "<query xmlns='jabber:iq:last'/>".to_owned(),
+        "<query xmlns='jabber:iq:version'/>".to_owned(),
+        "<query xmlns='jabber:iq:roster'/>".to_owned(),
+        "<query xmlns='jabber:iq:private'><a xmlns='urn:a'/></query>".to_owned(),
+        "<query xmlns='jabber:iq:register'/>".to_owned(),
+        "<query xmlns='urn:xmpp:mam:2'/>".to_owned(),
+        "<vCard xmlns='vcard-temp'/>".to_owned(),
+        "<vcard xmlns='urn:ietf:params:xml:ns:vcard-4.0'/>".to_owned(),
+        "<ping xmlns='urn:xmpp:ping'/>".to_owned(),
+        "<time xmlns='urn:xmpp:time'/>".to_owned(),
+        "<blocklist xmlns='urn:xmpp:blocking'/>".to_owned(),
+        "<enable xmlns='urn:xmpp:push:0' jid='x.org'/>".to_owned(),
+        "<command xmlns='http://jabber.org/protocol/commands' node='n'/>".to_owned(),
+    ];
+    for part in [
+        "<items node='n'/>",
+        "<items/>",
+        "<publish node='n'><item id='a'><t xmlns='urn:t'/></item></publish>",
+        "<retract node='n'><item id='a'/></retract>",
+        "<create node='n'/>",
+        "<subscribe node='n' jid='eve@example.org'/>",
+        "<unsubscribe node='n' jid='eve@example.org'/>",
+        "<options node='n' jid='eve@example.org'/>",
+        "<subscriptions/>",
+        "<affiliations/>",
+        "<default/>",
+        "<configure node='n'/>",
+        "<delete node='n'/>",
+        "<purge node='n'/>",
+        "",
+    ] {
+        payloads.extend([pubsub(part), owner(part)]);
+    }
+    for (kind, payload) in payloads.iter().flat_map(|payload| [("get", payload), ("set", payload)]) {
+        let mut ask = |to: &str, resource: &str| {
+            world.say(eve, &format!("<iq type='{kind}' id='d' to='{to}{resource}'>{payload}</iq>"));
+            world.hear(eve).join("").replace(to, "TO")
+        };
+        for resource in ["", "/x"] {
+            let (there, none) = (ask("alice@example.org", resource), ask("ghost@example.org", resource));
+            assert_eq!(there, none, "{kind} {resource} {payload}");
+            assert!(there.contains("<iq"), "{kind} {resource} {payload}");
+        }
+    }
+}
+
 #[test]
 fn unknown_nodes_are_not_found() {
     let mut world = HostWorld::new(&["alice@example.org"]);

@@ -281,6 +281,9 @@ impl FakeStore {
                 self.nodes.remove(&(owner.clone(), node.clone()));
                 self.items.remove(&(owner.clone(), node.clone()));
             }
+            Change::Purge { owner, node } => {
+                self.items.remove(&(owner.clone(), node.clone()));
+            }
             Change::Room { room, config: Some(config), .. } => {
                 self.rooms.insert(room.clone(), Element::clone(config));
             }

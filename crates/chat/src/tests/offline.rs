@@ -39,6 +39,38 @@ fn a_message_waits_for_a_session_that_takes_messages() {
     assert!(world.hear(phone).iter().all(|xml| xml.starts_with("<presence")));
 }
 
+/// XEP-0203 §2: clients believe the time that their own server adds.
+#[test]
+fn a_delay_in_the_name_of_the_server_is_the_servers() {
+    let mut world = world();
+    let delay =
+        |by: &str| format!("<delay xmlns='urn:xmpp:delay' from='{by}' stamp='2020-01-01T00:00:00Z'/>");
+    let forged: String = ["example.org", "EXAMPLE.org", "example.org/x", "alice@example.org"]
+        .iter()
+        .map(|by| delay(by))
+        .collect();
+    let kept = ["x.org", "bob@example.org"].map(delay).concat();
+    send(&mut world, "alice@example.org", "chat", &format!("{BODY}{forged}{kept}"));
+    world.now = START + Duration::from_secs(100);
+    let alice = world.sign_in("alice@example.org/desk");
+    world.say(alice, "<presence/>");
+    send(&mut world, "alice@example.org/desk", "chat", &format!("{BODY}{forged}{kept}"));
+    let heard: Vec<_> = world.hear(alice).into_iter().filter(|xml| xml.starts_with("<message")).collect();
+    let true_one = "<delay xmlns='urn:xmpp:delay' from='example.org' stamp='2027-01-15T08:00:00.000Z'/>";
+    assert_eq!(heard.len(), 2);
+    for (xml, ours) in heard.iter().zip([1, 0]) {
+        assert_eq!((xml.matches("<delay").count(), xml.matches(true_one).count()), (2 + ours, ours), "{xml}");
+        assert!(xml.contains(&kept), "{xml}");
+    }
+    // A node of the account says itself how old its item is.
+    let own = format!(
+        "<message to='alice@example.org/desk' from='alice@example.org'>{}</message>",
+        delay("alice@example.org")
+    );
+    world.arrive(&own);
+    assert!(world.hear(alice)[0].contains("<delay"));
+}
+
 /// The table of RFC 6121 §8.5.4 for an account without an available session, and XEP-0160 §3.
 #[test]
 fn only_messages_worth_keeping_are_kept() {

@@ -251,17 +251,34 @@ fn a_change_that_waited_makes_others_wait() {
     assert!(heard.len() == 2 && heard[1].contains("id='3'") && heard[1].contains("result"), "{heard:?}");
 }
 
+/// XEP-0060 §8.5: the node and its subscriptions stay, also if the store fails: a purge is one write.
 #[test]
-fn after_a_half_done_change_the_account_is_read_again() {
-    let (mut world, alice, ..) = world();
-    create(&mut world, alice, "n", &[]);
-    world.is_slow = true;
+fn a_purge_that_fails_leaves_the_node_as_it_was() {
+    let (mut world, alice, bob, _) = world();
+    create(&mut world, alice, "n", &[("access_model", "whitelist")]);
+    let granted =
+        "<affiliations node='n'><affiliation jid='bob@example.org' affiliation='member'/></affiliations>";
+    assert!(own(&mut world, alice, "set", granted).contains("type='result'"));
+    publish(&mut world, alice, "n", "a");
+    let before = world.store.nodes.clone();
     let purge = "<purge node='n'/>";
-    world.say(alice, &format!("<iq type='set' id='1'><pubsub xmlns='{SPACE}#owner'>{purge}</pubsub></iq>"));
-    world.write();
-    world.store.is_broken = true;
-    world.write();
-    (world.store.is_broken, world.is_slow) = (false, false);
-    assert!(world.hear(alice).last().unwrap().contains("resource-constraint"));
-    is_error(&own(&mut world, alice, "set", purge), "item-not-found", "");
+    for is_broken in [true, false] {
+        world.hear(alice);
+        world.is_slow = true;
+        world.say(
+            alice,
+            &format!("<iq type='set' id='1'><pubsub xmlns='{SPACE}#owner'>{purge}</pubsub></iq>"),
+        );
+        assert_eq!(world.unwritten.len(), 1);
+        world.store.is_broken = is_broken;
+        world.write();
+        (world.store.is_broken, world.is_slow) = (false, false);
+        let outcome = if is_broken { "resource-constraint" } else { "type='result'" };
+        assert!(world.hear(alice).last().unwrap().contains(outcome), "{outcome}");
+        assert_eq!(world.store.nodes, before);
+        // The member reads what there is, and another user nothing.
+        let items = get(&mut world, bob, ALICE, "<items node='n'/>");
+        assert_eq!(items.contains("<item id='a'"), is_broken, "{items}");
+        assert!(items.contains("type='result'"), "{items}");
+    }
 }

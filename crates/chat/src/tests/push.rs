@@ -129,20 +129,29 @@ fn a_client_that_disables_notifications_gets_none() {
 
 #[test]
 fn a_service_that_refuses_is_not_asked_again() {
-    for (from, error, is_told) in [
-        ("push.x.org", "type='cancel'", false),
-        ("push.x.org", "type='wait'", true),
-        ("eve.x.org", "type='cancel'", true),
+    for (from, kind, condition, is_told) in [
+        ("push.x.org", "cancel", "item-not-found", false),
+        ("push.x.org", "modify", "not-acceptable", false),
+        ("push.x.org", "cancel", "", false),
+        ("push.x.org", "wait", "resource-constraint", true),
+        // The service was never asked: this server could not connect to it.
+        ("push.x.org", "cancel", "remote-server-not-found", true),
+        ("push.x.org", "wait", "remote-server-timeout", true),
+        ("eve.x.org", "cancel", "item-not-found", true),
     ] {
+        let condition = match condition {
+            "" => String::new(),
+            name => format!("<{name} xmlns='{}'/>", ns::STANZA_ERRORS),
+        };
+        let error = format!("<error type='{kind}'>{condition}</error>");
         let mut world = world();
         let alice = world.sign_in("alice@example.org/phone");
         set(&mut world, alice, &enable("n"));
         world.tell(|host, now, out| host.handle_gone(now, edge(alice), true, out));
         arrive(&mut world, BODY);
         let id = world.abroad.pop().unwrap().attr("id").unwrap().to_owned();
-        world.arrive(&format!(
-            "<iq type='error' id='{id}' from='{from}' to='alice@example.org'><error {error}/></iq>"
-        ));
+        world
+            .arrive(&format!("<iq type='error' id='{id}' from='{from}' to='alice@example.org'>{error}</iq>"));
         world.abroad.clear();
         arrive(&mut world, BODY);
         assert_eq!(!world.abroad.is_empty(), is_told, "{from} {error}");

@@ -480,6 +480,32 @@ fn unacknowledged_messages_go_to_sessions_that_have_not_had_them() {
     assert!(world.store.messages.offline.is_empty());
 }
 
+/// XEP-0198 §5: "a server SHOULD treat unacknowledged stanzas in the same way that it would treat a stanza sent to an unavailable resource". The
+/// other session takes messages now, and did not when this one came.
+#[test]
+fn an_unacknowledged_message_goes_to_a_session_that_could_not_have_had_it() {
+    const CARBONS: &str = "<iq type='set' id='c'><enable xmlns='urn:xmpp:carbons:2'/></iq>";
+    for (before, to, after) in [
+        (CARBONS.replace("enable", "disable"), "alice@example.org", "<presence/>"),
+        ("<presence><priority>-1</priority></presence>".to_owned(), "alice@example.org", "<presence/>"),
+        ("<presence/>".to_owned(), "alice@example.org/phone", CARBONS),
+    ] {
+        let mut world = world();
+        let (phone, _) = managed(&mut world, "alice@example.org/phone");
+        let desk = world.sign_in(ALICE);
+        world.say(desk, &before);
+        world.lose(phone);
+        world.wait(Duration::from_secs(1));
+        from_abroad(&mut world, to, "1");
+        world.wait(Duration::from_secs(1));
+        world.say(desk, after);
+        assert!(bodies(&world.hear(desk)).is_empty(), "{before}");
+        world.wait(Duration::from_secs(300));
+        assert_eq!(bodies(&world.hear(desk)), ["1"], "{before}");
+        assert!(world.store.messages.offline.is_empty(), "{before}");
+    }
+}
+
 #[test]
 fn a_dead_connection_is_taken_over() {
     let mut world = world();

@@ -125,7 +125,8 @@ fn presence_has_the_hash_even_if_the_client_sends_another() {
     world.say(alice, wrong);
     assert!(world.hear(bob)[0].contains("<photo/>"));
     ask(&mut world, alice, "set", ALICE, &vcard(&photo(DATA)));
-    world.hear(bob);
+    // The empty photo was not the client's.
+    assert!(world.hear(bob)[0].contains(HASH));
     for presence in ["<presence/>", wrong] {
         world.say(alice, presence);
         let heard = world.hear(bob);
@@ -139,6 +140,49 @@ fn presence_has_the_hash_even_if_the_client_sends_another() {
     world.hear(bob);
     world.say(alice, "<presence/>");
     assert!(world.hear(bob)[0].contains(HASH));
+}
+
+/// XEP-0398, "Presence Broadcast": directed presence has the hash, too; a client that says that it shows no avatar shows none.
+#[test]
+fn directed_presence_has_the_hash_and_an_empty_photo_stays() {
+    let (mut world, alice, bob, _) = world();
+    ask(&mut world, alice, "set", ALICE, &vcard(&photo(DATA)));
+    world.hear(bob);
+    let update = |photo: &str| format!("<x xmlns='vcard-temp:x:update'>{photo}</x>");
+    let has_hash = format!("<photo>{HASH}</photo>");
+    for (inner, shown) in [
+        ("<x xmlns='http://jabber.org/protocol/muc'/>".to_owned(), &*has_hash),
+        (update(""), &*has_hash),
+        (update("<photo>0</photo>"), &*has_hash),
+        (update("<photo/>"), "<photo/>"),
+    ] {
+        world.say(alice, &format!("<presence to='coven@rooms.x.org/alice'>{inner}</presence>"));
+        let sent = world.sent_abroad();
+        assert!(sent.len() == 1 && sent[0].contains(shown), "{inner}: {sent:?}");
+        assert_eq!(sent[0].matches("<photo").count(), 1, "{sent:?}");
+        world.say(alice, &format!("<presence>{inner}</presence>"));
+        let heard = world.hear(bob);
+        assert!(heard.len() == 1 && heard[0].contains(shown), "{inner}: {heard:?}");
+    }
+    world.say(alice, "<presence type='unavailable' to='coven@rooms.x.org/alice'/>");
+    assert!(!world.sent_abroad()[0].contains("vcard-temp:x:update"));
+    // Another picture is not shown either, until the client shows one.
+    ask(&mut world, alice, "set", ALICE, &vcard(&photo("ZGVm")));
+    assert!(world.hear(bob).iter().all(|stanza| !stanza.contains("<photo>")));
+    world.say(alice, "<presence/>");
+    assert!(world.hear(bob)[0].contains("<photo>"));
+}
+
+/// The empty photo of an account that has removed its avatar is the server's, so the next avatar takes its place.
+#[test]
+fn an_avatar_after_a_removed_one_is_shown() {
+    let (mut world, alice, bob, _) = world();
+    let steps = [(photo(DATA), format!("<photo>{HASH}</photo>")), (String::new(), "<photo/>".to_owned())];
+    for (card, shown) in steps.iter().chain(&steps) {
+        ask(&mut world, alice, "set", ALICE, &vcard(card));
+        let heard = world.hear(bob);
+        assert!(heard.iter().any(|stanza| stanza.contains(shown)), "{shown}: {heard:?}");
+    }
 }
 
 #[test]

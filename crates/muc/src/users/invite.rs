@@ -1,17 +1,43 @@
 //! Messages for the room itself: invitations (XEP-0045 §7.8), their refusal, and requests for voice (§7.13, §8.6). All of them
-//! make the room write to addresses that the sender names, so each is limited to occupants on one end at least.
+//! make the room write to addresses that the sender names, so each is limited to occupants on one end at least. A refusal comes from outside
+//! the room, so it needs the invitation that it answers.
+
+use std::collections::VecDeque;
 
 use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::{ChangeCause, RoomUsers, to as addressed};
 use crate::form::{choice, field, flag, form, type_of, value};
-use crate::limits::AFFILIATIONS;
+use crate::limits::{AFFILIATIONS, INVITATIONS};
 use crate::occupants::Occupant;
 use crate::rules::{Affiliation, Role, may_set_role};
 use crate::{FULL, RoomEffect, refuse};
 
 const REQUEST: &str = "http://jabber.org/protocol/muc#request";
+
+/// The invitations that were sent and are not declined, as keyed hashes of guest and inviter, the oldest first. They are in memory only: a guest
+/// that declines after a restart gets an error.
+#[derive(Clone, Default)]
+pub(crate) struct Invitations(VecDeque<Box<str>>);
+
+impl Invitations {
+    fn insert(&mut self, invitation: Box<str>) {
+        if self.0.contains(&invitation) {
+            return;
+        }
+        if self.0.len() >= INVITATIONS {
+            self.0.pop_front();
+        }
+        self.0.push_back(invitation);
+    }
+
+    /// Removes an invitation, which is declined once. True: it was there.
+    fn remove(&mut self, invitation: &str) -> bool {
+        let known = self.0.iter().position(|known| **known == *invitation);
+        known.is_some_and(|at| self.0.remove(at).is_some())
+    }
+}
 
 impl RoomUsers {
     /// Handles a message to the room itself, not to its occupants.
@@ -67,10 +93,14 @@ impl RoomUsers {
         for (guest, invite) in guests {
             out.push(RoomEffect::Send(self.invitation(&inviter, &guest, invite)));
             let user = guest.bare();
+            self.invitations.insert(self.seal_invitation(&user, &inviter.user));
             // §7.8.2: an invitation into a room for members makes the guest a member, else §7.2.6 would refuse the
             // guest.
             if self.config.is_members_only && self.affiliation(&user) < Affiliation::Member {
-                self.affiliations.set(&user, |entry| entry.affiliation = Affiliation::Member);
+                self.affiliations.set(&user, |entry| {
+                    entry.affiliation = Affiliation::Member;
+                    entry.is_registered = false;
+                });
                 if self.is_stored() {
                     out.push(RoomEffect::Save);
                 }
@@ -110,26 +140,33 @@ impl RoomUsers {
             .child(direct)
     }
 
-    /// Sends the decline to the inviter: to the address in the invitation.
+    /// The name of an invitation in [`Invitations`]. No address has a line feed in it.
+    fn seal_invitation(&self, guest: &Bare, inviter: &Bare) -> Box<str> {
+        self.address.seal(&format!("{guest}\n{inviter}")).into()
+    }
+
+    /// Sends the decline to the inviter: to the address in the invitation. Without an invitation all addresses are answered alike, so that
+    /// strangers neither learn of occupants nor write to them.
     fn decline(&mut self, from: &Jid, decline: &Element, stanza: &Element, out: &mut Vec<RoomEffect>) {
+        let guest = from.bare();
+        if self.affiliation(&guest) == Affiliation::Outcast {
+            return refuse(stanza, Condition::Forbidden, out);
+        }
         let Some(Ok(inviter)) = decline.attr("to").map(Jid::parse) else {
             return refuse(stanza, Condition::JidMalformed, out);
         };
-        // In a semi-anonymous room the invitation named the inviter by its nickname, else by its address.
+        // In a semi-anonymous room the invitation named the inviter by its nickname, else by its address. §4.2: in the first no stranger
+        // learns by an address who is there.
         let is_occupant = inviter.bare() == self.address.bare;
-        let sessions: Vec<Jid> = match inviter.resource() {
-            Some(nick) if is_occupant => {
-                self.occupants.of_nick(nick).map(|found| found.sessions.clone()).unwrap_or_default()
-            }
-            _ if is_occupant => Vec::new(),
-            _ => {
-                let user = inviter.bare();
-                let found = self.occupants.of_user(&user);
-                found.flat_map(|occupant| occupant.sessions.clone()).collect()
-            }
+        let user = inviter.bare();
+        let inviters: Vec<&Occupant> = match inviter.resource() {
+            Some(nick) if is_occupant => self.occupants.of_nick(nick).into_iter().collect(),
+            _ if is_occupant || !self.config.is_whois_anyone => Vec::new(),
+            _ => self.occupants.of_user(&user).collect(),
         };
-        // Only to occupants: the room is no way to write to strangers.
-        if sessions.is_empty() {
+        let invitation = inviters.first().map(|inviter| self.seal_invitation(&guest, &inviter.user));
+        let sessions: Vec<Jid> = inviters.iter().flat_map(|inviter| inviter.sessions.clone()).collect();
+        if !invitation.is_some_and(|invitation| self.invitations.remove(&invitation)) {
             return refuse(stanza, Condition::ItemNotFound, out);
         }
         let mut answer = Element::new("decline", ns::MUC_USER).with("from", from.bare_str());

@@ -24,6 +24,7 @@ use super::voices::Voices;
 use crate::hats::Hats;
 use crate::limits::NICK;
 pub(super) use enter::is_for;
+use invite::Invitations;
 pub(super) use notice::{Notice, listed, to};
 
 /// The occupants and affiliations of a room, with the configuration that decides their rights.
@@ -40,6 +41,8 @@ pub(super) struct RoomUsers {
     /// Roles that outlast visits of a moderated room.
     pub(super) voices: Voices,
     pub(super) hats: Hats,
+    /// Invitations that may be declined.
+    invitations: Invitations,
 }
 
 /// A cause of a change of privileges, as occupants learn it.
@@ -63,6 +66,7 @@ impl RoomUsers {
             occupants: Occupants::default(),
             voices: Voices::default(),
             hats: Hats::default(),
+            invitations: Invitations::default(),
         }
     }
 
@@ -181,26 +185,21 @@ impl RoomUsers {
         self.affiliations.set(user, |entry| {
             entry.affiliation = affiliation;
             entry.reason = kept;
-            // The nickname of a banned user is free for others.
-            if affiliation == Affiliation::Outcast {
+            entry.is_registered = false;
+            // The nickname of a user without rights here is free for others; it would also be an entry that no list shows.
+            if affiliation < Affiliation::Member {
                 entry.nick = None;
             }
         });
-        // The ban of a domain concerns all of its users, except those with an affiliation of their own.
-        let here: Vec<u64> = if user.local().is_some() {
-            self.occupants.keys_of_user(user).to_vec()
-        } else {
-            let of_domain = |occupant: &Occupant| {
-                occupant.user.domain() == user.domain()
-                    && self.affiliation(&occupant.user) == Affiliation::Outcast
-            };
-            self.occupants.iter().filter(|(_, one)| of_domain(one)).map(|(key, _)| key).collect()
-        };
+        if user.local().is_none() && affiliation == Affiliation::Outcast {
+            // Users that have registered themselves are banned with their domain, as strangers are.
+            self.affiliations.remove_registered(user.domain());
+        }
         let new = self.affiliation(user);
         if new != old {
             self.voices.remove(user);
         }
-        for key in here {
+        for key in self.concerned(user) {
             // §9.1: a ban removes the occupant at once (301).
             if new == Affiliation::Outcast {
                 self.expel(key, &[301], cause, out);
@@ -217,6 +216,19 @@ impl RoomUsers {
         }
     }
 
+    /// The occupants whose affiliation is that of this user. The ban of a domain concerns all of its users, except those with an affiliation of
+    /// their own.
+    fn concerned(&self, user: &Bare) -> Vec<u64> {
+        if user.local().is_some() {
+            return self.occupants.keys_of_user(user).to_vec();
+        }
+        let of_domain = |occupant: &Occupant| {
+            occupant.user.domain() == user.domain()
+                && self.affiliation(&occupant.user) == Affiliation::Outcast
+        };
+        self.occupants.iter().filter(|(_, one)| of_domain(one)).map(|(key, _)| key).collect()
+    }
+
     /// Gives an occupant the role of its new affiliation (§5.1.2): administrators and owners are moderators, a demoted one is not; a new member
     /// gets voice. A moderator stays one if neither affiliation is an administrator's.
     fn role_follows(&mut self, key: u64, old: Affiliation, new: Affiliation) {
@@ -228,13 +240,13 @@ impl RoomUsers {
         }
     }
 
-    /// Voice is by default what the affiliation gives, in the moderated room and in the other.
+    /// Voice is by default what the affiliation gives, in the moderated room and in the other (§5.1.2): for members as for others.
     pub(super) fn reset_voices(&mut self, out: &mut Vec<RoomEffect>) {
         self.voices.clear();
         let wrong = |(key, occupant): (u64, &Occupant)| {
             let affiliation = self.affiliation(&occupant.user);
             let role = affiliation.role(self.config.is_moderated);
-            (affiliation == Affiliation::None && occupant.role < Role::Moderator && occupant.role != role)
+            (affiliation <= Affiliation::Member && occupant.role < Role::Moderator && occupant.role != role)
                 .then_some((key, role))
         };
         let changed: Vec<_> = self.occupants.iter().filter_map(wrong).collect();

@@ -79,14 +79,21 @@ impl RoomUsers {
             Ok(nick) => nick,
             Err(condition) => return refuse(iq, condition, out),
         };
-        if self.affiliations.is_full_for(&user) {
+        if self.affiliations.is_full_for_registration(&user, &nick, self.address.bare.domain()) {
             return refuse(iq, FULL, out);
         }
-        self.affiliations.set(&user, |entry| entry.nick = Some(nick));
+        if affiliation != Affiliation::None {
+            self.affiliations.set(&user, |entry| entry.nick = Some(nick));
+            return self.registered(iq, out);
+        }
         // §7.10: registration makes a member. In a moderated room membership is voice, which a moderator grants (§8.3).
-        if affiliation == Affiliation::None && !self.config.is_moderated {
+        if !self.config.is_moderated {
             self.set_affiliation(&user, Affiliation::Member, ChangeCause::default(), out);
         }
+        self.affiliations.set(&user, |entry| {
+            entry.nick = Some(nick);
+            entry.is_registered = true;
+        });
         self.registered(iq, out);
     }
 

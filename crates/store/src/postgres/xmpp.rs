@@ -58,12 +58,12 @@ pub(super) fn write(connection: &mut Connection, write: &XmppWrite) -> Result<Wr
                 changed(connection.execute(sql, values![owner, node, config, micros(*at)])?)
             }
             None => {
-                let sql = "DELETE FROM xmpp_item WHERE owner = $1 AND node = $2";
-                connection.execute(sql, values![owner, node])?;
+                purge(connection, owner, node)?;
                 let sql = "DELETE FROM xmpp_node WHERE owner = $1 AND node = $2";
                 changed(connection.execute(sql, values![owner, node])?)
             }
         },
+        XmppWrite::Purge { owner, node } => purge(connection, owner, node),
         XmppWrite::Room { room, config, charged } => {
             room_changed(connection, room, config.as_deref(), charged.as_deref())
         }
@@ -149,6 +149,12 @@ fn archive(connection: &mut Connection, row: &ArchiveRow) -> Result<WriteDone, F
                ON CONFLICT (owner, id) DO UPDATE SET stanza = excluded.stanza";
     let values = values![row.owner, row.id, micros(row.at), row.bare, row.resource, row.stanza];
     changed(connection.execute(sql, values)?)
+}
+
+/// Deletes all items of a node.
+fn purge(connection: &mut Connection, owner: &str, node: &str) -> Result<WriteDone, Failure> {
+    let sql = "DELETE FROM xmpp_item WHERE owner = $1 AND node = $2";
+    changed(connection.execute(sql, values![owner, node])?)
 }
 
 /// Adds or replaces an item as the newest of its node, and deletes the oldest beyond `keep`.

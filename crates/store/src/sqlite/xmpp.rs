@@ -56,12 +56,12 @@ pub(super) fn write(conn: &Connection, write: &XmppWrite) -> Result<WriteDone, F
                 changed(conn.prepare_cached(sql)?.execute(params![owner, node, config, micros(*at)])?)
             }
             None => {
-                conn.prepare_cached("DELETE FROM xmpp_item WHERE owner = ?1 AND node = ?2")?
-                    .execute(params![owner, node])?;
+                purge(conn, owner, node)?;
                 let sql = "DELETE FROM xmpp_node WHERE owner = ?1 AND node = ?2";
                 changed(conn.prepare_cached(sql)?.execute(params![owner, node])?)
             }
         },
+        XmppWrite::Purge { owner, node } => purge(conn, owner, node),
         XmppWrite::Room { room, config, charged } => {
             room_changed(conn, room, config.as_deref(), charged.as_deref())
         }
@@ -152,6 +152,12 @@ fn archive(conn: &Connection, row: &ArchiveRow) -> Result<WriteDone, Failure> {
         row.resource,
         row.stanza
     ])?)
+}
+
+/// Deletes all items of a node.
+fn purge(conn: &Connection, owner: &str, node: &str) -> Result<WriteDone, Failure> {
+    let sql = "DELETE FROM xmpp_item WHERE owner = ?1 AND node = ?2";
+    changed(conn.prepare_cached(sql)?.execute(params![owner, node])?)
 }
 
 /// Adds or replaces an item as the newest of its node, and deletes the oldest beyond `keep`.

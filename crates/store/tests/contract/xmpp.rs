@@ -177,6 +177,14 @@ fn a_node_keeps_its_newest_items() {
     };
     world.write(config(Some("<x/>"))).unwrap();
     assert_eq!(world.items(XmppRead::Nodes { owner: owner.clone(), after: None }), ["urn:n <x/>"]);
+    world.write(XmppWrite::Purge { owner: owner.clone(), node: node.clone() }).unwrap();
+    assert_eq!(world.items(read.clone()), [""; 0]);
+    assert_eq!(world.items(XmppRead::Nodes { owner: owner.clone(), after: None }), ["urn:n <x/>"]);
+    let item = Some("5".into());
+    let (of, name) = (owner.clone(), node.clone());
+    let next = XmppWrite::Item { owner: of, node: name, id: "d".into(), at: at(1), item, keep: 2 };
+    world.write(next).unwrap();
+    assert_eq!(world.items(read.clone()), ["d 5"]);
     world.write(config(None)).unwrap();
     assert_eq!(world.items(read), [""; 0]);
 }

@@ -373,6 +373,16 @@ impl C2sConnections {
         self.pace(stream, bytes.len());
     }
 
+    /// Handles a ping or pong of the WebSocket: the client is there. The stream does not see it, as it is none of its data (RFC 6455 §5.5), and
+    /// it counts for the client's allowance.
+    pub(super) fn handle_control_frame(&self, stream: &Stream, payload: usize) {
+        // The head and the mask of a client's frame (RFC 6455 §5.2).
+        const HEAD: usize = 2 + 4;
+        stream.heard.set(self.ticks.now());
+        stream.probed.set(false);
+        self.pace(stream, HEAD + payload);
+    }
+
     /// Lets a stream work, queues the bytes that it writes and performs its effects. A client that does not read what it is sent is closed
     /// with `resource-constraint`.
     pub(super) fn tell(&self, stream: &Stream, act: impl FnOnce(&mut C2s, &mut Outbox)) {

@@ -148,7 +148,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire for Documents<S> {
             // RFC 7395 §3.2: text only.
             Some(Ok(Message::Binary(_))) => shared.tell(stream, |c2s, out| c2s.fail("bad-format", out)),
             // A ping is answered by the library; either is a sign of life.
-            Some(Ok(Message::Ping(_) | Message::Pong(_))) => shared.heard(stream, b" "),
+            Some(Ok(Message::Ping(payload) | Message::Pong(payload))) => {
+                shared.handle_control_frame(stream, payload.len());
+            }
             Some(Ok(Message::Close(_) | Message::Frame(_))) => {}
             Some(Err(Error::Capacity(_))) => {
                 shared.tell(stream, |c2s, out| c2s.fail("policy-violation", out));
@@ -170,5 +172,69 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire for Documents<S> {
 
     fn poll_shutdown(&mut self, cx: &mut Context<'_>, _shared: &C2sConnections) -> Poll<()> {
         Pin::new(&mut self.socket).poll_close(cx).map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::time::Duration;
+
+    use futures_util::{SinkExt as _, StreamExt as _};
+    use tokio::io::DuplexStream;
+    use tokio::task::LocalSet;
+    use tokio_tungstenite::client_async;
+    use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+
+    use super::super::alone::WebConnections;
+    use super::*;
+
+    type Client = WebSocketStream<DuplexStream>;
+
+    /// Reads documents up to the one with these words.
+    async fn hear(client: &mut Client, words: &str) {
+        loop {
+            match client.next().await {
+                Some(Ok(Message::Text(text))) if text.contains(words) => return,
+                Some(Ok(Message::Text(text))) => assert!(!text.contains("stream:error"), "{text}"),
+                Some(Ok(_)) => {}
+                end => panic!("no {words}: {end:?}"),
+            }
+        }
+    }
+
+    async fn ping_within_an_exchange(io: DuplexStream) {
+        let mut request = "ws://a.test/ws".into_client_request().unwrap();
+        request.headers_mut().insert("Sec-WebSocket-Protocol", "xmpp".parse().unwrap());
+        let (mut client, _) = client_async(request, io).await.unwrap();
+        let open = "<open xmlns='urn:ietf:params:xml:ns:xmpp-framing' to='a.test' version='1.0'/>";
+        client.send(Message::text(open)).await.unwrap();
+        hear(&mut client, "features").await;
+        client
+            .send(Message::text("<authenticate xmlns='urn:xmpp:sasl:2' mechanism='PLAIN'/>"))
+            .await
+            .unwrap();
+        hear(&mut client, "<challenge").await;
+        client.send(Message::Ping("1".into())).await.unwrap();
+        client.send(Message::Pong("2".into())).await.unwrap();
+        // The exchange goes on.
+        client.send(Message::text("<abort xmlns='urn:xmpp:sasl:2'/>")).await.unwrap();
+        hear(&mut client, "<aborted").await;
+    }
+
+    /// RFC 6455 §5.5: a control frame is no data of the stream, so it is none of the elements that an exchange of SASL2 may not have between
+    /// its own (XEP-0388 §2.4).
+    #[tokio::test]
+    async fn a_ping_or_pong_within_an_exchange_of_sasl2_leaves_the_stream_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let connections = WebConnections::new(folder.path()).unwrap();
+        let (client, server) = tokio::io::duplex(1 << 16);
+        let both = async {
+            let served = connections.serve(server, IpAddr::V4(Ipv4Addr::LOCALHOST));
+            tokio::join!(served, ping_within_an_exchange(client));
+        };
+        let local = LocalSet::new();
+        let test = local.run_until(both);
+        tokio::time::timeout(Duration::from_secs(30), test).await.unwrap();
     }
 }

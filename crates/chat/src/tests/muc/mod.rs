@@ -12,6 +12,7 @@ mod listed;
 mod operate;
 mod own;
 mod privileges;
+mod registered;
 mod rule;
 mod shared;
 mod stored;

@@ -184,6 +184,20 @@ fn voices_follow_when_a_room_becomes_moderated() {
     assert_eq!(seen(&hall.hear(WICCA).pop().unwrap()), "wicca here participant/none 110");
 }
 
+/// A moderator has silenced the member; the decision ends with the moderation.
+#[test]
+fn a_silenced_member_has_voice_when_the_room_is_no_longer_moderated() {
+    let mut hall = Hall::coven(&[("moderatedroom", "1")]);
+    hall.admin(CRONE, &format!("<item affiliation='member' jid='{}'/>", bare(WICCA)));
+    hall.enter(WICCA, "wicca");
+    hall.forget();
+    hall.admin(CRONE, "<item nick='wicca' role='visitor'/>");
+    assert_eq!(seen(&hall.hear(WICCA).pop().unwrap()), "wicca here visitor/member 110");
+    hall.configure(&[("moderatedroom", "0")]);
+    let heard = hall.hear(WICCA);
+    assert_eq!(all_seen(&heard), ["wicca here participant/member 110"]);
+}
+
 #[test]
 fn a_destroyed_room_says_where_to_go_and_is_no_more() {
     let mut hall = Hall::coven(&[("persistentroom", "1")]);

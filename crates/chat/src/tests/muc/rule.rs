@@ -208,4 +208,15 @@ fn a_list_of_members_has_an_end() {
     assert_eq!(hall.admin(CRONE, "<item affiliation='member' nick='hag'/>"), "resource-constraint");
     assert_eq!(hall.admin(CRONE, "<item affiliation='none' jid='m1@example.org'/>"), "result");
     assert_eq!(hall.admin(CRONE, "<item affiliation='member' nick='hag'/>"), "result");
+    // Bans have places of their own, and a request that does not make the list longer is done.
+    assert_eq!(hall.admin(CRONE, "<item affiliation='outcast' jid='evil.example'/>"), "result");
+    let swap =
+        "<item affiliation='none' jid='m2@example.org'/><item affiliation='member' jid='m1@example.org'/>";
+    assert_eq!(hall.admin(CRONE, swap), "result");
+    assert_eq!(hall.admin(CRONE, "<item affiliation='member' jid='m2@example.org'/>"), "resource-constraint");
+    let bans: String = (1..crate::limits::BANS_RESERVED)
+        .map(|number| format!("<item affiliation='outcast' jid='evil{number}.example'/>"))
+        .collect();
+    assert_eq!(hall.admin(CRONE, &bans), "result");
+    assert_eq!(hall.admin(CRONE, "<item affiliation='outcast' jid='last.example'/>"), "resource-constraint");
 }

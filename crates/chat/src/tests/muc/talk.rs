@@ -196,6 +196,35 @@ fn permission_for_private_messages_is_configured_and_moderators_can_be_reached()
     }
 }
 
+/// An error answers a private message; where there can be none, or the sender may not write, it brings no words.
+#[test]
+fn an_error_is_no_way_around_the_permission_for_private_messages() {
+    for (allowed, is_passed, has_words) in [
+        ("anyone", true, true),
+        ("participants", true, false),
+        ("moderators", true, false),
+        ("none", false, false),
+    ] {
+        let mut hall = full_coven(&[("allowpm", allowed), ("moderatedroom", "1")]);
+        let condition =
+            format!("<feature-not-implemented xmlns='{0}'/><text xmlns='{0}'>buy</text>", ns::STANZA_ERRORS);
+        let words = "<body>buy</body><x xmlns='jabber:x:oob'><url>https://buy.example</url></x>";
+        hall.say(
+            WICCA,
+            &format!(
+                "<message type='error' to='{ROOM}/hag'>{words}<error type='cancel'>{condition}</error></message>"
+            ),
+        );
+        assert!(hall.hear(WICCA).is_empty(), "{allowed}: an error is not answered");
+        let heard = hall.hear(HAG);
+        assert_eq!(heard.len(), usize::from(is_passed), "{allowed}");
+        for error in heard {
+            assert_eq!(outcome(&error), "feature-not-implemented", "{allowed}");
+            assert_eq!(error.to_string().contains("buy"), has_words, "{allowed}: {error}");
+        }
+    }
+}
+
 fn invite(guest: &str) -> String {
     let invite = format!("<invite to='{guest}'><reason>Hey</reason></invite>");
     format!("<message to='{ROOM}'><x xmlns='{}'>{invite}</x></message>", ns::MUC_USER)
@@ -222,16 +251,41 @@ fn an_invitation_goes_to_the_guest_and_the_refusal_comes_back() {
         format!("<message to='{ROOM}'><x xmlns='{}'>{decline}</x></message>", ns::MUC_USER)
     };
     let hecate = "hecate@shakespeare.lit/broom";
-    for to in [&*format!("{ROOM}/firstwitch"), "crone1@example.org"] {
+    let is_declined = |hall: &mut Hall, to: &str| {
         hall.say(hecate, &decline(to));
         let declined = hall.only(CRONE);
         let told = declined.get("x", ns::MUC_USER).unwrap().get("decline", ns::MUC_USER).unwrap();
         assert_eq!(told.attr("from"), Some("hecate@shakespeare.lit"));
         assert_eq!(told.content_of("reason", ns::MUC_USER).unwrap(), "Busy");
+    };
+    let by_nick = format!("{ROOM}/firstwitch");
+    let by_address = "crone1@example.org";
+    let is_refused = |hall: &mut Hall, to: &str| {
+        hall.say(hecate, &decline(to));
+        assert_eq!(outcome(&hall.only(hecate)), "item-not-found", "{to}");
+        assert!(hall.mail.is_empty(), "{to}");
+    };
+    // The invitation has not named the address. One that is there and one that is not are answered alike, and a client cannot use the room
+    // to write to addresses outside it.
+    is_refused(&mut hall, by_address);
+    is_refused(&mut hall, "victim@example.org");
+    is_declined(&mut hall, &by_nick);
+    // Once for each invitation, and only to the occupant that has invited.
+    is_refused(&mut hall, &by_nick);
+    is_refused(&mut hall, &format!("{ROOM}/wicca"));
+    // Where addresses are no secret the invitation has the inviter's.
+    hall.configure(&[("whois", "anyone")]);
+    for to in [&*by_nick, by_address] {
+        hall.say(CRONE, &invite("hecate@shakespeare.lit"));
+        hall.forget();
+        is_declined(&mut hall, to);
+        is_refused(&mut hall, to);
     }
-    // A client cannot use the room to write to addresses outside it.
-    hall.say(hecate, &decline("victim@example.org"));
-    assert_eq!(outcome(&hall.only(hecate)), "item-not-found");
+    hall.say(CRONE, &invite("hecate@shakespeare.lit"));
+    hall.admin(CRONE, "<item affiliation='outcast' jid='hecate@shakespeare.lit'/>");
+    hall.forget();
+    hall.say(hecate, &decline(&by_nick));
+    assert_eq!(outcome(&hall.only(hecate)), "forbidden");
     assert!(hall.mail.is_empty());
 }
 

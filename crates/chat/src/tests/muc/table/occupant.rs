@@ -367,7 +367,11 @@ fn inviting() {
         row("7.8.2", "an address that is none: jid-malformed")
             .when("crone", message(ROOM, &in_user("<invite to='@'/>")))
             .told(&["crone: message error jid-malformed"]),
+        row("7.8.2", "a refusal without an invitation: item-not-found")
+            .when("hag", message(ROOM, &in_user(&format!("<decline to='{ROOM}/firstwitch'/>"))))
+            .told(&["hag: message error item-not-found"]),
         row("7.8.2", "the inviter gets the invitee's refusal")
+            .after("crone", message(ROOM, &in_user("<invite to='hag66@shakespeare.lit'/>")))
             .when(
                 "hag",
                 message(
