@@ -46,7 +46,7 @@ pub(crate) fn tell_shards(
         AccountChange::Removed => SessionEndReason::Removed,
     };
     let roster = match done {
-        Some(WriteDone::Removed { roster }) => roster.clone(),
+        Some(WriteDone::Removed { roster, .. }) => roster.clone(),
         _ => Vec::new(),
     };
     let ended = Arc::new(Ended { accounts: vec![address.to_string().into()], ending, roster });

@@ -7,6 +7,7 @@
 mod identities;
 mod live;
 mod plane;
+mod privileged;
 mod record;
 
 use std::sync::Arc;
@@ -15,9 +16,10 @@ use axum::Router;
 use config::Config;
 use stdx::attempts::{Block, Subject};
 
-use crate::node::Node;
+use crate::node::{Node, StoreCompletions};
 pub(crate) use live::LiveObjects;
 use plane::Plane;
+use privileged::PrivilegedAccounts;
 use record::Record;
 
 /// The REST interface of a node. Made once; cheap to clone.
@@ -26,6 +28,7 @@ pub(crate) struct Rest {
     router: Router,
     record: Arc<Record>,
     state: Arc<admin::State>,
+    privileged: Arc<PrivilegedAccounts>,
 }
 
 /// The address at which applications find the REST interface, without a slash at its end.
@@ -38,7 +41,8 @@ impl Rest {
     pub(crate) fn new(node: &Node) -> Rest {
         let config = &node.shared.config;
         let record = Arc::new(Record::new(node));
-        let plane = Plane::new(node, Arc::clone(&record));
+        let privileged = Arc::new(PrivilegedAccounts::new(config));
+        let plane = Plane::new(node, Arc::clone(&record), Arc::clone(&privileged));
         let state = admin::State::new(
             Arc::clone(&record) as _,
             Arc::new(plane),
@@ -46,7 +50,7 @@ impl Rest {
             &public_url(config),
             chat_store::keys::make,
         );
-        Rest { router: admin::router(Arc::clone(&state)), record, state }
+        Rest { router: admin::router(Arc::clone(&state)), record, state, privileged }
     }
 
     pub(crate) fn router(&self) -> Router {
@@ -63,6 +67,11 @@ impl Rest {
         Arc::clone(&self.record) as _
     }
 
+    /// Takes over what a reload may change.
+    pub(crate) fn reconfigure(&self, config: &Config) {
+        self.privileged.reconfigure(config);
+    }
+
     /// Addresses and accounts whose sign-ins are paced.
     pub(crate) fn blocks(&self) -> Vec<Block> {
         self.state.blocks()
@@ -76,5 +85,14 @@ impl Rest {
     /// Bindings were written past this interface. Not on a thread that runs tasks.
     pub(crate) fn refresh(&self) {
         self.record.refresh();
+    }
+
+    /// Keeps caller ids up to date while accounts of clients are removed by operators and by their users. A task, until the node ends.
+    pub(crate) async fn follow_clients(self, writes: Arc<StoreCompletions>) {
+        loop {
+            writes.client_removed().await;
+            let rest = self.clone();
+            let _ = tokio::task::spawn_blocking(move || rest.refresh()).await;
+        }
     }
 }

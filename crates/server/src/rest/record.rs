@@ -106,10 +106,11 @@ impl Repository for Record {
     fn write(&self, write: Write) -> Result<WriteDone, StoreError> {
         let (notice, aliases) = (Notice::of(&write), self.aliases(&write));
         let done = self.put(write)?;
-        match &notice {
-            Some(Notice::Numbers) => self.refresh(),
-            Some(notice) => tell_shards(&self.outlets, notice, &aliases, Some(&done)),
-            None => {}
+        if notice == Some(Notice::Numbers) || done.changes_clients() {
+            self.refresh();
+        }
+        if let Some(notice) = &notice {
+            tell_shards(&self.outlets, notice, &aliases, Some(&done));
         }
         Ok(done)
     }
