@@ -129,7 +129,7 @@ fn prepared_for_source(state: &State, address: Address) -> Address {
 }
 
 /// An address as chat prepares it. None: no account of chat can have it.
-fn prepared(user: &str, domain: &str) -> Option<Address> {
+pub(crate) fn prepared(user: &str, domain: &str) -> Option<Address> {
     let jid = xmpp::Jid::new(Some(user), domain, None).ok()?;
     Address::new(jid.local()?, jid.domain()).ok()
 }

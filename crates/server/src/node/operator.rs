@@ -323,6 +323,7 @@ fn set_traced(operator: &Operator) {
     let mut accounts = operator.traced.borrow().clone();
     accounts.sort_unstable();
     accounts.dedup();
+    let accounts: Vec<_> = accounts.iter().map(|account| call_messages::traced_account(account)).collect();
     operator.node.borrow().tell(|| Command::Trace(accounts.clone()));
 }
 
