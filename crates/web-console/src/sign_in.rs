@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use axum::http::StatusCode;
 use chat_store::keys;
 use serde_json::{Value, json};
-use stdx::attempts::{Attempt, Cause, retry_after, without_port};
+use stdx::attempts::{Attempt, Cause, OpenAttempt, retry_after, without_port};
 use store::{Account, Address, ScramHash, ScramKeys, Verifiers};
 use subtle::ConstantTimeEq as _;
 use xmpp::sasl::Secret;
@@ -45,7 +45,8 @@ pub(crate) async fn sign_in(
     };
     let address = prepared_for_source(state, address);
     let attempt = Attempt { source: without_port(from), user: &address.user, domain: &address.domain };
-    pace(state, &attempt, from, name)?;
+    // Until the outcome counts: passwords that are checked at once are paced as those one after another.
+    let _open = begin_check(state, &attempt, from, name)?;
     let mut open = OpenCheck { state, attempt: &attempt, from, name, has_ended: false };
     if let Some(proof) = proof_of_source(state, &address, &password).await {
         open.has_ended = true;
@@ -204,6 +205,15 @@ fn pace(state: &State, attempt: &Attempt<'_>, from: IpAddr, name: &str) -> Resul
     let Some(wait) = state.attempts().wait(state.now(), attempt) else { return Ok(()) };
     state.log.sign_in_failed(&FailedSignIn { from, account: name, cause: Cause::TooManyAttempts });
     Err(Fault::too_many(retry_after(wait)))
+}
+
+/// The same for a check that takes its time: the attempt counts as a failure until the result is dropped.
+fn begin_check(state: &State, attempt: &Attempt<'_>, from: IpAddr, name: &str) -> Result<OpenAttempt, Fault> {
+    let begun = state.attempts().begin(state.now(), attempt);
+    begun.map_err(|wait| {
+        state.log.sign_in_failed(&FailedSignIn { from, account: name, cause: Cause::TooManyAttempts });
+        Fault::too_many(retry_after(wait))
+    })
 }
 
 fn refuse(state: &State, attempt: &Attempt<'_>, from: IpAddr, name: &str, cause: Cause) -> Fault {
