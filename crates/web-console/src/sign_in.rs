@@ -99,14 +99,17 @@ fn begin_session(
     signed_in: SignedIn,
     (role, from): (Option<Role>, IpAddr),
 ) -> Result<(Token, Value), Fault> {
-    state.log.audit(&AuditLine {
-        account: &signed_in.account.to_string(),
-        role,
-        from,
-        action: "SignIn",
-        subject: if matches!(signed_in.proof, Proof::Token { .. }) { "token" } else { "" },
-        refused: role.is_none().then_some(StatusCode::FORBIDDEN.as_u16()),
-    });
+    // Any user of an identity provider may try again and again.
+    if role.is_some() || state.is_refusal_noted(&signed_in.account) {
+        state.log.audit(&AuditLine {
+            account: &signed_in.account.to_string(),
+            role,
+            from,
+            action: "SignIn",
+            subject: if matches!(signed_in.proof, Proof::Token { .. }) { "token" } else { "" },
+            refused: role.is_none().then_some(StatusCode::FORBIDDEN.as_u16()),
+        });
+    }
     let Some(role) = role else {
         return Err(Fault::forbidden(
             "this account has no role here: name it in [console] admins, operators or readers, or its group or role in [[accounts.sources]] groups or roles",
