@@ -121,6 +121,12 @@ pub trait ControlPlane: Source {
         let _ = (from, account, user);
     }
 
+    /// True if the configuration gives the account a role at the console, or makes it an administrator of chat.
+    fn is_privileged(&self, account: &Address) -> bool {
+        let _ = account;
+        false
+    }
+
     /// A request showed a token that is none of that account's, or was refused because too many had. For the log.
     fn sign_in_failed(&self, from: IpAddr, account: &str, cause: Cause);
 

@@ -187,6 +187,11 @@ fn sign_in(state: &State, from: IpAddr, authorization: &str) -> Result<Signer, R
         Some(token) => identity::signer(state, from, token),
         None => sign_in::signer(state, authorization),
     };
+    // Tokens that are tried at once are compared beside each other: others may have failed meanwhile. Right or wrong, the answer is the same.
+    if let (Ok(_) | Err(SignInError::Failed(_)), Some(wait)) = (&signer, state.wait(from, &name)) {
+        let header = Some((RETRY_AFTER, retry_after(wait).to_string()));
+        return Err(Refusal { fault: Fault::busy(), header });
+    }
     match signer {
         Ok(signer) => {
             // A token names no account before it is verified: the failures of the address stay.

@@ -17,6 +17,8 @@ use net::clock::Clock;
 use stdx::Instant;
 use store::{Admin, Database};
 
+use super::owner::give_new;
+
 /// In the data folder: `SID:TOKEN`, as `curl --user` takes it.
 const CREDENTIALS: &str = "rest-account";
 
@@ -82,6 +84,10 @@ fn write(file: &Path, credentials: &Credentials) -> io::Result<()> {
     let _ = std::fs::remove_file(&fresh);
     let mut out = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&fresh)?;
     writeln!(out, "{}:{}", credentials.sid, credentials.token)?;
+    // Root renews tokens in the folder of the service's user, who has to read the file.
+    if let Some(folder) = file.parent() {
+        give_new(&out, folder)?;
+    }
     // Before the name: after a crash the file has a whole token or is not there.
     out.sync_all()?;
     std::fs::rename(&fresh, file)

@@ -6,7 +6,7 @@
 //!
 //! Invariant: root never gives away a file that it finds in such a folder. The service's user could have put it there: a link to a file of the system.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::Path;
@@ -43,6 +43,14 @@ pub(super) fn give_to_owner_of_folder(file: &Path) -> Result<(), CliError> {
         fchown(opened, Some(user), Some(group)).map_err(failed)?;
     }
     Ok(())
+}
+
+/// Gives a file to the owner of its folder, by the descriptor that it was made with.
+pub(super) fn give_new(file: &File, folder: &Path) -> io::Result<()> {
+    match foreign_owner(folder)? {
+        Some((user, group)) => fchown(file, Some(user), Some(group)),
+        None => Ok(()),
+    }
 }
 
 /// Refuses a command of root on the data of another user: certificate, secrets and files of users that it makes would be root's.
@@ -90,7 +98,8 @@ mod tests {
         for name in ["copy.db", "link", "second"] {
             give_to_owner_of_folder(&path("data").join(name)).unwrap();
         }
-        assert_eq!(owner("data/copy.db"), OTHER);
+        give_new(&File::create_new(path("data/new")).unwrap(), &path("data")).unwrap();
+        assert_eq!((owner("data/copy.db"), owner("data/new")), (OTHER, OTHER));
         assert_eq!((owner("outside"), owner("data/link"), owner("data/second")), (0, 0, 0));
         let refused = refuse_foreign(&path("data"), "serve").unwrap_err().to_string();
         assert!(refused.contains("sudo -u '#65534' belfry serve"), "{refused}");

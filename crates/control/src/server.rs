@@ -417,6 +417,7 @@ fn rows(done: &store::WriteDone) -> u64 {
         store::WriteDone::Changed { rows } => *rows,
         store::WriteDone::Added { .. }
         | store::WriteDone::Logged { .. }
+        | store::WriteDone::ClientAdded { .. }
         | store::WriteDone::Removed { .. } => 1,
     }
 }

@@ -352,8 +352,10 @@ impl OpenSource {
 }
 
 async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>, changed: Arc<Notify>) {
-    if worker.sources.iter().any(|source| matches!(source.protocol, Protocol::File(..))) {
-        spawn_local(look_at_files(Rc::clone(&worker), changed));
+    for source in &worker.sources {
+        if let Protocol::File(file, _) = &source.protocol {
+            spawn_local(look_at_file(Arc::clone(file), Arc::clone(&changed)));
+        }
     }
     while let Some(job) = todo.recv().await {
         let worker = Rc::clone(&worker);
@@ -361,16 +363,13 @@ async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>, changed: Arc<No
     }
 }
 
-/// Reads files of accounts again when they have changed, until the thread ends.
-async fn look_at_files(worker: Rc<Worker>, changed: Arc<Notify>) {
+/// Reads a file of accounts again when it has changed, until the thread ends. Beside the thread of the sources: a file system of another machine may
+/// not answer, and what the file had before counts until it does.
+async fn look_at_file(file: Arc<WatchedFile>, changed: Arc<Notify>) {
     loop {
         time::sleep(limits::FILE_LOOK).await;
-        let files = worker.sources.iter().filter_map(|source| match &source.protocol {
-            Protocol::File(file, _) => Some(file),
-            Protocol::Ldap(_) | Protocol::Http(_) | Protocol::Jwt(..) => None,
-        });
-        // Each file is looked at: `any` would end at the first change.
-        if files.filter(|file| file.look()).count() > 0 {
+        let looked_at = Arc::clone(&file);
+        if spawn_blocking(move || looked_at.look()).await.unwrap_or(false) {
             changed.notify_one();
         }
     }

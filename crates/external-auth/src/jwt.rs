@@ -2,7 +2,9 @@
 //! issuer, audience and times are always checked.
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -10,7 +12,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 use stdx::Instant;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
+use tokio::task::spawn_blocking;
 
 use crate::http::{cause, client};
 use crate::keys::{self, Algorithm, VerifyingKey};
@@ -26,6 +29,8 @@ pub(crate) struct TokenSource {
     keys: RefCell<KeySet>,
     /// Held while keys are read, so that they are read once for all tokens that wait.
     reading: Mutex<()>,
+    /// The place of the one reader of a file.
+    file_reading: Arc<Semaphore>,
 }
 
 #[derive(Default)]
@@ -55,7 +60,8 @@ impl TokenSource {
             KeySource::File(_) => None,
         };
         let keys = RefCell::new(KeySet::default());
-        Ok(TokenSource { settings: settings.clone(), client, keys, reading: Mutex::new(()) })
+        let file_reading = Arc::new(Semaphore::new(1));
+        Ok(TokenSource { settings: settings.clone(), client, keys, reading: Mutex::new(()), file_reading })
     }
 
     /// The user named by the token, at this domain. `None`: the token is not accepted.
@@ -127,12 +133,25 @@ impl TokenSource {
         let text = match (&self.settings.keys, &self.client) {
             (KeySource::Url(url), Some(client)) => self.fetch(client, url).await?,
             (KeySource::Url(_), None) => return Err(self.failure("no client of HTTP")),
-            // A short file, once a minute at most, on the thread of sign-ins.
-            (KeySource::File(file), _) => {
-                std::fs::read(file).map_err(|error| self.failure(&error.to_string()))?
-            }
+            (KeySource::File(file), _) => self.read_file(file.clone()).await?,
         };
         keys::read(&text).map_err(|mistake| self.failure(&mistake))
+    }
+
+    /// Reads the file beside the thread of the sources: a file system of another machine may not answer. One at a time, also when the sign-in that
+    /// has caused it is over.
+    async fn read_file(&self, file: PathBuf) -> Result<Vec<u8>, SourceFailure> {
+        let place = Arc::clone(&self.file_reading).try_acquire_owned();
+        let place = place.map_err(|_| self.failure("they are still being read"))?;
+        let read = spawn_blocking(move || {
+            let text = std::fs::read(file);
+            drop(place);
+            text
+        });
+        match read.await {
+            Ok(text) => text.map_err(|error| self.failure(&error.to_string())),
+            Err(error) => Err(self.failure(&error.to_string())),
+        }
     }
 
     async fn fetch(&self, client: &reqwest::Client, url: &str) -> Result<Vec<u8>, SourceFailure> {

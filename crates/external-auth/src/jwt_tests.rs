@@ -1,6 +1,9 @@
 //! Vectors of the RFCs, and tokens that must not be accepted.
 
+use std::future::Future as _;
 use std::path::PathBuf;
+use std::pin::pin;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use aws_lc_rs::hmac;
@@ -287,4 +290,24 @@ fn a_set_without_a_usable_key_is_a_mistake_that_shows_nothing_of_it() {
         let Err(mistake) = keys::read(text) else { panic!("{}", text.escape_ascii()) };
         assert!(!mistake.contains("hush"), "{mistake}");
     }
+}
+
+/// A pipe is a file that does not answer until its other end is written to.
+#[test]
+fn keys_in_a_file_that_does_not_answer_stop_nothing_else() {
+    let world = TokenWorld::new(&[]);
+    std::fs::remove_file(&world.file).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&world.file).status().unwrap().success());
+    let token = sign(&json!({"alg": "HS256", "kid": "a"}), &claims(), SECRET);
+    {
+        let _runtime = world.runtime.enter();
+        let mut check = pin!(world.source.check(NOW, "example.test", &token));
+        assert!(check.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        // The client has gone, and the file is still being read.
+    }
+    let later = NOW + limits::KEYS_AGAIN;
+    let Err(failure) = world.check_at(later, &token) else { panic!("there are no keys yet") };
+    assert!(failure.to_string().contains("there are no keys"), "{failure}");
+    // Ends the reading, so that the next one is begun.
+    std::fs::write(&world.file, set(&[secret_key("a")])).unwrap();
 }

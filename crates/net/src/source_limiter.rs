@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use stdx::Instant;
-use stdx::attempts::{Attempt, Attempts, Block, Paces, Subject};
+use stdx::attempts::{Attempt, Attempts, Block, OpenAttempt, Paces, Subject};
 use stdx::hash::Keyed;
 use stdx::rate::{Limiter, Policy, Verdict};
 use stdx::source::SourcePrefix;
@@ -86,6 +86,14 @@ impl SharedAttempts {
     /// The time until the credentials of this attempt are checked; `None`: now.
     pub fn wait(&self, now: Instant, attempt: &Attempt<'_>) -> Option<Duration> {
         self.lock().wait(now, attempt)
+    }
+
+    /// Begins an attempt whose credentials are checked elsewhere: [`Attempts::begin`].
+    ///
+    /// # Errors
+    /// The time to wait.
+    pub fn begin(&self, now: Instant, attempt: &Attempt<'_>) -> Result<OpenAttempt, Duration> {
+        self.lock().begin(now, attempt)
     }
 
     /// Records a failed sign-in.

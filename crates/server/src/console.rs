@@ -163,7 +163,7 @@ fn invitations(config: &Config) -> Option<Invitations> {
 }
 
 /// The administrators of chat, prepared as chat prepares names: all spellings of one are one account (RFC 7622 §3.3).
-fn chat_admins(named: &[Box<str>]) -> Vec<Address> {
+pub(crate) fn chat_admins(named: &[Box<str>]) -> Vec<Address> {
     let address = |named: &str| {
         let bare = xmpp::Bare::parse(named).ok()?;
         Address::new(bare.local()?, bare.domain()).ok()

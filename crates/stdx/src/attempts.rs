@@ -6,6 +6,8 @@
 //! have signed in from there before are spared. No pace is slower than two seconds, so the right password gets in within
 //! that.
 
+mod open;
+
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -16,6 +18,8 @@ use crate::hash::{HashedKeys, Keyed};
 use crate::limits::BLOCK_NAME;
 use crate::rate::{Limiter, Penalty, Policy, Verdict};
 use crate::source::SourcePrefix;
+pub use open::OpenAttempt;
+use open::OpenAttempts;
 
 /// One attempt to sign in: its source and the account that it claims.
 #[derive(Clone, Copy, Debug)]
@@ -126,6 +130,8 @@ pub struct Attempts {
     known_lifetime: Duration,
     /// The names behind the hashes of blocks.
     names: Cache<Key, Name>,
+    /// Attempts that are being checked.
+    open: OpenAttempts,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -150,6 +156,7 @@ impl Attempts {
             known: Cache::of_hashes(paces.known),
             known_lifetime: paces.known_lifetime,
             names: Cache::new(paces.named),
+            open: OpenAttempts::default(),
         }
     }
 
@@ -166,6 +173,34 @@ impl Attempts {
             Verdict::Refuse { retry_after } => Some(retry_after),
         };
         verdicts.into_iter().filter_map(wait).max()
+    }
+
+    /// Begins an attempt whose credentials are checked elsewhere, while others may begin: it counts as a failure of its pair, and of its account,
+    /// until the result is dropped. Drop it once the outcome is recorded.
+    ///
+    /// # Errors
+    /// The time to wait: too many have failed, or are open.
+    pub fn begin(&mut self, now: Instant, attempt: &Attempt<'_>) -> Result<OpenAttempt, Duration> {
+        if let Some(wait) = self.wait(now, attempt) {
+            return Err(wait);
+        }
+        let (pair, is_known) = self.pair(now, attempt);
+        // Not of the source: after a restart all users of a shared address sign in at once.
+        let account =
+            (!is_known && !attempt.user.is_empty()).then(|| self.account(attempt.user, attempt.domain));
+        let has_room = |limiter: &Limiter<u64>, key: u64, open: usize| {
+            let allowed = limiter.policy().free_failures.saturating_sub(limiter.failures(now, &key)).max(1);
+            open < allowed as usize
+        };
+        if !has_room(&self.pairs, pair, self.open.count(Key::Pair(pair))) {
+            return Err(self.pairs.policy().first_penalty);
+        }
+        if let Some(account) = account
+            && !has_room(&self.accounts, account, self.open.count(Key::Account(account)))
+        {
+            return Err(self.accounts.policy().first_penalty);
+        }
+        Ok(self.open.begin(Key::Pair(pair), account.map(Key::Account)))
     }
 
     /// Records a failed sign-in.
@@ -337,186 +372,4 @@ pub fn without_port(address: IpAddr) -> SocketAddr {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    use crate::rate::Rate;
-
-    const NOW: Instant = Instant::from_unix_seconds(1_700_000_000);
-
-    const PAIR: Policy = Policy {
-        capacity: 65_536,
-        rate: Rate::NEVER,
-        free_failures: 5,
-        first_penalty: Duration::from_secs(1),
-        longest_penalty: Duration::from_secs(2),
-        forgive_after: Duration::from_secs(900),
-    };
-
-    const WIDE: Policy = Policy {
-        free_failures: 100,
-        first_penalty: Duration::from_millis(250),
-        longest_penalty: Duration::from_millis(250),
-        ..PAIR
-    };
-
-    /// As SIP and XMPP have them.
-    const PACES: Paces = Paces {
-        pair: PAIR,
-        source: WIDE,
-        account: WIDE,
-        known: 262_144,
-        known_lifetime: Duration::from_secs(86_400),
-        named: 1_024,
-    };
-
-    fn attempt<'a>(source: &str, user: &'a str) -> Attempt<'a> {
-        Attempt { source: source.parse().unwrap(), user, domain: "example.test" }
-    }
-
-    fn attempts() -> Attempts {
-        Attempts::new(Keyed::new([9; 16]), &PACES)
-    }
-
-    /// Tries as fast as it may for so long; how many were looked at.
-    fn guess(attempts: &mut Attempts, seconds: u64, each: impl Fn(u64) -> (String, String)) -> u64 {
-        let (mut now, mut tried, mut number) = (NOW, 0, 0);
-        while now < NOW + Duration::from_secs(seconds) {
-            let (source, user) = each(number);
-            number += 1;
-            let attempt = attempt(&source, &user);
-            if attempts.wait(now, &attempt).is_none() {
-                attempts.fail(now, &attempt);
-                tried += 1;
-            }
-            now = now + Duration::from_millis(1);
-        }
-        tried
-    }
-
-    #[test]
-    fn guessing_is_slow_by_source_and_account_by_source_and_by_account() {
-        let one = |_| ("192.0.2.1:5060".to_owned(), "alice".to_owned());
-        let tried = guess(&mut attempts(), 600, one);
-        assert!((250..330).contains(&tried), "one account from one source: {tried} in ten minutes");
-        let many_accounts = |number| ("192.0.2.1:5060".to_owned(), format!("user{number}"));
-        let tried = guess(&mut attempts(), 60, many_accounts);
-        assert!(tried < 400, "every account from one source: {tried} in a minute");
-        let many_sources =
-            |number| (format!("10.{}.{}.1:5060", number / 256, number % 256), "alice".to_owned());
-        let tried = guess(&mut attempts(), 60, many_sources);
-        assert!(tried < 400, "one account from everywhere: {tried} in a minute");
-        let one_network = |number| {
-            (format!("[2001:db8::{:x}:{:x}]:5060", number >> 16, number & 0xffff), "alice".to_owned())
-        };
-        let tried = guess(&mut attempts(), 600, one_network);
-        assert!((250..330).contains(&tried), "an IPv6 /64 is one source: {tried}");
-    }
-
-    #[test]
-    fn no_wait_is_longer_than_two_seconds() {
-        let mut attempts = attempts();
-        let alice = attempt("192.0.2.1:5060", "alice");
-        for number in 0..10_000 {
-            attempts.fail(NOW, &alice);
-            let elsewhere = format!("10.0.{}.{}:5060", number / 256, number % 256);
-            attempts.fail(NOW, &attempt(&elsewhere, "alice"));
-        }
-        assert!(attempts.wait(NOW, &alice).is_some());
-        assert_eq!(attempts.wait(NOW + Duration::from_secs(2), &alice), None);
-    }
-
-    #[test]
-    fn a_shared_address_hinders_no_account_that_has_signed_in_from_there() {
-        let mut attempts = attempts();
-        let bob = attempt("192.0.2.1:5070", "bob");
-        attempts.succeed(NOW, &bob);
-        for number in 0..1_000 {
-            attempts.fail(NOW, &attempt("192.0.2.1:6000", &format!("user{number}")));
-            attempts.fail(NOW, &attempt("192.0.2.1:6000", "bob"));
-        }
-        assert_eq!(attempts.wait(NOW, &bob), None, "nor its own phone by guesses at it from the next one");
-        assert!(attempts.wait(NOW, &attempt("192.0.2.1:6000", "bob")).is_some());
-        let carol = attempt("192.0.2.1:5071", "carol");
-        assert!(attempts.wait(NOW, &carol).is_some_and(|wait| wait < Duration::from_secs(1)));
-    }
-
-    fn shown(attempts: &Attempts, now: Instant) -> Vec<(Option<String>, Option<Box<str>>, u32)> {
-        let row = |block: Block| {
-            (block.source.map(|source| source.to_string()), block.account, block.penalty.failures)
-        };
-        let mut rows: Vec<_> = attempts.blocks(now).into_iter().map(row).collect();
-        rows.sort();
-        rows
-    }
-
-    #[test]
-    fn blocks_name_the_paced_source_or_account_and_the_duration() {
-        let mut attempts = attempts();
-        let alice = attempt("192.0.2.1:5060", "alice");
-        (0..5).for_each(|_| attempts.fail(NOW, &alice));
-        assert_eq!(shown(&attempts, NOW), [], "five are free");
-        attempts.fail(NOW, &alice);
-        let row = (Some("192.0.2.1".to_owned()), Some("alice@example.test".into()), 6);
-        assert_eq!(shown(&attempts, NOW), [row]);
-        let [block] = &attempts.blocks(NOW)[..] else { panic!("one block") };
-        assert_eq!(block.penalty.refused_until, NOW + Duration::from_secs(1));
-        assert_eq!(block.penalty.forgiven_at, NOW + Duration::from_secs(900));
-        assert_eq!(shown(&attempts, NOW + Duration::from_secs(900)), [], "forgiven");
-        for number in 0..96 {
-            attempts.fail(NOW, &attempt("192.0.2.1:5060", &format!("user{number}")));
-            attempts.fail(NOW, &attempt(&format!("10.0.0.{number}:5060"), "alice"));
-        }
-        let rows = shown(&attempts, NOW);
-        assert!(rows.contains(&(None, Some("alice@example.test".into()), 102)), "{rows:?}");
-        assert!(rows.contains(&(Some("192.0.2.1".to_owned()), None, 102)), "{rows:?}");
-        assert_eq!(rows.len(), 3);
-    }
-
-    #[test]
-    fn a_block_is_lifted_by_source_and_by_account() {
-        let mut attempts = attempts();
-        let (alice, bob) = (attempt("[2001:db8::1]:0", "alice"), attempt("192.0.2.2:0", "bob"));
-        for _ in 0..200 {
-            attempts.fail(NOW, &alice);
-            attempts.fail(NOW, &bob);
-        }
-        let prefix = SourcePrefix::of("2001:db8::2".parse().unwrap());
-        assert_eq!(attempts.lift(NOW, &Subject::Source(prefix)), 2, "the /64, and it with alice");
-        assert!(attempts.wait(NOW, &alice).is_some_and(|wait| wait < Duration::from_secs(1)), "by account");
-        assert_eq!(attempts.lift(NOW, &Subject::Account("alice@example.test".into())), 1);
-        assert_eq!(attempts.wait(NOW, &alice), None);
-        assert!(attempts.wait(NOW, &bob).is_some());
-        assert_eq!(attempts.lift(NOW, &Subject::Account("bob@example.test".into())), 2);
-        assert!(attempts.wait(NOW, &bob).is_some_and(|wait| wait < Duration::from_secs(1)), "by source");
-        assert_eq!(attempts.lift(NOW, &Subject::Account("bob@example.test".into())), 0);
-    }
-
-    #[test]
-    fn an_attempt_without_an_account_hinders_none() {
-        let mut attempts = attempts();
-        for number in 0..1_000 {
-            attempts.fail(NOW, &attempt(&format!("10.0.{}.{}:0", number / 250, number % 250), ""));
-        }
-        assert_eq!(attempts.wait(NOW, &attempt("192.0.2.1:0", "")), None);
-        assert_eq!(attempts.wait(NOW, &attempt("10.0.0.1:0", "alice")), None);
-    }
-
-    #[test]
-    fn names_of_strangers_are_cut() {
-        assert_eq!(&*account_name("alice", "example.test"), "alice@example.test");
-        assert_eq!(&*account_name("AC1", ""), "AC1");
-        let cut = account_name(&"ß".repeat(1_000), "example.test");
-        assert!(cut.len() <= BLOCK_NAME && cut.ends_with("ß…"), "{cut}");
-    }
-
-    #[test]
-    fn a_flood_of_names_takes_bounded_memory() {
-        let mut attempts = attempts();
-        for number in 0..10_000 {
-            let name = format!("user{number}");
-            (0..6).for_each(|_| attempts.fail(NOW, &attempt("192.0.2.1:0", &name)));
-        }
-        assert_eq!(attempts.names.len(), PACES.named);
-    }
-}
+mod tests;

@@ -26,3 +26,5 @@ pub const LIMITER_SPARES: usize = 16;
 /// Bytes of an account's name that lists of blocks and logs show. Names of accounts are shorter; those that strangers make
 /// up are cut with `…`.
 pub const BLOCK_NAME: usize = 128;
+/// Keys of attempts to sign in that have ended: more are removed when the next one begins, a few dozen bytes each.
+pub const OPEN_ATTEMPTS_KEPT: usize = 1_024;

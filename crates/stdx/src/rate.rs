@@ -188,6 +188,18 @@ impl<K: Hash + Eq + Copy> Limiter<K> {
         self.policy.penalty_of(now, self.sources.get(key)?)
     }
 
+    /// The failures of a key that are not forgiven, the free ones among them.
+    pub fn failures(&self, now: Instant, key: &K) -> u32 {
+        let record =
+            self.sources.get(key).filter(|record| now.since(record.failed_at) < self.policy.forgive_after);
+        record.map_or(0, |record| record.failures)
+    }
+
+    /// The rates and penalties.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
     /// All keys with such failures, in no order.
     pub fn all_failed(&self, now: Instant) -> impl Iterator<Item = (K, Penalty)> + '_ {
         let failed =

@@ -50,6 +50,9 @@ pub const CLEAN_PAUSE: Duration = Duration::from_millis(50);
 /// node nearly all dead rows are deleted long before, in runs, and a row that still lives by then is seldom
 /// replaced.
 pub const DEAD_BINDING: Duration = Duration::from_hours(2);
+/// The time between the rows of a client of the REST interface and of its account, at most. They are made by one request; versions before wrote
+/// them one after the other, and times of accounts are kept in whole seconds.
+pub const CLIENT_AND_ACCOUNT: Duration = Duration::from_secs(5);
 /// A resource of the REST interface, in JSON: an inline document and a dozen URLs fit.
 pub const MAX_REST_BODY: usize = 64 * 1024;
 /// Bytes of a salt of SCRAM, as many as are stored.

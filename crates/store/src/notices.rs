@@ -67,7 +67,10 @@ impl Notice {
     pub fn of(write: &Write) -> Option<Notice> {
         let account = |address: &Address, change| Some(Notice::Account { address: address.clone(), change });
         match write {
-            Write::AddAccount(new) => account(&new.address, AccountChange::Data),
+            Write::AddAccount(new) | Write::AddClient { account: new, .. } => {
+                account(&new.address, AccountChange::Data)
+            }
+            Write::OfClient { write, .. } => Notice::of(write),
             Write::Access(AccessWrite::Register { account: new, .. }) => {
                 account(&new.address, AccountChange::Data)
             }
@@ -107,6 +110,7 @@ impl Notice {
             | Write::SetDisabled { account, .. }
             | Write::SetLimits { account, .. }
             | Write::RemoveAccount { account } => Some(account),
+            Write::OfClient { write, .. } => Notice::account_with_aliases(write),
             _ => None,
         }
     }

@@ -11,7 +11,7 @@ use crate::access::{AccessLoaded, AccessRead, AccessWrite};
 use crate::call_search::{CallPage, CallSearch};
 use crate::error::StoreError;
 use crate::import::{Existing, Imported, NewUser};
-use crate::rest::{RestLoaded, RestRead, RestWrite};
+use crate::rest::{RestLoaded, RestRead, RestWrite, Row};
 use crate::types::{
     Account, AccountFilter, AccountLimits, Address, Alias, CallFilter, CallRecord, Domain, NewAccount, Route,
     WaitingMessage,
@@ -94,7 +94,7 @@ pub enum Write {
         /// The name; may be empty.
         display_name: Box<str>,
     },
-    /// Disable or enable an account.
+    /// Disable or enable an account. A client of the REST interface then counts as enabled: it is not its request that disables the account.
     SetDisabled {
         /// The account.
         account: Address,
@@ -117,7 +117,7 @@ pub enum Write {
         /// The time, which makes each row another one.
         at: Instant,
     },
-    /// Its aliases go with it.
+    /// Its aliases go with it, and so does the client of the REST interface that it was made with.
     RemoveAccount {
         /// The account.
         account: Address,
@@ -158,6 +158,24 @@ pub enum Write {
 
     /// A resource of the REST interface.
     Rest(RestWrite),
+    /// Add a client of the REST interface: its row and its account, or neither. `Exists` where the login has a row or the address an
+    /// account. Answered with `WriteDone::ClientAdded`.
+    AddClient {
+        /// The row of the client.
+        row: Box<Row>,
+        /// The account of its login.
+        account: Box<NewAccount>,
+        /// True: no phone may sign in yet.
+        disabled: bool,
+    },
+    /// A change of a client's account: `SetVerifiers`, `SetDisplayName`, `SetDisabled`, `SetLimits` or `RemoveAccount`. `NotFound` if the client
+    /// is gone, or its address has another account by now.
+    OfClient {
+        /// The sid of the client.
+        sid: Box<str>,
+        /// The change.
+        write: Box<Write>,
+    },
 
     /// Data of chat.
     Xmpp(XmppWrite),
@@ -177,6 +195,18 @@ impl Write {
                 | Write::Xmpp(XmppWrite::ForgetArchive { .. })
                 | Write::Access(AccessWrite::Clean { .. })
         )
+    }
+
+    /// The account that is changed by a write which may be one of a client.
+    pub(crate) fn changed_account(&self) -> Option<&Address> {
+        match self {
+            Write::SetVerifiers { account, .. }
+            | Write::SetDisplayName { account, .. }
+            | Write::SetDisabled { account, .. }
+            | Write::SetLimits { account, .. }
+            | Write::RemoveAccount { account } => Some(account),
+            _ => None,
+        }
     }
 }
 
@@ -222,7 +252,21 @@ pub enum WriteDone {
     Removed {
         /// The contacts by bare address.
         roster: Vec<(Box<str>, RosterRow)>,
+        /// True if a client of the REST interface went with it.
+        had_client: bool,
     },
+    /// A client of the REST interface and its account.
+    ClientAdded {
+        /// The id of the account.
+        id: i64,
+    },
+}
+
+impl WriteDone {
+    /// True if there is a client of the REST interface more or less: caller ids of applications have changed.
+    pub fn changes_clients(&self) -> bool {
+        matches!(self, WriteDone::ClientAdded { .. } | WriteDone::Removed { had_client: true, .. })
+    }
 }
 
 /// A read. Each variant names its answer, or `Loaded` has one of the same name.

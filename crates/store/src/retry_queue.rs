@@ -217,6 +217,7 @@ fn is_message(write: &Write) -> bool {
 fn removes_messages(write: &Write) -> bool {
     match write {
         Write::RemoveAccount { .. } => true,
+        Write::OfClient { write, .. } => removes_messages(write),
         Write::Xmpp(XmppWrite::ForgetOffline { ids, .. }) => ids.is_empty(),
         Write::Xmpp(XmppWrite::Room { config, .. }) => config.is_none(),
         Write::Xmpp(XmppWrite::ForgetUser { .. }) => true,

@@ -5,6 +5,12 @@ use std::time::Duration;
 /// Sessions at once: a team of operators with some browsers each. One more ends the one that was used longest ago.
 pub const SESSIONS: usize = 256;
 
+/// Accounts without a role whose refusals are remembered, some 200 bytes each. One more takes the place of the one that was refused longest ago.
+pub const REFUSED: usize = 1_000;
+
+/// The time after a line of the audit log about such an account until its next one: a user who signs in without end does not push out the others.
+pub const REFUSED_PAUSE: Duration = Duration::from_secs(60);
+
 /// Sessions of one account at once. One more ends the account's that was used longest ago.
 pub const SESSIONS_PER_ACCOUNT: usize = 16;
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use axum::http::StatusCode;
 use chat_store::keys;
 use serde_json::{Value, json};
-use stdx::attempts::{Attempt, Cause, retry_after, without_port};
+use stdx::attempts::{Attempt, Cause, OpenAttempt, retry_after, without_port};
 use store::{Account, Address, ScramHash, ScramKeys, Verifiers};
 use subtle::ConstantTimeEq as _;
 use xmpp::sasl::Secret;
@@ -45,7 +45,8 @@ pub(crate) async fn sign_in(
     };
     let address = prepared_for_source(state, address);
     let attempt = Attempt { source: without_port(from), user: &address.user, domain: &address.domain };
-    pace(state, &attempt, from, name)?;
+    // Until the outcome counts: passwords that are checked at once are paced as those one after another.
+    let _open = begin_check(state, &attempt, from, name)?;
     let mut open = OpenCheck { state, attempt: &attempt, from, name, has_ended: false };
     if let Some(proof) = proof_of_source(state, &address, &password).await {
         open.has_ended = true;
@@ -98,14 +99,17 @@ fn begin_session(
     signed_in: SignedIn,
     (role, from): (Option<Role>, IpAddr),
 ) -> Result<(Token, Value), Fault> {
-    state.log.audit(&AuditLine {
-        account: &signed_in.account.to_string(),
-        role,
-        from,
-        action: "SignIn",
-        subject: if matches!(signed_in.proof, Proof::Token { .. }) { "token" } else { "" },
-        refused: role.is_none().then_some(StatusCode::FORBIDDEN.as_u16()),
-    });
+    // Any user of an identity provider may try again and again.
+    if role.is_some() || state.is_refusal_noted(&signed_in.account) {
+        state.log.audit(&AuditLine {
+            account: &signed_in.account.to_string(),
+            role,
+            from,
+            action: "SignIn",
+            subject: if matches!(signed_in.proof, Proof::Token { .. }) { "token" } else { "" },
+            refused: role.is_none().then_some(StatusCode::FORBIDDEN.as_u16()),
+        });
+    }
     let Some(role) = role else {
         return Err(Fault::forbidden(
             "this account has no role here: name it in [console] admins, operators or readers, or its group or role in [[accounts.sources]] groups or roles",
@@ -129,7 +133,7 @@ fn prepared_for_source(state: &State, address: Address) -> Address {
 }
 
 /// An address as chat prepares it. None: no account of chat can have it.
-fn prepared(user: &str, domain: &str) -> Option<Address> {
+pub(crate) fn prepared(user: &str, domain: &str) -> Option<Address> {
     let jid = xmpp::Jid::new(Some(user), domain, None).ok()?;
     Address::new(jid.local()?, jid.domain()).ok()
 }
@@ -204,6 +208,15 @@ fn pace(state: &State, attempt: &Attempt<'_>, from: IpAddr, name: &str) -> Resul
     let Some(wait) = state.attempts().wait(state.now(), attempt) else { return Ok(()) };
     state.log.sign_in_failed(&FailedSignIn { from, account: name, cause: Cause::TooManyAttempts });
     Err(Fault::too_many(retry_after(wait)))
+}
+
+/// The same for a check that takes its time: the attempt counts as a failure until the result is dropped.
+fn begin_check(state: &State, attempt: &Attempt<'_>, from: IpAddr, name: &str) -> Result<OpenAttempt, Fault> {
+    let begun = state.attempts().begin(state.now(), attempt);
+    begun.map_err(|wait| {
+        state.log.sign_in_failed(&FailedSignIn { from, account: name, cause: Cause::TooManyAttempts });
+        Fault::too_many(retry_after(wait))
+    })
 }
 
 fn refuse(state: &State, attempt: &Attempt<'_>, from: IpAddr, name: &str, cause: Cause) -> Fault {

@@ -13,6 +13,7 @@ use ivr::request::Wire;
 use ivr::script::{EffectFailure, FetchResponse};
 use stdx::Instant;
 use stdx::attempts::{Attempts, Block, Cause, Subject};
+use stdx::cache::Cache;
 use stdx::hash::Keyed;
 use store::{Address, StoreError};
 use tokio::sync::Semaphore;
@@ -170,6 +171,8 @@ pub(crate) struct State {
     pub(crate) log: Box<dyn ConsoleLog>,
     attempts: Mutex<Attempts>,
     sessions: Mutex<Sessions>,
+    /// Accounts without a role whose sign-ins are in the audit log.
+    refused: Mutex<Cache<Address, ()>>,
     history: Mutex<History>,
     pub(crate) traces: Traces,
     /// None: no directory and no token gives roles.
@@ -216,6 +219,16 @@ impl State {
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// True if the audit log has a line for a sign-in of this account, which has no role: one in a while.
+    pub(crate) fn is_refusal_noted(&self, account: &Address) -> bool {
+        let (now, mut refused) = (self.now(), self.refused.lock().unwrap_or_else(PoisonError::into_inner));
+        let is_noted = refused.get_at(now, account).is_none();
+        if is_noted {
+            refused.insert_until(now + limits::REFUSED_PAUSE, account.clone(), ());
+        }
+        is_noted
+    }
+
     pub(crate) fn sessions(&self) -> MutexGuard<'_, Sessions> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -252,6 +265,7 @@ impl Console {
             log: Box::new(log),
             attempts: Mutex::new(Attempts::new(Keyed::new(table_key()), &admin::limits::SIGN_IN)),
             sessions: Mutex::default(),
+            refused: Mutex::new(Cache::new(limits::REFUSED)),
             history: Mutex::default(),
             traces: Traces::default(),
             directory,

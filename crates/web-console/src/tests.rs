@@ -745,7 +745,7 @@ async fn a_trace_is_collected_for_the_operator_that_began_it_and_ends() {
     let unknown = Some(json!({ "account": "ghost" }));
     assert_eq!(world.ask(&operator, "POST", "/traces", unknown).await.status, StatusCode::NOT_FOUND);
     // Requests of an administrator may have passwords; one that is not there yet is no exception.
-    for account in ["root", "chief", "future"] {
+    for account in ["root", "chief", "future", "Root"] {
         let order = Some(json!({ "account": account, "any": true }));
         let refused = world.ask(&operator, "POST", "/traces", order).await;
         assert_eq!(refused.status, StatusCode::FORBIDDEN, "{account}");

@@ -64,6 +64,22 @@ impl<E> Mailbox<E> {
         self.starved.borrow_mut().drain(..).for_each(Waker::wake);
     }
 
+    /// The number of events.
+    pub fn len(&self) -> usize {
+        self.events.borrow().len()
+    }
+
+    /// Moves those of the events behind the first `place` out that are meant; the others stay in order.
+    pub fn take_behind(&self, place: usize, is_meant: impl Fn(&E) -> bool) -> Vec<E> {
+        let mut events = self.events.borrow_mut();
+        if events.len() <= place {
+            return Vec::new();
+        }
+        let (meant, others): (Vec<E>, Vec<E>) = events.split_off(place).into_iter().partition(is_meant);
+        events.extend(others);
+        meant
+    }
+
     /// True if a connection may read on; if not, `waker` is woken when it may.
     pub fn has_room(&self, waker: &Waker) -> bool {
         let has_room = self.events.borrow().len() < limits::XMPP_EVENTS;
@@ -89,6 +105,18 @@ mod tests {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    #[test]
+    fn events_behind_a_place_are_taken_and_the_others_stay_in_order() {
+        let mailbox = Mailbox::default();
+        (0..6).for_each(|event| mailbox.put(event));
+        assert_eq!(mailbox.take_behind(2, |event| event % 2 == 1), [3, 5]);
+        assert!(mailbox.take_behind(4, |_| true).is_empty());
+        let mut left = Vec::new();
+        mailbox.take(&mut left);
+        assert_eq!(left, [0, 1, 2, 4]);
+        assert!(mailbox.take_behind(2, |_| true).is_empty());
     }
 
     #[test]

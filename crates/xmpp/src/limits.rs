@@ -88,6 +88,9 @@ pub const BOSH_INACTIVITY_OF_POLLING: std::time::Duration = std::time::Duration:
 /// Empty requests come no faster than this. Beyond: `policy-violation`, and the session ends.
 pub const BOSH_POLLING: std::time::Duration = std::time::Duration::from_secs(2);
 
+/// Time that a request of BOSH waits for an earlier one at least, which may come by another connection: some retransmissions on a bad network.
+pub const BOSH_GAP: std::time::Duration = std::time::Duration::from_secs(10);
+
 /// Longest pause that a client of BOSH may ask for, as to get to another page. A longer one is not granted.
 pub const BOSH_MAX_PAUSE: std::time::Duration = std::time::Duration::from_secs(120);
 

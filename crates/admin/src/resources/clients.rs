@@ -1,11 +1,11 @@
 //! Clients: phones of an account. Each is an account of the record, which signs in with its login.
 //!
-//! A client is two rows of two tables that no transaction joins. Each handler writes them in the order that leaves the better state if the second
-//! write fails; the comments say which.
+//! A client is two rows: of the resources, and of the accounts. One transaction makes both, and one removes both, whichever interface removes the
+//! account. A change of the account is written as the client's (`Write::OfClient`): it fails where the address has another account by now.
 
 use store::rest::types::Client;
-use store::rest::{Kind, RestFilter};
-use store::{AccountLimits, Address, Loaded, NewAccount, Read, Write};
+use store::rest::{Kind, Resource as _, RestFilter};
+use store::{Account, AccountLimits, Address, Loaded, NewAccount, Read, Write};
 
 use crate::fault::Fault;
 use crate::paging::{self, PAGING};
@@ -98,16 +98,27 @@ fn list(context: &Context<'_>) -> Result<Answer, Fault> {
 
 /// The address of the client's SIP account.
 fn address(client: &Client) -> Result<Address, Fault> {
-    Ok(Address::new(&client.login, &client.domain)?)
+    Ok(client.address()?)
 }
 
-/// Writes to the accounts, and not to the resources.
-fn write(context: &Context<'_>, write: Write) -> Result<(), Fault> {
+/// Writes to the client's account.
+fn write(context: &Context<'_>, client: &Client, write: Write) -> Result<(), Fault> {
+    let write = Write::OfClient { sid: client.common.sid.as_str().into(), write: Box::new(write) };
     Ok(context.state.repository.write(write).map(drop)?)
 }
 
-/// Two rows: the client, which REST shows, and the SIP account, which signs in. The client's row comes first, because
-/// its login is unique over all accounts and so reserves the login.
+/// Accounts with a role at the console, and administrators of chat, are changed with the token of the first account only: with the password of
+/// one an account below it, or a lost key, would have its rights.
+fn check_may_change(context: &Context<'_>, client: &Client) -> Result<(), Fault> {
+    let is_operator = context.signer.parent.is_none() && !context.is_by_key;
+    if is_operator || !context.state.control.is_privileged(&address(client)?) {
+        return Ok(());
+    }
+    let why = format!("{} has a role at this server: only the first account changes it", client.login);
+    Err(Fault::new(403, 20403, why))
+}
+
+/// The client, which REST shows, and the SIP account, which signs in.
 fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     let required =
         |name| context.text(name).ok_or_else(|| Fault::invalid(20400, format!("{name} is required")));
@@ -120,27 +131,25 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
         status: "1".into(),
         ..Client::default()
     };
+    check_may_change(context, &client)?;
     change(context, &mut client)?;
     let account = NewAccount {
         display_name: client.friendly_name.as_str().into(),
         ..with_password(context, &client, password)?
     };
-    context.state.insert(&client)?;
-    let mut done = write(context, Write::AddAccount(Box::new(account)));
-    if done.is_ok() && client.status == "0" {
-        done = write(context, Write::SetDisabled { account: address(&client)?, disabled: true });
-    }
-    if let Err(fault) = done {
-        // Two writes: the second was refused, so the first is taken back.
-        context.state.remove(Kind::Client, &client.common.sid)?;
-        return Err(fault);
-    }
+    let add = Write::AddClient {
+        row: Box::new(client.row()?),
+        account: Box::new(account),
+        disabled: client.status == "0",
+    };
+    context.state.repository.write(add)?;
     Ok(item(context, 201, &client))
 }
 
 /// Phones prove it by its hashes, chat clients by keys of SCRAM.
 fn with_password(context: &Context<'_>, client: &Client, password: &str) -> Result<NewAccount, Fault> {
-    let mut account = NewAccount::with_password(address(client)?, password, context.state.now())?;
+    let made_at = client.common.created_at;
+    let mut account = NewAccount::with_password(address(client)?, password, made_at)?;
     account.verifiers = account.verifiers.with_scram(&(context.state.keys)(password));
     Ok(account)
 }
@@ -157,45 +166,68 @@ fn change(context: &Context<'_>, client: &mut Client) -> Result<(), Fault> {
 /// The SIP account is written before the client's row: if its write is refused, the row still shows what is in force.
 fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     let mut client: Client = own(context, last(context))?;
+    check_may_change(context, &client)?;
     let before = client.clone();
     change(context, &mut client)?;
+    let disabled = changed_status(context, &before)?;
     if let Some(password) = context.text("Password") {
         let NewAccount { address: account, verifiers, .. } = with_password(context, &client, password)?;
-        write(context, Write::SetVerifiers { account, verifiers })?;
+        write(context, &client, Write::SetVerifiers { account, verifiers })?;
     }
     if client.friendly_name != before.friendly_name {
         let display_name = client.friendly_name.as_str().into();
-        write(context, Write::SetDisplayName { account: address(&client)?, display_name })?;
+        write(context, &client, Write::SetDisplayName { account: address(&client)?, display_name })?;
     }
-    if client.status != before.status {
-        let disabled = client.status == "0";
-        write(context, Write::SetDisabled { account: address(&client)?, disabled })?;
+    if let Some(disabled) = disabled {
+        write(context, &client, Write::SetDisabled { account: address(&client)?, disabled })?;
     }
     client.common.updated_at = context.state.now();
     context.state.replace(&client)?;
     Ok(item(context, 200, &client))
 }
 
-/// The SIP account goes first: a client without a row, which still signs in, could not be removed here.
+/// Whether to disable or enable the account; `None`: it is as `Status` asks, or that is not given. One that an operator has disabled, and not
+/// this interface, stays so.
+fn changed_status(context: &Context<'_>, before: &Client) -> Result<Option<bool>, Fault> {
+    let Some(status) = context.text("Status") else { return Ok(None) };
+    let account = account_of(context, before)?;
+    if account.disabled && before.status == "1" {
+        let why = "The operator of this server has disabled the client's account";
+        check_operator(context, why)?;
+    }
+    let disabled = status == "0";
+    Ok((disabled != account.disabled).then_some(disabled))
+}
+
+/// The SIP account and the client go together.
 fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
     let client: Client = own(context, last(context))?;
-    match write(context, Write::RemoveAccount { account: address(&client)? }) {
-        // An operator removed it on the command line.
-        Err(fault) if fault.status == 404 => {}
+    check_may_change(context, &client)?;
+    match write(context, &client, Write::RemoveAccount { account: address(&client)? }) {
+        // A version before left the client when its account was removed: the address may have another account by now.
+        Err(fault) if fault.status == 404 => context.state.remove(Kind::Client, &client.common.sid)?,
         done => done?,
     }
-    context.state.remove(Kind::Client, &client.common.sid)?;
     Ok(Answer::Nothing)
+}
+
+/// The client's SIP account. 404 where it is gone, or the address has another one by now.
+fn account_of(context: &Context<'_>, client: &Client) -> Result<Account, Fault> {
+    let Address { user, domain } = address(client)?;
+    match context.state.repository.read(Read::Account { user, domain })? {
+        // An alias has the name of another account.
+        Loaded::Account(Some(account))
+            if *account.name == client.login && client.is_made_with(account.created_at) =>
+        {
+            Ok(*account)
+        }
+        _ => Err(Fault::not_found(&client.login)),
+    }
 }
 
 /// The limits are fields of the SIP account, which `belfry account set` changes, too.
 fn limits_of(context: &Context<'_>, client: &Client) -> Result<AccountLimits, Fault> {
-    let Address { user, domain } = address(client)?;
-    match context.state.repository.read(Read::Account { user, domain })? {
-        Loaded::Account(Some(account)) => Ok(account.limits),
-        // An operator removed it on the command line.
-        _ => Err(Fault::not_found(&client.login)),
-    }
+    Ok(account_of(context, client)?.limits)
 }
 
 /// Fraud control is the operator's: an account that was taken over must not lift the limits of its own phones.
@@ -222,7 +254,7 @@ fn set_limits(context: &Context<'_>) -> Result<Answer, Fault> {
             format!("Deny: expected a number, a prefix or a glob, not {wrong:?}"),
         ));
     }
-    write(context, Write::SetLimits { account: address(&client)?, limits: limits.clone() })?;
+    write(context, &client, Write::SetLimits { account: address(&client)?, limits: limits.clone() })?;
     limits_item(context, &client, &limits)
 }
 

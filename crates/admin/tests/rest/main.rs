@@ -4,6 +4,7 @@
 
 mod calls;
 mod chat;
+mod clients;
 mod identities;
 mod keys;
 mod lists;

@@ -33,6 +33,8 @@ pub(crate) struct Plane {
     pub(crate) failed_sign_ins: Mutex<Vec<(String, &'static str)>>,
     /// Tokens of an identity provider, and the verdicts on them.
     pub(crate) tokens: Mutex<HashMap<String, IdentityVerdict>>,
+    /// Accounts with a role at the console.
+    pub(crate) privileged: Mutex<Vec<Address>>,
 }
 
 /// Sat, 21 Nov 2026 12:37:01 +0000
@@ -156,6 +158,10 @@ impl ControlPlane for Plane {
 
     fn identity_signed_in(&self, _: IpAddr, account: &str, user: &Address) {
         self.asked.lock().unwrap().push(format!("{account} signed in by {user}"));
+    }
+
+    fn is_privileged(&self, account: &Address) -> bool {
+        self.privileged.lock().unwrap().contains(account)
     }
 
     fn key_changed(&self, account: &str, action: &'static str, key: &str) {

@@ -1,11 +1,16 @@
 //! The folder of the node's data: there, closed to others, writable, with room.
 //!
 //! The trial file is written as the user of this command, which need not be that of the node; the advice says so.
+//!
+//! Invariant: root writes into a file that it has made, and into no other. The service's user could have put a link to a file of the system into the
+//! folder.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
+
+use stdx::hex;
 
 use super::Finding;
 use crate::table::grouped;
@@ -14,7 +19,7 @@ const CHECK: &str = "data";
 /// Bytes that should be free. Less than the first, a day of a busy node's call records and archive, is a warning; less than the second is a
 /// problem, as writes of the database are refused soon.
 const ROOM: (u64, u64) = (1 << 30, 64 << 20);
-/// The name of the trial file.
+/// The name of the trial file, before its random part.
 const TRIAL: &str = "doctor.trial";
 
 /// `folder`: `[server] data`.
@@ -66,12 +71,17 @@ pub(super) fn check(folder: &Path) -> Vec<Finding> {
 
 /// Makes a file and removes it.
 fn trial(folder: &Path) -> io::Result<()> {
-    let path = folder.join(TRIAL);
-    let made = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
-    let written = made.and_then(|mut file| file.write_all(b"trial"));
-    // One that could not be made is not there.
-    let _ = fs::remove_file(&path);
-    written
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(io::Error::other)?;
+    trial_of(&folder.join(format!("{TRIAL}.{}", hex::encode(&random))))
+}
+
+/// The same under this name. A name that is taken is an error: nothing is written through a link, and nothing is removed.
+fn trial_of(path: &Path) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let written = file.write_all(b"trial");
+    let removed = fs::remove_file(path);
+    written.and(removed)
 }
 
 /// `free`: bytes that a user without privileges can write.
@@ -105,11 +115,24 @@ mod tests {
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
         assert!(states(&folder)[0].ends_with("can be written"));
         assert_eq!(folder.read_dir().unwrap().count(), 0, "the trial leaves nothing");
-        std::os::unix::fs::symlink("/dev/full", folder.join(TRIAL)).unwrap();
-        assert!(states(&folder)[0].starts_with("problem"), "no space left on device");
+        // Not even root makes a file there.
+        assert!(states(Path::new("/proc")).iter().any(|state| state.contains("/proc cannot be written")));
         let file = place.path().join("file");
         fs::write(&file, "").unwrap();
         assert!(states(&file)[0].ends_with("is no folder"));
+    }
+
+    #[test]
+    fn the_trial_follows_no_link_and_leaves_files_of_others() {
+        let place = tempfile::tempdir().unwrap();
+        let (outside, link) = (place.path().join("outside"), place.path().join(TRIAL));
+        fs::write(&outside, "secret").unwrap();
+        std::os::unix::fs::symlink(&outside, &link).unwrap();
+        assert!(states(place.path()).iter().any(|state| state.ends_with("can be written")));
+        for taken in [&link, &outside] {
+            assert_eq!(trial_of(taken).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        }
+        assert_eq!((fs::read_to_string(&outside).unwrap().as_str(), link.is_symlink()), ("secret", true));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 use std::fs;
+use std::time::Duration;
 
 use super::*;
 use crate::ldap::MemberQuery;
+use crate::{Answer, Authenticator, Credential, Hidden, Query, SourceKind, SourceSettings, Verdict};
 
 /// All of `wonderland`.
 const BCRYPT: &str = "$2y$04$abcdefghijklmnopqrstuujZkTwHUiJ9XdZPwKfcfDo7dMp5DjlTu";
@@ -134,4 +136,38 @@ fn a_file_that_others_may_read_is_found() {
         fs::set_permissions(file.path(), fs::Permissions::from_mode(mode)).unwrap();
         assert_eq!(is_open_to_others(file.path()), is_open, "{mode:o}");
     }
+}
+
+/// A pipe is a file that does not answer until its other end is written to.
+#[test]
+fn a_file_that_does_not_answer_stops_the_sign_ins_of_no_domain() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = |domain: &str| {
+        let path = folder.path().join(domain);
+        fs::write(&path, format!("alice:{SSHA}\n")).unwrap();
+        SourceSettings {
+            domain: domain.into(),
+            kind: SourceKind::File(Box::new(FileSettings { path, roles: Vec::new() })),
+            timeout: Duration::from_secs(10),
+            remember: Duration::ZERO,
+            keep_digests: Duration::ZERO,
+        }
+    };
+    let authenticator =
+        Authenticator::start(&[source("a.test"), source("b.test")]).unwrap().expect("there are sources");
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    fs::rename(&pipe, folder.path().join("a.test")).unwrap();
+    // Opened once the file is being read.
+    let writer = File::options().write(true).open(folder.path().join("a.test")).unwrap();
+    for domain in ["a.test", "b.test"] {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let credential = Credential::Password { user: "alice".into(), password: Hidden("wonderland".into()) };
+        let now = stdx::Instant::from_unix_seconds(1_700_000_000);
+        let query = Query { now, domain: domain.into(), credential };
+        authenticator.ask(query, Answer::new(move |verdict| sender.send(verdict).expect("the test waits")));
+        let verdict = receiver.recv_timeout(Duration::from_secs(60));
+        assert_eq!(verdict, Ok(Verdict::Accepted("alice".into())), "{domain}");
+    }
+    drop(writer);
 }

@@ -8,6 +8,7 @@ use ::chat::{SessionEndReason, StoreFailure, StoreReply};
 use ::xmpp::Element;
 use call::Plan;
 pub use farm::order::BucketOrder;
+use sip::endpoint::TracedAccount;
 use store::xmpp::RosterRow;
 use store::{Loaded, StoreError, WriteDone};
 use tokio::sync::oneshot;
@@ -126,7 +127,7 @@ pub enum Command {
     /// The configuration was read again.
     Settings(Box<Reload>),
     /// Copy out the messages of these accounts, and of no others.
-    Trace(Vec<Box<str>>),
+    Trace(Vec<TracedAccount>),
     /// Lists or changes what the shard has now.
     Ask(OperatorQuestion),
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use config::Config;
 use control::{CallMessages, TraceLine};
-use sip::endpoint::{CallLadder, LadderCounts, LadderMessage, Passage};
+use sip::endpoint::{CallLadder, LadderCounts, LadderMessage, Passage, TracedAccount};
 use sip::wire::Method;
 
 use super::build;
@@ -31,6 +31,13 @@ pub(super) fn party_names(config: &Config) -> impl Fn(SocketAddr) -> String + us
         let is_ours = ours.iter().any(|listener| listener.address == address);
         if is_ours { "belfry".to_owned() } else { address.to_string() }
     }
+}
+
+/// An account that is traced, `user@domain`, with its host as URIs have it.
+pub(super) fn traced_account(account: &str) -> TracedAccount {
+    let domain = account.rsplit_once('@').map_or("", |(_, domain)| domain);
+    let host = ::xmpp::domain::to_ascii(domain);
+    TracedAccount::new(account, host.as_deref().unwrap_or(domain))
 }
 
 fn messages_of(

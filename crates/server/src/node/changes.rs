@@ -50,7 +50,7 @@ pub(crate) fn tell_shards(
         AccountChange::Removed => SessionEndReason::Removed,
     };
     let roster = match done {
-        Some(WriteDone::Removed { roster }) => roster.clone(),
+        Some(WriteDone::Removed { roster, .. }) => roster.clone(),
         _ => Vec::new(),
     };
     let accounts = accounts.iter().map(|address| address.to_string().into()).collect();

@@ -16,7 +16,7 @@ use farm::agent::FarmEnd;
 use net::clock::Clock;
 use stdx::Instant;
 use store::{Busy, Completions, Loaded, StoreError, Ticket, WriteDone};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::farm::end_process;
 use crate::limits;
@@ -41,6 +41,8 @@ pub(crate) struct StoreCompletions {
     is_on_server: bool,
     /// The node ends in order: it does not matter any more that another node takes over from it.
     is_ending: AtomicBool,
+    /// A client of the REST interface was removed with its account.
+    client_removed: Notify,
 }
 
 /// The failures of the database.
@@ -101,7 +103,13 @@ impl StoreCompletions {
             board: Arc::clone(board),
             is_on_server,
             is_ending,
+            client_removed: Notify::new(),
         }
+    }
+
+    /// Waits until a write has removed a client of the REST interface with its account, whichever part of the node has asked for it.
+    pub(crate) async fn client_removed(&self) {
+        self.client_removed.notified().await;
     }
 
     /// From now on a write that the fence refuses does not end the process.
@@ -235,6 +243,9 @@ impl Failures {
 
 impl Completions for StoreCompletions {
     fn complete(&self, sink: u16, done: Vec<(u64, Result<WriteDone, StoreError>)>) {
+        if done.iter().any(|(_, result)| matches!(result, Ok(WriteDone::Removed { had_client: true, .. }))) {
+            self.client_removed.notify_one();
+        }
         if let Some(outlet) = self.outlet(sink) {
             return outlet.answer_all(&mut vec![LocalMessage::Written(done).into()]);
         }

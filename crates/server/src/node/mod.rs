@@ -260,6 +260,9 @@ impl Node {
         if let (Some(tls), Some(certificate)) = (&self.tls, certificate) {
             tls.apply(certificate);
         }
+        if let Some(rest) = &self.rest {
+            rest.reconfigure(&self.shared.config);
+        }
         Ok(())
     }
 

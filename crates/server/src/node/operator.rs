@@ -110,10 +110,8 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     super::farm_files::begin(&operator.node.borrow());
     super::removed_voicemail::begin(&operator.node.borrow());
     farm_requests::begin(&operator, operator.node.borrow().shared.farm.as_ref(), &status);
-    operator.begin_to_follow_plan();
     lost_calls::begin(&operator.node.borrow());
-    super::roster_groups::begin(&operator);
-    super::file_accounts::follow(&operator);
+    follow_others(&operator);
     if let Some(notices) = notices {
         spawn_local(operator.clone().follow(notices));
     }
@@ -128,6 +126,17 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     operator.node.borrow_mut().stop();
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Follows what changes beside the operator: the plan of the farm, groups and accounts of sources, and clients of REST without an account.
+fn follow_others(operator: &Rc<Operator>) {
+    operator.begin_to_follow_plan();
+    super::roster_groups::begin(operator);
+    super::file_accounts::follow(operator);
+    let node = operator.node.borrow();
+    if let Some(rest) = node.rest.clone() {
+        spawn_local(rest.follow_clients(Arc::clone(&node.desk)));
+    }
 }
 
 /// Exports this node's traces, and takes part in those of other nodes of the farm.
@@ -319,6 +328,7 @@ fn set_traced(operator: &Operator) {
     let mut accounts = operator.traced.borrow().clone();
     accounts.sort_unstable();
     accounts.dedup();
+    let accounts: Vec<_> = accounts.iter().map(|account| call_messages::traced_account(account)).collect();
     operator.node.borrow().tell(|| Command::Trace(accounts.clone()));
 }
 

@@ -7,6 +7,7 @@
 mod identities;
 mod live;
 mod plane;
+mod privileged;
 mod record;
 
 use std::sync::Arc;
@@ -17,9 +18,10 @@ use stdx::attempts::{Block, Subject};
 use store::StoreError;
 use tokio::sync::Notify;
 
-use crate::node::Node;
+use crate::node::{Node, StoreCompletions};
 pub(crate) use live::LiveObjects;
 use plane::Plane;
+use privileged::PrivilegedAccounts;
 use record::Record;
 
 /// The REST interface of a node. Made once; cheap to clone.
@@ -28,6 +30,7 @@ pub(crate) struct Rest {
     router: Router,
     record: Arc<Record>,
     state: Arc<admin::State>,
+    privileged: Arc<PrivilegedAccounts>,
 }
 
 /// The address at which applications find the REST interface, without a slash at its end.
@@ -40,7 +43,8 @@ impl Rest {
     pub(crate) fn new(node: &Node) -> Rest {
         let config = &node.shared.config;
         let record = Arc::new(Record::new(node));
-        let plane = Plane::new(node, Arc::clone(&record));
+        let privileged = Arc::new(PrivilegedAccounts::new(config));
+        let plane = Plane::new(node, Arc::clone(&record), Arc::clone(&privileged));
         let state = admin::State::new(
             Arc::clone(&record) as _,
             Arc::new(plane),
@@ -48,7 +52,7 @@ impl Rest {
             &public_url(config),
             chat_store::keys::make,
         );
-        Rest { router: admin::router(Arc::clone(&state)), record, state }
+        Rest { router: admin::router(Arc::clone(&state)), record, state, privileged }
     }
 
     pub(crate) fn router(&self) -> Router {
@@ -63,6 +67,11 @@ impl Rest {
     /// The numbers that applications answer, for the operators' console.
     pub(crate) fn numbers(&self) -> Arc<dyn web_console::NumberSource> {
         Arc::clone(&self.record) as _
+    }
+
+    /// Takes over what a reload may change.
+    pub(crate) fn reconfigure(&self, config: &Config) {
+        self.privileged.reconfigure(config);
     }
 
     /// Addresses and accounts whose sign-ins are paced.
@@ -86,5 +95,13 @@ impl Rest {
     /// The database cannot be read now.
     pub(crate) fn refresh(&self) -> Result<(), StoreError> {
         self.record.refresh()
+    }
+
+    /// Keeps caller ids up to date while accounts of clients are removed by operators and by their users. A task, until the node ends.
+    pub(crate) async fn follow_clients(self, writes: Arc<StoreCompletions>) {
+        loop {
+            writes.client_removed().await;
+            self.due().notify_one();
+        }
     }
 }

@@ -32,6 +32,7 @@ use voice_io::recordings::Files;
 use super::Record;
 use super::identities::Identities;
 use super::live::{CALL_EVENTS, LiveObjects, background, callback};
+use super::privileged::PrivilegedAccounts;
 use crate::farm::files::RemoteContent;
 use crate::farm::requests::FarmRequester;
 use crate::node::Node;
@@ -57,10 +58,11 @@ pub(super) struct Plane {
     failures: Arc<SignInFailures>,
     /// `None`: no domain has a source of sign-ins.
     identities: Option<Identities>,
+    privileged: Arc<PrivilegedAccounts>,
 }
 
 impl Plane {
-    pub(super) fn new(node: &Node, record: Arc<Record>) -> Plane {
+    pub(super) fn new(node: &Node, record: Arc<Record>, privileged: Arc<PrivilegedAccounts>) -> Plane {
         Plane {
             chance: Chance::new(node.clock),
             live: LiveObjects::with_record(node, record),
@@ -71,6 +73,7 @@ impl Plane {
             farm: node.shared.farm.as_ref().map(|farm| farm.requester()),
             failures: Arc::clone(&node.shared.failures),
             identities: node.shared.authenticator.clone().map(Identities),
+            privileged,
         }
     }
 
@@ -386,6 +389,10 @@ impl ControlPlane for Plane {
             target: "belfry::audit",
             account, %from, action = "SignIn", subject = &*Identity(&user).to_string(), "REST"
         );
+    }
+
+    fn is_privileged(&self, account: &store::Address) -> bool {
+        self.privileged.contains(account)
     }
 
     fn key_changed(&self, account: &str, action: &'static str, key: &str) {

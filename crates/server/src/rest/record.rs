@@ -114,15 +114,13 @@ impl Repository for Record {
     fn write(&self, write: Write) -> Result<WriteDone, StoreError> {
         let (notice, aliases) = (Notice::of(&write), self.aliases(&write));
         let done = self.put(write)?;
-        match &notice {
-            Some(Notice::Numbers) => {
-                // The write is done, so the client has its answer.
-                if self.refresh().is_err() {
-                    self.due.notify_one();
-                }
-            }
-            Some(notice) => tell_shards(&self.outlets, notice, &aliases, Some(&done)),
-            None => {}
+        let changes_numbers = notice == Some(Notice::Numbers) || done.changes_clients();
+        // The write is done, so the client has its answer.
+        if changes_numbers && self.refresh().is_err() {
+            self.due.notify_one();
+        }
+        if let Some(notice) = &notice {
+            tell_shards(&self.outlets, notice, &aliases, Some(&done));
         }
         Ok(done)
     }

@@ -463,7 +463,7 @@ impl Shard {
             Command::Ask(question) => operator_questions::handle(self, question),
             Command::Trace(accounts) => {
                 if let Some(adapter) = &self.xmpp {
-                    adapter.xmpp.streams.set_traced(accounts.clone());
+                    adapter.xmpp.streams.set_traced(sip::endpoint::TracedAccount::names(&accounts));
                 }
                 self.parts.endpoint.set_traced(accounts);
             }

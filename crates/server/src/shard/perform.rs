@@ -406,7 +406,7 @@ fn row_of(done: &WriteDone) -> i64 {
     match done {
         WriteDone::Logged { seq } => *seq,
         WriteDone::Added { id } => *id,
-        WriteDone::Changed { .. } | WriteDone::Removed { .. } => 0,
+        WriteDone::Changed { .. } | WriteDone::Removed { .. } | WriteDone::ClientAdded { .. } => 0,
     }
 }
 

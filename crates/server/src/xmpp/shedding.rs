@@ -159,7 +159,9 @@ pub(super) fn find(
     (find, domain): (CredentialQuery, Box<str>),
     outbox: &mut Vec<XmppEffect>,
 ) {
-    if xmpp.shedding.refuses_sign_in(now, &xmpp.queues, find.user(), &domain) {
+    // A proof is the end of a sign-in that was admitted.
+    let is_proof = matches!(find, CredentialQuery::Proof { .. });
+    if !is_proof && xmpp.shedding.refuses_sign_in(now, &xmpp.queues, find.user(), &domain) {
         xmpp.streams.tell(stream, |c2s, out| c2s.handle_found(CredentialAnswer::Unavailable, out));
     } else {
         xmpp.with_clients(now, outbox, |clients, cx| clients.find(cx, stream, find, domain));

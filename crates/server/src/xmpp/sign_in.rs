@@ -57,6 +57,8 @@ pub(super) fn check(find: &CredentialQuery, account: Option<&Account>) -> Creden
             CredentialQuery::Keys { .. } | CredentialQuery::Account { .. } | CredentialQuery::Tokens { .. },
             None,
         )
+        // Proofs are checked by the exchange, and paced where it is answered (`ClientAccess::prove`).
+        | (CredentialQuery::Proof { .. }, _)
         // So are tokens of identity providers, and domains without a provider accept none.
         | (CredentialQuery::Bearer { .. }, _)
         | (CredentialQuery::Tokens { .. }, Some(_)) => CredentialAnswer::NoAccount,

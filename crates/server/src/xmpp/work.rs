@@ -109,7 +109,11 @@ impl Xmpp {
         outbox: &mut Vec<XmppEffect>,
         act: impl FnOnce(&mut ClientAccess, &mut AccessContext<'_>) -> T,
     ) -> T {
-        act(&mut self.clients, &mut AccessContext { now, streams: &mut self.streams, outbox })
+        let clients = &mut self.clients;
+        let (done, failures) =
+            self.streams.with_failures(|streams| act(clients, &mut AccessContext { now, streams, outbox }));
+        self.clients.handle_failures(now, failures);
+        done
     }
 
     /// The bucket of the account of a stream that asks for a session.

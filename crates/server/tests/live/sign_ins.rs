@@ -14,7 +14,7 @@ use crate::digest::{self, Hash};
 use crate::phone::{DOMAIN, PASSWORD, Phone};
 use crate::place::{Place, Process};
 use crate::until;
-use crate::xmpp::client::Client;
+use crate::xmpp::client::{Client, scram_response};
 
 /// Registers with that password; the status of the answer.
 fn register(phone: &mut Phone, to: &str, password: &str) -> u16 {
@@ -213,4 +213,31 @@ fn guesses_from_an_address_do_not_slow_its_other_clients() {
         client.plain("alice", PASSWORD).is("success", ns::SASL).then_some(())
     });
     node.stop();
+}
+
+#[test]
+fn challenges_that_are_taken_at_once_are_answered_one_after_another() {
+    let place = with_rest("");
+    let node: Process = place.spawn();
+    let prepare = |number: usize| {
+        let mut client = Client::connect(&place, Tls);
+        client.open();
+        let challenge = client.auth("SCRAM-SHA-256", b"n,,n=alice,r=client");
+        // The last one is right.
+        let password = if number == 11 { PASSWORD } else { "guess" };
+        let response = scram_response(("alice", password), ("n,,", &[]), &challenge);
+        (client, response)
+    };
+    let clients: Vec<_> = (0..12).map(prepare).collect();
+    let answers: Vec<String> = clients
+        .into_iter()
+        .map(|(mut client, response)| {
+            client.say(&response);
+            client.hear().first().unwrap().name().to_owned()
+        })
+        .collect();
+    // Five are free, and the sixth begins the pause.
+    let expected = [["not-authorized"; 6], ["temporary-auth-failure"; 6]].concat();
+    assert_eq!(answers, expected);
+    drop(node);
 }

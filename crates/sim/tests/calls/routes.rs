@@ -6,7 +6,7 @@ use std::time::Duration;
 use insta::assert_snapshot;
 use sim::Mailbox;
 use sip::dns::{DnsData, DnsQuery};
-use sip::endpoint::{Decision, EndpointSettings, PlanRequest, Traced};
+use sip::endpoint::{Decision, EndpointSettings, PlanRequest, Traced, TracedAccount};
 use sip::transport::Transport;
 
 use crate::phone::Phone;
@@ -314,7 +314,7 @@ fn a_target_by_an_unknown_transport_is_not_asked_by_another() {
 fn long_call(tcp_for_large_requests: bool, refuses_tcp: bool, bytes: usize) -> Scene {
     let settings = EndpointSettings { tcp_for_large_requests, ..server::settings(1) };
     let mut server = Server::new(settings, to_bob);
-    server.endpoint.set_traced(vec!["alice@".into()]);
+    server.endpoint.set_traced(vec![TracedAccount::new("alice@elsewhere.test", "elsewhere.test")]);
     if refuses_tcp {
         server.unreachable.push((Transport::Tcp, address(3)));
     }

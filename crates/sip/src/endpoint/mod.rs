@@ -35,6 +35,7 @@ mod shared_response;
 mod takeover;
 #[cfg(test)]
 mod tests;
+mod traced_account;
 mod transactions;
 mod user_agent;
 mod waiting_requests;
@@ -76,6 +77,7 @@ pub use self::shared_response::{
     ResponseHandling, SharedResponse, forget_off_slot, handle_packet_off_slot, handle_shared_response,
     has_ended, has_transaction, share_moved_calls,
 };
+pub use self::traced_account::TracedAccount;
 pub(crate) use self::transactions::SourceCredit;
 use self::transactions::{SourceProofs, Transactions};
 use self::user_agent::UserAgent;
@@ -332,7 +334,7 @@ impl Endpoint {
     }
 
     /// Messages of these accounts are copied out as [`EndpointEffect::Trace`].
-    pub fn set_traced(&mut self, accounts: Vec<Box<str>>) {
+    pub fn set_traced(&mut self, accounts: Vec<TracedAccount>) {
         self.lower.transactions.traced = accounts;
     }
 

@@ -3,6 +3,7 @@
 //! As `sqlite::accounts`. A statement that fails would end the transaction of the whole group, so rules of uniqueness are met by `ON CONFLICT DO
 //! NOTHING`, and a row that does not come back is the answer.
 
+use stdx::Instant;
 use tokio_postgres::Row;
 
 use crate::error::StoreError;
@@ -61,6 +62,14 @@ pub(super) fn account_id(connection: &mut Connection, account: &Address) -> Resu
     let row = connection.query_first(sql, values![account.domain, account.user])?;
     let row = row.ok_or_else(|| StoreError::not_found(format!("account {account}")))?;
     Ok(row.try_get(0)?)
+}
+
+/// The time at which an account was made, by its own address.
+pub(super) fn created_at(connection: &mut Connection, account: &Address) -> Result<Instant, Failure> {
+    let id = account_id(connection, account)?;
+    let row = connection.query_first("SELECT created_at FROM account WHERE id = $1", values![id])?;
+    let row = row.ok_or_else(|| StoreError::not_found(format!("account {account}")))?;
+    Ok(from_seconds(row.try_get(0)?))
 }
 
 /// Refused when the address is an alias: an address has one meaning.
@@ -237,6 +246,8 @@ pub(super) fn set_limits(
 /// The aliases go by the foreign key. Returns the contacts, which are told of it.
 pub(super) fn remove(connection: &mut Connection, account: &Address) -> Result<WriteDone, Failure> {
     let id = account_id(connection, account)?;
+    // Else it would change the next account of that address. Before the account: changes of the client lock its row first, too.
+    let had_client = rest::remove_client(connection, account)?;
     connection.execute("DELETE FROM account WHERE id = $1", values![id])?;
     let user = account.to_string();
     // Those are still to be told of it. A roster beyond its limit keeps no account.
@@ -247,7 +258,7 @@ pub(super) fn remove(connection: &mut Connection, account: &Address) -> Result<W
     // Else the next account of that name would have its contacts and its messages.
     xmpp::forget_user(connection, &user)?;
     rest::remove_voicemail(connection, &user)?;
-    Ok(WriteDone::Removed { roster })
+    Ok(WriteDone::Removed { roster, had_client })
 }
 
 pub(super) fn add_domain(

@@ -49,7 +49,10 @@ impl Pending {
     }
 
     /// Only a write that has changed something is told of.
-    pub(super) fn send(self, connection: &mut Connection, done: &WriteDone) -> Result<(), Failure> {
+    pub(super) fn send(mut self, connection: &mut Connection, done: &WriteDone) -> Result<(), Failure> {
+        if done.changes_clients() {
+            self.0.push(Notice::Numbers);
+        }
         if has_changed(done) { send(connection, &self.0) } else { Ok(()) }
     }
 }

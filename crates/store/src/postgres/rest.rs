@@ -8,8 +8,13 @@ use tokio_postgres::types::ToSql;
 use crate::error::StoreError;
 use crate::limits;
 use crate::record::WriteDone;
-use crate::rest::{Kind, Period, RestFilter, RestLoaded, RestRead, RestWrite, Row, SortBy, Sum, UsageFilter};
+use crate::rest::types::Client;
+use crate::rest::{
+    Kind, Period, Resource as _, RestFilter, RestLoaded, RestRead, RestWrite, Row, SortBy, Sum, UsageFilter,
+};
+use crate::types::{Address, NewAccount};
 
+use super::accounts;
 use super::connection::{Connection, Values, from_micros, micros, narrow, values};
 use super::failure::Failure;
 
@@ -112,6 +117,64 @@ pub(super) fn remove_voicemail(connection: &mut Connection, user: &str) -> Resul
     let sql = "UPDATE rest SET kind = $2 WHERE kind = 6 AND to_uri = $1";
     connection.execute(sql, values![user, number(Kind::RemovedVoicemail)])?;
     Ok(())
+}
+
+/// Adds a client and its account. Either is refused alone where its name is taken, and then neither is there.
+pub(super) fn add_client(
+    connection: &mut Connection,
+    client: &Row,
+    account: &NewAccount,
+    disabled: bool,
+) -> Result<WriteDone, Failure> {
+    if add(connection, client)?.is_none() {
+        return Err(StoreError::exists(name_of(client)).into());
+    }
+    let added = accounts::add(connection, account);
+    if let Err(Failure::Store(_)) = &added {
+        // The other writes of the group stand: what was changed before the fault has to be taken back.
+        connection.execute("DELETE FROM rest WHERE sid = $1", values![client.sid])?;
+    }
+    let WriteDone::Added { id } = added? else {
+        return Err(StoreError::Internal { detail: "an account without an id".into() }.into());
+    };
+    if disabled {
+        accounts::set_disabled(connection, &account.address, true)?;
+    }
+    Ok(WriteDone::ClientAdded { id })
+}
+
+/// Fails unless the client is there, and the account that a write changes is the one that was made with it. The client stays until the
+/// transaction ends.
+pub(super) fn check_client(connection: &mut Connection, sid: &str, account: &Address) -> Result<(), Failure> {
+    let found = one(connection, "sid = $1 AND kind = $2 FOR UPDATE", values![sid, number(Kind::Client)])?;
+    let client = found.ok_or_else(|| StoreError::not_found(sid))?;
+    let client = Client::from_row(&client).map_err(|_| StoreError::not_found(sid))?;
+    let is_its =
+        client.address()? == *account && client.is_made_with(accounts::created_at(connection, account)?);
+    if is_its { Ok(()) } else { Err(StoreError::not_found(sid).into()) }
+}
+
+/// Deletes the client of an account that is removed. True if there was one.
+pub(super) fn remove_client(connection: &mut Connection, account: &Address) -> Result<bool, Failure> {
+    let Some(client) = client_of(connection, account)? else { return Ok(false) };
+    connection.execute("DELETE FROM rest WHERE sid = $1", values![client.common.sid])?;
+    Ok(true)
+}
+
+/// The operator has disabled or enabled the account: it is not the client's request any more that disables it.
+pub(super) fn enable_client(connection: &mut Connection, account: &Address) -> Result<(), Failure> {
+    match client_of(connection, account)?.and_then(Client::enabled) {
+        Some(client) => replace(connection, &client.row()?).map(drop),
+        None => Ok(()),
+    }
+}
+
+/// The client of an address. A row that cannot be read is of no account.
+fn client_of(connection: &mut Connection, account: &Address) -> Result<Option<Client>, Failure> {
+    // The kind is written out, as the index of clients serves only a statement that names it.
+    let row = one(connection, "name = $1 AND kind = 3 FOR UPDATE", values![account.user])?;
+    let client = row.and_then(|row| Client::from_row(&row).ok());
+    Ok(client.filter(|client| client.address().is_ok_and(|address| address == *account)))
 }
 
 /// The name of the existing row, for the error.

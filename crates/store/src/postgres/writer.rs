@@ -237,7 +237,11 @@ fn change(connection: &mut Connection, numbers: &mut Numbers, write: &Write) -> 
         Write::SetDisplayName { account, display_name } => {
             accounts::set_display_name(connection, account, display_name)
         }
-        Write::SetDisabled { account, disabled } => accounts::set_disabled(connection, account, *disabled),
+        Write::SetDisabled { account, disabled } => {
+            let done = accounts::set_disabled(connection, account, *disabled)?;
+            rest::enable_client(connection, account)?;
+            Ok(done)
+        }
         Write::SetLimits { account, limits } => accounts::set_limits(connection, account, limits),
         Write::RemoveAccount { account } => accounts::remove(connection, account),
         Write::KeepDigests(keep) => accounts::keep_digests(connection, *keep),
@@ -249,7 +253,25 @@ fn change(connection: &mut Connection, numbers: &mut Numbers, write: &Write) -> 
         Write::ReplaceRoute(route) => routes::replace(connection, route),
         Write::RemoveRoute { name } => routes::remove(connection, name),
         Write::Rest(write) => rest::write(connection, write),
+        Write::AddClient { row, account, disabled } => rest::add_client(connection, row, account, *disabled),
+        Write::OfClient { sid, write } => change_of_client(connection, numbers, sid, write),
         Write::Xmpp(write) => xmpp::write(connection, write),
         Write::Access(write) => access::write(connection, write),
+    }
+}
+
+/// A change of an account as that of a client.
+fn change_of_client(
+    connection: &mut Connection,
+    numbers: &mut Numbers,
+    sid: &str,
+    write: &Write,
+) -> Result<WriteDone, Failure> {
+    let account = write.changed_account().ok_or_else(|| StoreError::not_found(sid))?;
+    rest::check_client(connection, sid, account)?;
+    match write {
+        // The client's row says whether the client has disabled it.
+        Write::SetDisabled { account, disabled } => accounts::set_disabled(connection, account, *disabled),
+        write => change(connection, numbers, write),
     }
 }

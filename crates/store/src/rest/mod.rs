@@ -1,5 +1,6 @@
 //! The resources of the REST interface as rows: typed resources, their searchable columns, filters and sums.
 
+mod client;
 pub mod key;
 pub mod token;
 pub mod types;

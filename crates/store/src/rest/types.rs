@@ -5,11 +5,12 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use stdx::Instant;
 
+pub use super::client::Client;
 use super::token::TokenVerifier;
 use super::{Kind, Resource, Row};
 use crate::types::{micros, micros_or_none};
 
-fn text(value: &str) -> Option<Box<str>> {
+pub(super) fn text(value: &str) -> Option<Box<str>> {
     (!value.is_empty()).then(|| value.into())
 }
 
@@ -179,33 +180,6 @@ impl Resource for IncomingNumber {
 
     fn columns(&self) -> Row {
         Row { name: text(&self.phone_number), ..self.common.row(Self::KIND) }
-    }
-}
-
-/// A phone of an account: its login and password are those of the account `login@domain` in the record.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Client {
-    /// Sid, owner and times.
-    #[serde(flatten)]
-    pub common: Common,
-    /// `Login`: the user part of the SIP account's address.
-    pub login: String,
-    /// The domain of the SIP account.
-    pub domain: String,
-    /// `FriendlyName`.
-    pub friendly_name: String,
-    /// `1` enabled, `0` disabled, as RestComm writes it.
-    pub status: String,
-    /// `VoiceUrl` and its companions: the document that handles calls from this client.
-    pub voice: Hook,
-}
-
-impl Resource for Client {
-    const KIND: Kind = Kind::Client;
-
-    fn columns(&self) -> Row {
-        Row { name: text(&self.login), status: text(&self.status), ..self.common.row(Self::KIND) }
     }
 }
 

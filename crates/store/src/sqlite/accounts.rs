@@ -3,6 +3,7 @@
 //! Functions that change something run in the transaction of a group and make all their checks before their first change.
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, named_params, params};
+use stdx::Instant;
 
 use crate::error::StoreError;
 use crate::limits;
@@ -68,6 +69,13 @@ pub(super) fn account_id(conn: &Connection, account: &Address) -> Result<i64, Fa
         .query_row([&account.domain, &account.user], |row| row.get(0))
         .optional()?
         .ok_or_else(|| StoreError::not_found(format!("account {account}")).into())
+}
+
+/// The time at which an account was made, by its own address.
+pub(super) fn created_at(conn: &Connection, account: &Address) -> Result<Instant, Failure> {
+    let id = account_id(conn, account)?;
+    let sql = "SELECT created_at FROM account WHERE id = ?1";
+    Ok(from_seconds(conn.prepare_cached(sql)?.query_row([id], |row| row.get(0))?))
 }
 
 /// Refused when the address is an alias: an address has one meaning.
@@ -249,6 +257,8 @@ pub(super) fn set_limits(
 /// The aliases go by the foreign key. Returns the contacts, which are told of it.
 pub(super) fn remove(conn: &Connection, account: &Address) -> Result<WriteDone, Failure> {
     let id = account_id(conn, account)?;
+    // Else it would change the next account of that address.
+    let had_client = rest::remove_client(conn, account)?;
     conn.prepare_cached("DELETE FROM account WHERE id = ?1")?.execute([id])?;
     let user = account.to_string();
     // Those are still to be told of it. A roster that cannot be read keeps no account.
@@ -256,7 +266,7 @@ pub(super) fn remove(conn: &Connection, account: &Address) -> Result<WriteDone, 
     // Else the next account of that name would have its contacts and its messages.
     xmpp::forget_user(conn, &user)?;
     rest::remove_voicemail(conn, &user)?;
-    Ok(WriteDone::Removed { roster })
+    Ok(WriteDone::Removed { roster, had_client })
 }
 
 /// Adds a domain, in the spelling that `check_new_domain` returns.

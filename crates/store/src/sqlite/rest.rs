@@ -10,9 +10,13 @@ use stdx::Instant;
 use crate::error::StoreError;
 use crate::limits;
 use crate::record::WriteDone;
-use crate::rest::{Kind, Period, RestFilter, RestLoaded, RestRead, RestWrite, Row, SortBy, Sum, UsageFilter};
+use crate::rest::types::Client;
+use crate::rest::{
+    Kind, Period, Resource as _, RestFilter, RestLoaded, RestRead, RestWrite, Row, SortBy, Sum, UsageFilter,
+};
+use crate::types::{Address, NewAccount};
 
-use super::{Failure, from_micros, micros};
+use super::{Failure, accounts, from_micros, micros};
 
 /// In the order in which [`row`] reads them.
 const COLUMNS: &str = "kind, sid, account, parent, name, status, from_uri, to_uri, direction, amount, created_at, \
@@ -85,6 +89,60 @@ pub(super) fn remove_voicemail(conn: &Connection, user: &str) -> Result<(), Fail
     let sql = "UPDATE rest SET kind = ?2 WHERE kind = 6 AND to_uri = ?1";
     conn.prepare_cached(sql)?.execute(params![user, Kind::RemovedVoicemail as u8])?;
     Ok(())
+}
+
+/// Adds a client and its account. Either is refused alone where its name is taken, and then neither is there.
+pub(super) fn add_client(
+    conn: &Connection,
+    client: &Row,
+    account: &NewAccount,
+    disabled: bool,
+) -> Result<WriteDone, Failure> {
+    add(conn, client, "")?;
+    let added = accounts::add(conn, account);
+    if added.is_err() {
+        // The other writes of the group stand: what was changed before the fault has to be taken back.
+        conn.prepare_cached("DELETE FROM rest WHERE sid = ?1")?.execute([&client.sid])?;
+    }
+    let WriteDone::Added { id } = added? else {
+        return Err(StoreError::Internal { detail: "an account without an id".into() }.into());
+    };
+    if disabled {
+        accounts::set_disabled(conn, &account.address, true)?;
+    }
+    Ok(WriteDone::ClientAdded { id })
+}
+
+/// Fails unless the client is there, and the account that a write changes is the one that was made with it.
+pub(super) fn check_client(conn: &Connection, sid: &str, account: &Address) -> Result<(), Failure> {
+    let found = one(conn, "sid = ?1 AND kind = ?2", params![sid, Kind::Client as u8])?;
+    let client = found.ok_or_else(|| StoreError::not_found(sid))?;
+    let client = Client::from_row(&client).map_err(|_| StoreError::not_found(sid))?;
+    let is_its = client.address()? == *account && client.is_made_with(accounts::created_at(conn, account)?);
+    if is_its { Ok(()) } else { Err(StoreError::not_found(sid).into()) }
+}
+
+/// Deletes the client of an account that is removed. True if there was one.
+pub(super) fn remove_client(conn: &Connection, account: &Address) -> Result<bool, Failure> {
+    let Some(client) = client_of(conn, account)? else { return Ok(false) };
+    conn.prepare_cached("DELETE FROM rest WHERE sid = ?1")?.execute([client.common.sid])?;
+    Ok(true)
+}
+
+/// The operator has disabled or enabled the account: it is not the client's request any more that disables it.
+pub(super) fn enable_client(conn: &Connection, account: &Address) -> Result<(), Failure> {
+    match client_of(conn, account)?.and_then(Client::enabled) {
+        Some(client) => replace(conn, &client.row()?).map(drop),
+        None => Ok(()),
+    }
+}
+
+/// The client of an address. A row that cannot be read is of no account.
+fn client_of(conn: &Connection, account: &Address) -> Result<Option<Client>, Failure> {
+    // The kind is written out, as the index of clients serves only a statement that names it.
+    let row = one(conn, "name = ?1 AND kind = 3", params![account.user])?;
+    let client = row.and_then(|row| Client::from_row(&row).ok());
+    Ok(client.filter(|client| client.address().is_ok_and(|address| address == *account)))
 }
 
 /// The name of the existing row, for the error.

@@ -151,7 +151,11 @@ fn apply(conn: &Connection, write: &Write, pending: &mut Pending) -> Result<Writ
         Write::SetDisplayName { account, display_name } => {
             accounts::set_display_name(conn, account, display_name)
         }
-        Write::SetDisabled { account, disabled } => accounts::set_disabled(conn, account, *disabled),
+        Write::SetDisabled { account, disabled } => {
+            let done = accounts::set_disabled(conn, account, *disabled)?;
+            rest::enable_client(conn, account)?;
+            Ok(done)
+        }
         Write::SetLimits { account, limits } => accounts::set_limits(conn, account, limits),
         Write::RemoveAccount { account } => accounts::remove(conn, account),
         Write::KeepDigests(keep) => accounts::keep_digests(conn, *keep),
@@ -164,8 +168,26 @@ fn apply(conn: &Connection, write: &Write, pending: &mut Pending) -> Result<Writ
         Write::ReplaceRoute(route) => routes::replace(conn, route),
         Write::RemoveRoute { name } => routes::remove(conn, name),
         Write::Rest(write) => rest::write(conn, write),
+        Write::AddClient { row, account, disabled } => rest::add_client(conn, row, account, *disabled),
+        Write::OfClient { sid, write } => apply_of_client(conn, sid, write, pending),
         Write::Xmpp(write) => xmpp::write(conn, write),
         Write::Access(write) => access::write(conn, write),
+    }
+}
+
+/// A change of an account as that of a client.
+fn apply_of_client(
+    conn: &Connection,
+    sid: &str,
+    write: &Write,
+    pending: &mut Pending,
+) -> Result<WriteDone, Failure> {
+    let account = write.changed_account().ok_or_else(|| StoreError::not_found(sid))?;
+    rest::check_client(conn, sid, account)?;
+    match write {
+        // The client's row says whether the client has disabled it.
+        Write::SetDisabled { account, disabled } => accounts::set_disabled(conn, account, *disabled),
+        write => apply(conn, write, pending),
     }
 }
 

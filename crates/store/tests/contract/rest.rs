@@ -2,7 +2,7 @@
 
 use super::{Database, database};
 use stdx::Instant;
-use store::rest::types::{Common, IncomingNumber, Queue, Recording, RestCall, TextMessage};
+use store::rest::types::{Client, Common, IncomingNumber, Queue, Recording, RestCall, TextMessage};
 use store::rest::{
     Kind, Period, Resource, RestFilter, RestLoaded, RestRead, RestWrite, Row, SortBy, Sum, UsageFilter,
 };
@@ -258,4 +258,106 @@ fn a_removed_account_takes_its_voicemail_with_it_and_no_other_recording() {
     assert_eq!(admin.write(&Write::Rest(late)), Err(StoreError::NotFound { what: "RE1".into() }));
     let remove = RestWrite::Remove { kind: Kind::RemovedVoicemail, sid: "RE1".into() };
     admin.write(&Write::Rest(remove)).unwrap();
+}
+
+/// A client of that login with its account, both made at that second.
+fn add_client(seconds: u64, login: &str, account: &str) -> Write {
+    let client = Client {
+        common: common(&format!("CL{login}"), "AC1", seconds),
+        login: login.into(),
+        domain: "example.org".into(),
+        status: "1".into(),
+        ..Client::default()
+    };
+    let address = Address::new(account, "example.org").unwrap();
+    let account = NewAccount::with_password(address, "secret", Instant::from_unix_seconds(seconds)).unwrap();
+    Write::AddClient { row: Box::new(client.row().unwrap()), account: Box::new(account), disabled: true }
+}
+
+fn of_client(login: &str, write: Write) -> Write {
+    Write::OfClient { sid: format!("CL{login}").into(), write: Box::new(write) }
+}
+
+#[test]
+fn a_client_and_its_account_are_made_and_removed_together() {
+    let (_database, mut admin) = admin();
+    admin.ensure_domain("example.org", Instant::from_unix_seconds(1)).unwrap();
+    let bob = || Address::new("bob", "example.org").unwrap();
+    let clients = |admin: &mut Admin| list(admin, RestFilter::all(Kind::Client)).1;
+    assert!(matches!(admin.write(&add_client(5, "bob", "bob")), Ok(WriteDone::ClientAdded { .. })));
+    assert!(admin.account(&bob()).unwrap().disabled);
+    // The login is a client's, or the address an account's: neither of both rows is added.
+    assert_eq!(admin.write(&add_client(5, "bob", "eve")), Err(StoreError::Exists { what: "bob".into() }));
+    let taken = StoreError::Exists { what: "account bob@example.org".into() };
+    assert_eq!(admin.write(&add_client(5, "eve", "bob")), Err(taken));
+    assert_eq!(clients(&mut admin), 1);
+    assert!(admin.account(&Address::new("eve", "example.org").unwrap()).is_err());
+    let removed = admin.write(&Write::RemoveAccount { account: bob() }).unwrap();
+    assert_eq!(removed, WriteDone::Removed { roster: Vec::new(), had_client: true });
+    assert_eq!(clients(&mut admin), 0);
+    // An account without a client.
+    admin.write(&add_client(5, "bob", "bob")).unwrap();
+    admin.write(&Write::Rest(RestWrite::Remove { kind: Kind::Client, sid: "CLbob".into() })).unwrap();
+    let removed = admin.write(&Write::RemoveAccount { account: bob() }).unwrap();
+    assert_eq!(removed, WriteDone::Removed { roster: Vec::new(), had_client: false });
+}
+
+#[test]
+fn a_client_changes_only_the_account_that_was_made_with_it() {
+    let (_database, mut admin) = admin();
+    admin.ensure_domain("example.org", Instant::from_unix_seconds(1)).unwrap();
+    let address = |user: &str| Address::new(user, "example.org").unwrap();
+    admin.write(&add_client(5, "bob", "bob")).unwrap();
+    admin.write(&add_client(5, "eve", "eve")).unwrap();
+    let rename = |user: &str| Write::SetDisplayName { account: address(user), display_name: "B".into() };
+    admin.write(&of_client("bob", rename("bob"))).unwrap();
+    let missing = |what: &str| Err(StoreError::NotFound { what: what.into() });
+    assert_eq!(admin.write(&of_client("bob", rename("eve"))), missing("CLbob"));
+    assert_eq!(admin.write(&of_client("eva", rename("eve"))), missing("CLeva"));
+    // Only changes of accounts are of a client.
+    assert_eq!(admin.write(&of_client("bob", Write::KeepDigests(true))), missing("CLbob"));
+    // The row of a version before, which left it when the account was removed.
+    let RestLoaded::Row(Some(row)) =
+        read(&mut admin, RestRead::Sid { kind: Kind::Client, sid: "CLbob".into() })
+    else {
+        panic!()
+    };
+    let remove = || Write::RemoveAccount { account: address("bob") };
+    admin.write(&of_client("bob", remove())).unwrap();
+    admin.write(&Write::Rest(RestWrite::Insert(row))).unwrap();
+    let later = Instant::from_unix_seconds(11);
+    admin.add_account(NewAccount::with_password(address("bob"), "x", later).unwrap()).unwrap();
+    assert_eq!(admin.write(&of_client("bob", rename("bob"))), missing("CLbob"));
+    assert_eq!(admin.write(&of_client("bob", remove())), missing("CLbob"));
+    assert_eq!(&*admin.account(&address("bob")).unwrap().display_name, "");
+}
+
+#[test]
+fn a_client_counts_as_enabled_when_another_request_disables_its_account() {
+    let (_database, mut admin) = admin();
+    admin.ensure_domain("example.org", Instant::from_unix_seconds(1)).unwrap();
+    admin.write(&add_client(5, "bob", "bob")).unwrap();
+    let status = |admin: &mut Admin| {
+        let RestLoaded::Row(Some(row)) =
+            read(admin, RestRead::Sid { kind: Kind::Client, sid: "CLbob".into() })
+        else {
+            panic!()
+        };
+        (row.status.clone(), Client::from_row(&row).unwrap().status)
+    };
+    let disable =
+        || Write::SetDisabled { account: Address::new("bob", "example.org").unwrap(), disabled: true };
+    let mut client = Client {
+        common: common("CLbob", "AC1", 5),
+        login: "bob".into(),
+        domain: "example.org".into(),
+        status: "0".into(),
+        ..Client::default()
+    };
+    admin.write(&Write::Rest(RestWrite::Replace(Box::new(client.row().unwrap())))).unwrap();
+    admin.write(&of_client("bob", disable())).unwrap();
+    assert_eq!(status(&mut admin), (Some("0".into()), "0".to_owned()));
+    admin.write(&disable()).unwrap();
+    client.status = "1".into();
+    assert_eq!(status(&mut admin), (client.row().unwrap().status, client.status));
 }

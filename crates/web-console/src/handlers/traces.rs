@@ -11,6 +11,7 @@ use super::accounts::find;
 use super::{Answer, Context};
 use crate::fault::Fault;
 use crate::limits;
+use crate::sign_in::prepared;
 use crate::traces::{TooMany, TraceOrder};
 
 pub(super) async fn begin(context: &Context<'_>) -> Result<Answer, Fault> {
@@ -23,6 +24,11 @@ pub(super) async fn begin(context: &Context<'_>) -> Result<Answer, Fault> {
     };
     // Whole messages of an administrator of chat have the passwords that it sets (XEP-0133 §4.6).
     context.check_may_change(&account).await?;
+    // An address without an account may be another spelling of one that has a role: A-labels, or capitals.
+    let prepared = prepared(&account.user, &account.domain).filter(|prepared| *prepared != account);
+    if let Some(prepared) = prepared {
+        context.check_may_change(&prepared).await?;
+    }
     let result = try_begin(context, &account).await;
     context.audit(&account.to_string(), result.as_ref().err());
     result

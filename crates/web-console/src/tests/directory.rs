@@ -1,6 +1,7 @@
 //! Roles by groups of a directory, which the test plays.
 
 use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::directory::{DirectoryAnswer, DirectoryTimes, PasswordVerdict, RoleVerdict, refresh};
@@ -8,13 +9,13 @@ use crate::directory::{DirectoryAnswer, DirectoryTimes, PasswordVerdict, RoleVer
 /// The password of all users in the directory.
 const PASSWORD: &str = "of-the-directory";
 
-/// The users of the directory and their roles; `None`: it does not answer.
+/// The users of the directory and their roles; `None`: it does not answer. And the passwords that it was asked about.
 #[derive(Default)]
-struct Users(Mutex<Option<HashMap<&'static str, Option<Role>>>>);
+struct Users(Mutex<Option<HashMap<&'static str, Option<Role>>>>, AtomicUsize);
 
 impl Users {
     fn new(users: &[(&'static str, Option<Role>)]) -> Arc<Users> {
-        Arc::new(Users(Mutex::new(Some(users.iter().copied().collect()))))
+        Arc::new(Users(Mutex::new(Some(users.iter().copied().collect())), AtomicUsize::new(0)))
     }
 
     fn set(&self, users: Option<&[(&'static str, Option<Role>)]>) {
@@ -36,7 +37,16 @@ impl Directory for Users {
             }
             Some(_) => PasswordVerdict::Wrong,
         };
-        Box::pin(async move { verdict })
+        self.1.fetch_add(1, Ordering::Relaxed);
+        // The answer of another machine comes later.
+        let mut is_asked = false;
+        Box::pin(poll_fn(move |cx| {
+            if std::mem::replace(&mut is_asked, true) {
+                return Poll::Ready(verdict);
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }))
     }
 
     fn role(&self, account: &Address) -> DirectoryAnswer<RoleVerdict> {
@@ -155,4 +165,38 @@ async fn an_operator_changes_no_account_to_which_the_directory_gives_a_role() {
     directory.set(None);
     let reply = world.ask(&admin, "PUT", at, change()).await;
     assert_eq!(reply.status, StatusCode::OK, "an admin may: {}", reply.body);
+}
+
+#[tokio::test]
+async fn passwords_that_are_tried_at_once_are_paced_as_those_one_after_another() {
+    let (world, directory) = world_of_users(&[("dora", Some(Role::Operator))]);
+    let settings = world.console.state().settings();
+    let from = std::net::IpAddr::from([192, 0, 2, 7]);
+    let state = world.console.state();
+    let guesses = (0..50).map(|number| {
+        let password = if number == 49 { PASSWORD.to_owned() } else { format!("guess{number}") };
+        crate::sign_in::sign_in(state, &settings, from, ("dora", password))
+    });
+    let mut open: Vec<_> = guesses.map(Box::pin).collect();
+    let mut answers = Vec::new();
+    // All of them begin before any has its answer.
+    poll_fn(|cx| {
+        let mut waiting = Vec::new();
+        for mut guess in open.drain(..) {
+            match guess.as_mut().poll(cx) {
+                Poll::Ready(answer) => answers.push(answer.map(drop).map_err(|fault| fault.status)),
+                Poll::Pending => waiting.push(guess),
+            }
+        }
+        open = waiting;
+        Poll::Ready(())
+    })
+    .await;
+    assert_eq!((answers.len(), open.len()), (40, 10), "as many are open as are free");
+    assert!(answers.iter().all(|answer| *answer == Err(StatusCode::TOO_MANY_REQUESTS)), "{answers:?}");
+    assert_eq!(directory.1.load(Ordering::Relaxed), 10);
+    drop(open);
+    let failures = world.failures.lock().unwrap();
+    let aborted = failures.iter().filter(|cause| **cause == Cause::Aborted).count();
+    assert_eq!(aborted, 10, "clients that leave have tried");
 }

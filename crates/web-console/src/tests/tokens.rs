@@ -223,3 +223,19 @@ async fn an_operator_changes_no_account_that_is_signed_in_with_a_role_by_a_token
     let done = world.ask(&operator, "PUT", at, change()).await;
     assert_eq!(done.status, StatusCode::OK, "{}", done.body);
 }
+
+#[tokio::test]
+async fn a_user_without_a_role_who_tries_again_and_again_has_one_line_in_a_minute() {
+    let (mut world, _) = world_of_tokens(&[("o.tto.ours", "otto", None), ("d.ora.ours", "dora", None)]);
+    for _ in 0..50 {
+        for token in ["o.tto.ours", "d.ora.ours"] {
+            let refused = world.ask_by_token(token, "GET", "/session", None).await;
+            assert_eq!(refused.status, StatusCode::FORBIDDEN, "{}", refused.body);
+        }
+    }
+    let lines = ["otto", "dora"].map(|user| format!("{user}@example.test none SignIn token Some(403)"));
+    assert_eq!(*world.audited.lock().unwrap(), lines);
+    world.pass(60);
+    world.ask_by_token("o.tto.ours", "GET", "/session", None).await;
+    assert_eq!(world.audited.lock().unwrap().len(), 3);
+}

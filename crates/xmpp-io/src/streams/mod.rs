@@ -132,6 +132,13 @@ impl Streams {
         self.shared.take_events(sink);
     }
 
+    /// Lets streams work, and moves out the attempts to sign in that have failed by it: they count before the next one is looked at.
+    pub fn with_failures<T>(&mut self, act: impl FnOnce(&mut Streams) -> T) -> (T, Vec<C2sEvent>) {
+        let before = self.shared.events();
+        let done = act(self);
+        (done, self.shared.take_failures(before))
+    }
+
     /// Lets a stream work, when it is still there. True: it was.
     pub fn tell(&mut self, number: u64, act: impl FnOnce(&mut C2s, &mut c2s::Outbox)) -> bool {
         let found = self.shared.stream(number);

@@ -302,6 +302,16 @@ impl C2sConnections {
         if self.counts.open() == 0 { Poll::Ready(()) } else { Poll::Pending }
     }
 
+    /// The number of events, for [`take_failures`](Self::take_failures).
+    pub(super) fn events(&self) -> usize {
+        self.mailbox.len()
+    }
+
+    /// Moves out the failed attempts to sign in behind so many events.
+    pub(super) fn take_failures(&self, behind: usize) -> Vec<C2sEvent> {
+        self.mailbox.take_behind(behind, |event| matches!(event, C2sEvent::Failed { .. }))
+    }
+
     pub(super) fn take_events(&self, sink: &mut Vec<C2sEvent>) {
         self.mailbox.take(sink);
         let waited = self.first_event.take().map(|first| self.clock().since(first));

@@ -46,7 +46,10 @@ pub struct Outbox {
 struct Pending {
     /// The driver's number. `None`: its connection is lost, and the client will send it again.
     ticket: Option<u64>,
+    /// It is answered then, at the latest.
     until: Instant,
+    /// The requests before it have come by then, or the session ends.
+    in_turn_by: Instant,
     /// Until its turn comes.
     request: Option<Box<Request>>,
 }
@@ -133,7 +136,8 @@ impl Session {
             settings,
         };
         session.greeting = Some(session.greet(&request));
-        let pending = Pending { ticket: Some(ticket), until: now + wait, request: None };
+        let pending =
+            Pending { ticket: Some(ticket), until: now + wait, in_turn_by: now + wait, request: None };
         session.received = request.rid;
         session.pending.insert(request.rid, pending);
         out.inputs.push(Input::Open(header(&request)));
@@ -188,6 +192,11 @@ impl Session {
         (self.answered < self.received).then(|| self.pending.get(&(self.answered + 1))).flatten()
     }
 
+    /// Those that wait for an earlier one, which has not come.
+    fn out_of_turn(&self) -> impl Iterator<Item = &Pending> {
+        self.pending.range(self.received + 1..).map(|(_, pending)| pending)
+    }
+
     /// A request that names this session.
     pub fn handle_request(&mut self, now: Instant, request: Request, ticket: u64, out: &mut Outbox) {
         match &self.state {
@@ -230,8 +239,12 @@ impl Session {
         self.last = now;
         self.quiet_since = None;
         self.patience = self.inactivity;
-        let pending =
-            Pending { ticket: Some(ticket), until: now + self.wait, request: Some(Box::new(request)) };
+        let pending = Pending {
+            ticket: Some(ticket),
+            until: now + self.wait,
+            in_turn_by: now + self.wait.max(limits::BOSH_GAP),
+            request: Some(Box::new(request)),
+        };
         self.pending.insert(rid, pending);
         self.take_turns(now, out);
         self.note_quiet(now);
@@ -407,9 +420,10 @@ impl Session {
 
     /// When `expire` has something to do.
     pub fn deadline(&self) -> Option<Instant> {
-        let waiting = self.pending.values().map(|pending| pending.until).min();
+        let waiting = self.first().map(|pending| pending.until);
+        let stuck = self.out_of_turn().map(|pending| pending.in_turn_by).min();
         let quiet = self.quiet_since.map(|since| since + self.patience);
-        let next = [waiting, quiet].into_iter().flatten().min();
+        let next = [waiting, stuck, quiet].into_iter().flatten().min();
         next.filter(|_| self.state == BoshState::Open)
     }
 
@@ -420,8 +434,8 @@ impl Session {
         }
         self.note_quiet(now);
         let is_gone = self.quiet_since.is_some_and(|since| since + self.patience <= now);
-        // A gap that is not filled within that time will not be.
-        let is_stuck = self.pending.values().any(|pending| pending.until <= now);
+        // XEP-0124 §14.2: requests may overtake one another. A gap that is not filled within that time will not be.
+        let is_stuck = self.out_of_turn().any(|pending| pending.in_turn_by <= now);
         if self.state == BoshState::Open && (is_gone || is_stuck) {
             for (_, pending) in std::mem::take(&mut self.pending) {
                 if let Some(ticket) = pending.ticket {

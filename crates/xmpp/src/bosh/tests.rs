@@ -249,6 +249,28 @@ fn an_empty_request_that_a_later_one_has_overtaken_is_not_too_much() {
     assert_eq!(world.take(1), EMPTY);
 }
 
+/// XEP-0124 §14.2: they are handled in the order of their rid, also where a client does not wait for answers.
+#[test]
+fn a_request_that_overtakes_another_waits_for_it_however_short_the_clients_wait_is() {
+    for wait in ["0", "1"] {
+        let opening = format!("wait='{wait}' hold='1' ver='1.6'");
+        let mut world = BoshWorld::open(&opening);
+        world.send(2, "", "<b/>");
+        world.wait(seconds(0));
+        world.wait(seconds(5));
+        assert!(!world.session.is_over(), "{wait}");
+        world.send(1, "", "<a/>");
+        world.relax();
+        assert_eq!((world.take(1), world.inputs.len()), (EMPTY.to_owned(), 2), "{wait}");
+        // One that never comes ends the session.
+        let mut world = BoshWorld::open(&opening);
+        world.send(2, "", "<b/>");
+        world.wait(seconds(10));
+        assert_eq!(world.condition(2), "item-not-found", "{wait}");
+        assert!(world.session.is_over());
+    }
+}
+
 #[test]
 fn a_client_that_polls_is_answered_at_once_and_may_not_poll_too_often() {
     let mut world = BoshWorld::open("wait='0' hold='1' ver='1.6'");

@@ -381,6 +381,26 @@ fn scram_goes_through_the_stream() {
     assert!(world.say("<abort xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>").contains("<aborted/>"));
 }
 
+#[test]
+fn a_proof_waits_for_the_word_that_the_client_may_try() {
+    let mut world = ClientStreamWorld::new(settings(), secure());
+    world.say(HEADER);
+    let first = sasl::encode(b"n,,n=alice,r=abc");
+    world.say(&format!(
+        "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='SCRAM-SHA-256'>{first}</auth>"
+    ));
+    world.found(CredentialAnswer::Keys(sasl::derive(Hash::Sha256, "secret", b"salt", 10)));
+    let proof = sasl::encode(b"c=biws,r=abc,p=AAAA");
+    let answer = world.say(&format!("<response xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>{proof}</response>"));
+    let find = CredentialQuery::Proof { user: "alice".into() };
+    assert_eq!(
+        (&*answer, &world.effects[..]),
+        ("", &[Effect::Find { find, domain: "example.org".into() }][..])
+    );
+    assert!(world.found(CredentialAnswer::Unavailable).contains("<temporary-auth-failure/>"));
+    assert_eq!(world.failures(), 0, "it was not looked at");
+}
+
 /// One long namespace, many elements in it: 72 KB that took 131 MB.
 fn bomb(children: usize) -> String {
     let ns = "n".repeat(limits::NAMESPACE);

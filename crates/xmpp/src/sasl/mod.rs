@@ -151,6 +151,8 @@ pub enum CredentialAnswer {
     Password(bool),
     /// There is such an account, and it may sign in.
     Account,
+    /// The proof may be checked.
+    Proof,
     /// The token is of this user, who has an account.
     User(Box<str>),
     /// The tokens of one client.
@@ -197,6 +199,12 @@ pub enum CredentialQuery {
         /// The id of the client.
         agent: Box<str>,
     },
+    /// The check of a proof that was made of an account's keys, which the exchange has: others may have failed for this account since the
+    /// challenge, so that the client has to wait.
+    Proof {
+        /// The local part of the address.
+        user: Box<str>,
+    },
 }
 
 impl CredentialQuery {
@@ -207,7 +215,8 @@ impl CredentialQuery {
             | CredentialQuery::Password { user, .. }
             | CredentialQuery::Bearer { user, .. }
             | CredentialQuery::Account { user }
-            | CredentialQuery::Tokens { user, .. } => user,
+            | CredentialQuery::Tokens { user, .. }
+            | CredentialQuery::Proof { user } => user,
         }
     }
 }
@@ -319,6 +328,8 @@ enum ExchangeState {
     /// The client's first words are not here.
     First(Mechanism),
     Scram(Scram),
+    /// The client's proof is here, and may not be checked yet.
+    ScramProof(Scram, Vec<u8>),
     /// For the account's word on a password, or on whether it is there.
     Password(Box<str>),
     Account(Box<str>),
@@ -347,7 +358,8 @@ impl Exchange {
             ExchangeState::Password(_)
             | ExchangeState::Account(_)
             | ExchangeState::Token(_)
-            | ExchangeState::Bearer(_) => true,
+            | ExchangeState::Bearer(_)
+            | ExchangeState::ScramProof(..) => true,
             ExchangeState::Scram(scram) => !scram.has_challenged(),
             ExchangeState::First(_) | ExchangeState::BearerRefused | ExchangeState::Over => false,
         }
@@ -357,6 +369,7 @@ impl Exchange {
     pub fn has_challenged(&self) -> bool {
         match &self.state {
             ExchangeState::Scram(scram) => scram.has_challenged(),
+            ExchangeState::ScramProof(..) => true,
             state => matches!(state, ExchangeState::BearerRefused),
         }
     }
@@ -370,13 +383,18 @@ impl Exchange {
     pub fn respond(&mut self, response: &[u8]) -> Step {
         let step = match std::mem::replace(&mut self.state, ExchangeState::Over) {
             ExchangeState::First(mechanism) => self.first(mechanism, response),
-            ExchangeState::Scram(scram) => scram.finish(response),
+            ExchangeState::Scram(scram) => {
+                let user = scram.user().into();
+                self.state = ExchangeState::ScramProof(scram, response.to_vec());
+                Ok(Step::Find(CredentialQuery::Proof { user }))
+            }
             // RFC 7628 §3.2.3: whatever it says.
             ExchangeState::BearerRefused => Err(Failure::NotAuthorized),
             ExchangeState::Bearer(_)
             | ExchangeState::Password(_)
             | ExchangeState::Account(_)
             | ExchangeState::Token(_)
+            | ExchangeState::ScramProof(..)
             | ExchangeState::Over => Err(Failure::MalformedRequest),
         };
         step.unwrap_or_else(Step::Failure)
@@ -389,6 +407,7 @@ impl Exchange {
             (ExchangeState::Password(user), CredentialAnswer::Password(true)) => {
                 Ok(Step::Success { user: Identity::User(user), last: None })
             }
+            (ExchangeState::ScramProof(scram, proof), CredentialAnswer::Proof) => scram.finish(&proof),
             (ExchangeState::Account(user), CredentialAnswer::Account) => {
                 Ok(Step::Success { user: Identity::User(user), last: None })
             }

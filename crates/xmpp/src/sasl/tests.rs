@@ -19,6 +19,27 @@ fn scram(hash: Hash) -> Mechanism {
     Mechanism::Scram { hash, plus: false }
 }
 
+/// The step after a proof that may be checked.
+fn prove(exchange: &mut Exchange, response: &[u8]) -> Step {
+    let step = exchange.respond(response);
+    assert!(matches!(step, Step::Find(CredentialQuery::Proof { .. })), "{step:?}");
+    assert!(exchange.is_finding() && exchange.has_challenged());
+    exchange.give(CredentialAnswer::Proof)
+}
+
+#[test]
+fn a_right_proof_is_not_looked_at_while_the_client_has_to_wait() {
+    let keys = derive(Hash::Sha1, "pencil", &STANDARD.decode("QSXCR+Q6sek8bf92").unwrap(), 4_096);
+    let first = b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL";
+    let (mut exchange, _) = Exchange::start(scram(Hash::Sha1), Some(first), context("3rfcNHYJY1ZVvWVs7j"));
+    exchange.give(CredentialAnswer::Keys(keys));
+    let step = exchange
+        .respond(b"c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=");
+    assert_eq!(step, Step::Find(CredentialQuery::Proof { user: "user".into() }));
+    let refused = exchange.give(CredentialAnswer::Unavailable);
+    assert_eq!(refused, Step::Failure(Failure::TemporaryAuthFailure));
+}
+
 #[test]
 fn the_example_of_rfc_5802() {
     let salt = STANDARD.decode("QSXCR+Q6sek8bf92").unwrap();
@@ -31,8 +52,10 @@ fn the_example_of_rfc_5802() {
     assert_eq!(step, Step::Find(CredentialQuery::Keys { user: "user".into(), hash: Hash::Sha1 }));
     let step = exchange.give(CredentialAnswer::Keys(keys));
     assert_eq!(text(&step), "r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096");
-    let step = exchange
-        .respond(b"c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=");
+    let step = prove(
+        &mut exchange,
+        b"c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=",
+    );
     assert_eq!(text(&step), "v=rmF9pqV8S7suAoZWja4dJRkFsKQ=");
 }
 
@@ -46,7 +69,8 @@ fn the_example_of_rfc_7677() {
         context("%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"),
     );
     exchange.give(CredentialAnswer::Keys(keys));
-    let step = exchange.respond(
+    let step = prove(
+        &mut exchange,
         b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=",
     );
     assert_eq!(text(&step), "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
@@ -76,7 +100,7 @@ fn sign_in(
     let binding = STANDARD.encode([format!("{flag},,").as_bytes(), &data].concat());
     let without = format!("c={binding},r={}", field("r="));
     let proof = super::scram::testing::proof(hash, password, &keys, &format!("{bare},{challenge},{without}"));
-    exchange.respond(format!("{without},p={proof}").as_bytes())
+    prove(&mut exchange, format!("{without},p={proof}").as_bytes())
 }
 
 fn keys(hash: Hash, password: &str) -> CredentialAnswer {
@@ -115,7 +139,7 @@ fn a_proof_is_bound_to_its_channel() {
 fn a_proof_cannot_be_used_again() {
     let (mut exchange, _) = Exchange::start(scram(Hash::Sha1), Some(b"n,,n=a,r=b"), context("other"));
     exchange.give(keys(Hash::Sha1, "pencil"));
-    let step = exchange.respond(b"c=biws,r=b-old,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=");
+    let step = prove(&mut exchange, b"c=biws,r=b-old,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=");
     assert_eq!(step, Step::Failure(Failure::NotAuthorized));
     assert_eq!(exchange.respond(b"c=biws"), Step::Failure(Failure::MalformedRequest));
 }

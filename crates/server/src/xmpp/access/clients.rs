@@ -11,13 +11,14 @@ use std::sync::Arc;
 use cluster::Bucket;
 use external_auth::{Credential, Hidden};
 use stdx::Instant;
+use stdx::attempts::OpenAttempt;
 use store::access::AccessLoaded;
 use store::{Account, Address, StoreError, WriteDone};
 use xmpp::c2s::{C2s, FailedAttempt, NewToken, Outbox, Registration, TokenWork};
-use xmpp::sasl::{CredentialAnswer, CredentialQuery, Hash};
+use xmpp::sasl::{CredentialAnswer, CredentialQuery, Hash, Secret};
 use xmpp::{Bare, Jid};
-use xmpp_io::streams::Streams;
 use xmpp_io::streams::http::invitation::InvitationQuery;
+use xmpp_io::streams::{C2sEvent, Streams};
 
 use super::super::pending::{Asker, PendingRequests};
 use super::super::{Unavailable, XmppEffect, sign_in};
@@ -38,6 +39,8 @@ pub(in crate::xmpp) enum ClientRequest {
         account: Box<Address>,
         /// If not, the client is told the same.
         is_there: bool,
+        /// Until the outcome counts.
+        open: OpenAttempt,
     },
     /// The tokens of a client of that account.
     Tokens { stream: u64, name: Box<str>, key: TokenKey, agent: Box<str> },
@@ -112,6 +115,9 @@ impl ClientAccess {
         domain: Box<str>,
     ) {
         let Some(known) = cx.streams.get(stream) else { return };
+        if let CredentialQuery::Proof { user } = &find {
+            return self.prove(cx, stream, &Claim::new(known.peer(), user, &domain));
+        }
         // The latency of the last attempt counts.
         known.begin_sign_in(cx.now);
         // Credentials of a client that guesses are not looked at, right or wrong.
@@ -121,7 +127,7 @@ impl ClientAccess {
         if let (CredentialQuery::Bearer { token, .. }, true) =
             (&find, self.access.source_of(&domain).is_some())
         {
-            // The token names the user.
+            // The token names the user, and cannot be guessed.
             let sign_in = ExternalSignIn::by_token(stream, domain);
             return self.ask_source(cx, sign_in, Credential::Token(Hidden(token.0.clone())));
         }
@@ -133,9 +139,13 @@ impl ClientAccess {
         if let (CredentialQuery::Password { password, .. }, true) =
             (&find, self.access.source_of(&domain).is_some())
         {
+            let claim = Claim::new(known.peer(), find.user(), &domain);
+            let Some(open) = self.access.begin(cx.now, &claim) else {
+                return cx.tell(stream, |c2s, out| c2s.handle_found(CredentialAnswer::Unavailable, out));
+            };
             let credential =
                 Credential::Password { user: user.clone(), password: Hidden(password.0.clone()) };
-            let sign_in = ExternalSignIn::by_password(stream, (user, domain), password.clone());
+            let sign_in = ExternalSignIn::by_password(stream, (user, domain), password.clone(), Some(open));
             return self.ask_source(cx, sign_in, credential);
         }
         if let (CredentialQuery::Keys { hash, .. }, Some(file)) =
@@ -149,6 +159,14 @@ impl ClientAccess {
         cx.outbox.push(XmppEffect::Account { id, user, domain });
     }
 
+    /// A stream has a client's proof of keys that it was challenged for. Others may have failed since: many challenges taken first are paced as tries
+    /// one after another.
+    fn prove(&self, cx: &mut AccessContext<'_>, stream: u64, claim: &Claim<'_>) {
+        let may = self.access.wait(cx.now, claim).is_none();
+        let answer = if may { CredentialAnswer::Proof } else { CredentialAnswer::Unavailable };
+        cx.tell(stream, |c2s, out| c2s.handle_found(answer, out));
+    }
+
     /// An attempt to sign in has failed.
     pub(in crate::xmpp) fn handle_failed(
         &mut self,
@@ -159,6 +177,15 @@ impl ClientAccess {
     ) {
         self.counts.sign_in_failures += 1;
         self.access.fail(now, &Claim::new(peer, &failed.user, domain), failed.cause);
+    }
+
+    /// Handles the attempts that have failed by an input of this part, before the next one: others are compared with what they leave.
+    pub(in crate::xmpp) fn handle_failures(&mut self, now: Instant, failures: Vec<C2sEvent>) {
+        for failure in failures {
+            if let C2sEvent::Failed { peer, domain, failed } = failure {
+                self.handle_failed(now, peer, &domain, &failed);
+            }
+        }
     }
 
     /// A stream asks for a session. Notes the bucket of its account, whose owner has the host that serves the stream from
@@ -282,8 +309,9 @@ impl ClientAccess {
             ClientRequest::Keys { address } if result.is_ok() => {
                 cx.outbox.push(XmppEffect::Forget { address });
             }
-            ClientRequest::Proving { stream, account, is_there } => {
+            ClientRequest::Proving { stream, account, is_there, open } => {
                 proved(cx, stream, (&account, is_there), &result);
+                drop(open);
             }
             ClientRequest::External(sign_in) => self.account_made(cx, *sign_in, result),
             ClientRequest::TokensWritten { stream, new, was_used } => {
@@ -307,12 +335,17 @@ impl ClientAccess {
         found: Result<Option<&Account>, Unavailable>,
     ) {
         // The client has not waited: to check its password, beside the shard or here, would only delay others.
-        if cx.streams.get(stream).is_none() {
-            return;
-        }
+        let Some(peer) = cx.streams.get(stream).map(|stream| stream.peer()) else { return };
         let Ok(found) = found else {
             return cx.tell(stream, |c2s, out| c2s.handle_found(CredentialAnswer::Unavailable, out));
         };
+        // Others may have failed while the account was read, or be checked beside the shard.
+        let is_password = matches!(find, CredentialQuery::Password { .. });
+        let begin = || self.access.begin(cx.now, &Claim::new(peer, find.user(), domain));
+        let open = is_password.then(begin).flatten();
+        if is_password && open.is_none() {
+            return cx.tell(stream, |c2s, out| c2s.handle_found(CredentialAnswer::Unavailable, out));
+        }
         let account = sign_in::account_of(found, domain).filter(|account| {
             // Digests of a source outside expire; tokens and certificates do not depend on them.
             let is_of_password =
@@ -331,11 +364,9 @@ impl ClientAccess {
                 return self.find_tokens(cx, stream, &known(), agent.clone());
             }
             CredentialQuery::Password { password, .. } if slow => {
-                let (is_there, account) = (account.is_some(), Box::new(known()));
-                let proving = Box::new(account.address());
-                let id = self.pending.insert(ClientRequest::Proving { stream, account: proving, is_there });
-                let (password, learns) = (password.clone(), self.access.digests);
-                return cx.outbox.push(XmppEffect::Prove { id, account, password, learns, stream });
+                // Each password has one.
+                let Some(open) = open else { return };
+                return self.prove_beside(cx, stream, (known(), account.is_some()), (password.clone(), open));
             }
             _ => {}
         }
@@ -352,6 +383,20 @@ impl ClientAccess {
             let id = self.pending.insert(ClientRequest::Keys { address });
             cx.outbox.push(XmppEffect::Derive { id, account: Box::new(account.clone()), password });
         }
+    }
+
+    /// Has a password compared beside the shard, as that takes its time.
+    fn prove_beside(
+        &mut self,
+        cx: &mut AccessContext<'_>,
+        stream: u64,
+        (account, is_there): (Account, bool),
+        (password, open): (Secret, OpenAttempt),
+    ) {
+        let (account, learns) = (Box::new(account), self.access.digests);
+        let proving = ClientRequest::Proving { stream, account: Box::new(account.address()), is_there, open };
+        let id = self.pending.insert(proving);
+        cx.outbox.push(XmppEffect::Prove { id, account, password, learns, stream });
     }
 }
 

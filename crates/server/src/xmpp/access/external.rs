@@ -10,6 +10,7 @@ use std::time::Duration;
 use control::{Family, KindCount};
 use external_auth::{Credential, Query, ScramSha256Keys, Verdict};
 use stdx::Instant;
+use stdx::attempts::OpenAttempt;
 use store::{Account, AccountLimits, Address, NewAccount, StoreError, Verifiers, Write, WriteDone};
 use xmpp::Jid;
 use xmpp::sasl::{CredentialAnswer, Keys, Secret};
@@ -25,6 +26,8 @@ pub(in crate::xmpp) struct ExternalSignIn {
     user: Box<str>,
     domain: Box<str>,
     proof: ExternalProof,
+    /// Until the outcome counts. Tokens and keys of files need none: the first cannot be guessed, and proofs by the second are paced by themselves.
+    _open: Option<OpenAttempt>,
     /// Another client of the user made the account meanwhile. It is looked up once more, and not made again if it is gone.
     was_made_by_other: bool,
 }
@@ -39,14 +42,19 @@ enum ExternalProof {
 }
 
 impl ExternalSignIn {
-    pub(super) fn by_password(stream: u64, (user, domain): (Box<str>, Box<str>), password: Secret) -> Self {
+    pub(super) fn by_password(
+        stream: u64,
+        (user, domain): (Box<str>, Box<str>),
+        password: Secret,
+        open: Option<OpenAttempt>,
+    ) -> Self {
         let proof = ExternalProof::Password(password);
-        ExternalSignIn { stream, user, domain, proof, was_made_by_other: false }
+        ExternalSignIn { stream, user, domain, proof, _open: open, was_made_by_other: false }
     }
 
     pub(super) fn by_token(stream: u64, domain: Box<str>) -> Self {
         let proof = ExternalProof::Token;
-        ExternalSignIn { stream, user: "".into(), domain, proof, was_made_by_other: false }
+        ExternalSignIn { stream, user: "".into(), domain, proof, _open: None, was_made_by_other: false }
     }
 
     /// By keys of a file. The account is made before the client has proved anything: there are no more such accounts than lines of the file, and the
@@ -62,7 +70,7 @@ impl ExternalSignIn {
             stored: keys.stored.into(),
             server: keys.server.into(),
         }));
-        ExternalSignIn { stream, user, domain, proof, was_made_by_other: false }
+        ExternalSignIn { stream, user, domain, proof, _open: None, was_made_by_other: false }
     }
 
     /// The source does not know the user.
@@ -310,7 +318,7 @@ mod tests {
     const KEEP: Duration = Duration::from_hours(30 * 24);
 
     fn of(password: &str) -> ExternalSignIn {
-        ExternalSignIn::by_password(1, ("alice".into(), "example.org".into()), Secret(password.into()))
+        ExternalSignIn::by_password(1, ("alice".into(), "example.org".into()), Secret(password.into()), None)
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 use stdx::Instant;
-use stdx::attempts::{Attempt, Cause, account_name, without_port};
+use stdx::attempts::{Attempt, Cause, OpenAttempt, account_name, without_port};
 use stdx::hash::Keyed;
 use stdx::rate::{Policy, Rate};
 
@@ -108,6 +108,15 @@ impl Access {
             self.note(now, claim, Cause::TooManyAttempts);
         }
         wait
+    }
+
+    /// Begins a check whose outcome comes later; `None`: the client may not try now. A refusal is noted.
+    fn begin(&self, now: Instant, claim: &Claim<'_>) -> Option<OpenAttempt> {
+        let begun = self.attempts.begin(now, &claim.attempt());
+        if begun.is_err() {
+            self.note(now, claim, Cause::TooManyAttempts);
+        }
+        begun.ok()
     }
 
     /// Counts a failed sign-in for the pace of the next ones, and notes it in the log.

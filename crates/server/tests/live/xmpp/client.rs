@@ -236,7 +236,7 @@ impl Client {
         self.auth("EXTERNAL", authorized.as_bytes())
     }
 
-    pub(super) fn auth(&mut self, mechanism: &str, first: &[u8]) -> Element {
+    pub(crate) fn auth(&mut self, mechanism: &str, first: &[u8]) -> Element {
         let text = sasl::encode(first);
         self.say(&format!(
             "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='{mechanism}'>{text}</auth>"
@@ -260,15 +260,8 @@ impl Client {
         if !challenge.is("challenge", ns::SASL) {
             return challenge;
         }
-        let server_first = String::from_utf8(sasl::decode(&challenge.content()).unwrap().unwrap()).unwrap();
-        let part = |name: &str| server_first.split(',').find_map(|part| part.strip_prefix(name)).unwrap();
-        let salt = sasl::decode(part("s=")).unwrap().unwrap();
-        let bound = sasl::encode(&[header.as_bytes(), data].concat());
-        let without = format!("c={bound},r={}", part("r="));
-        let message = format!("{bare},{server_first},{without}");
-        let proof = proof(password, &salt, part("i=").parse().unwrap(), &message);
-        let last = sasl::encode(format!("{without},p={}", sasl::encode(&proof)).as_bytes());
-        self.say(&format!("<response xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>{last}</response>"));
+        let response = scram_response((user, password), (&header, data), &challenge);
+        self.say(&response);
         self.hear()
     }
 
@@ -350,6 +343,23 @@ fn read_websocket(io: &mut WebSocket<Box<dyn Stream>>, inbox: &mut VecDeque<Elem
         }
         Err(_) => false,
     }
+}
+
+/// The response to a challenge of SCRAM-SHA-256 for `r=client`. `header` and data of a channel binding: `n,,` and nothing without one.
+pub(crate) fn scram_response(
+    (user, password): (&str, &str),
+    (header, data): (&str, &[u8]),
+    challenge: &Element,
+) -> String {
+    let server_first = String::from_utf8(sasl::decode(&challenge.content()).unwrap().unwrap()).unwrap();
+    let part = |name: &str| server_first.split(',').find_map(|part| part.strip_prefix(name)).unwrap();
+    let salt = sasl::decode(part("s=")).unwrap().unwrap();
+    let bound = sasl::encode(&[header.as_bytes(), data].concat());
+    let without = format!("c={bound},r={}", part("r="));
+    let message = format!("n={user},r=client,{server_first},{without}");
+    let proof = proof(password, &salt, part("i=").parse().unwrap(), &message);
+    let last = sasl::encode(format!("{without},p={}", sasl::encode(&proof)).as_bytes());
+    format!("<response xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>{last}</response>")
 }
 
 /// The client's side of RFC 5802 with SHA-256.

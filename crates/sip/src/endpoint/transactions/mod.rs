@@ -13,13 +13,13 @@ use stdx::wheel::Wheel;
 pub(crate) use self::proof::SourceCredit;
 pub(crate) use self::proof::SourceProofs;
 use super::ladders::{CallLadders, Passage};
-use super::{EndpointEffect, EndpointOutbox, TraceEvent, Traced, TransactionUser};
+use super::{EndpointEffect, EndpointOutbox, TraceEvent, Traced, TracedAccount, TransactionUser};
 use crate::limits;
 use crate::transaction::{
     ClientInvite, ClientOther, TransactionEvent, TransactionMachine, TransactionOutput, TransactionTable,
 };
 use crate::transport::{Source, Target, Transmit, TransmitId, Transport, is_reliable};
-use crate::wire::{self, Message, Method, RequestBuilder};
+use crate::wire::{self, Message, Method, RequestBuilder, Uri};
 
 /// All transactions of one endpoint, and the sources over UDP that they were proved by.
 pub(crate) struct Transactions {
@@ -27,7 +27,7 @@ pub(crate) struct Transactions {
     pub(crate) proofs: SourceProofs,
     wheel: Wheel<Key>,
     /// Accounts whose messages are traced.
-    pub(crate) traced: Vec<Box<str>>,
+    pub(crate) traced: Vec<TracedAccount>,
     /// The messages of recent calls.
     pub(crate) ladders: CallLadders,
 }
@@ -249,13 +249,14 @@ impl Transactions {
         is_received: bool,
         out: &mut EndpointOutbox,
     ) {
-        let names = |address: Option<wire::Address<'_>>, account: &str| {
-            address.is_some_and(|a| memchr::memmem::find(a.uri, account.as_bytes()).is_some())
-        };
+        if self.traced.is_empty() {
+            return;
+        }
+        let uris = [message.from(), message.to()].map(|address| Uri::parse(address?.uri).ok());
         for account in &self.traced {
-            if names(message.from(), account) || names(message.to(), account) {
+            if uris.iter().flatten().any(|uri| account.is_named_by(uri)) {
                 let bytes = message.bytes().clone();
-                let account = account.clone();
+                let account = account.account.clone();
                 let event = TraceEvent { account, from, to, is_received, traced, bytes };
                 out.push(EndpointEffect::Trace(event));
             }
