@@ -8,6 +8,7 @@ use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::{ChangeCause, RoomUsers, to as addressed};
+use crate::address::RoomAddress;
 use crate::form::{choice, field, flag, form, type_of, value};
 use crate::limits::{AFFILIATIONS, INVITATIONS};
 use crate::occupants::Occupant;
@@ -93,7 +94,7 @@ impl RoomUsers {
         for (guest, invite) in guests {
             out.push(RoomEffect::Send(self.invitation(&inviter, &guest, invite)));
             let user = guest.bare();
-            self.invitations.insert(self.seal_invitation(&user, &inviter.user));
+            self.invitations.insert(seal_invitation(&self.address, &user, &inviter.user));
             // §7.8.2: an invitation into a room for members makes the guest a member, else §7.2.6 would refuse the
             // guest.
             if self.config.is_members_only && self.affiliation(&user) < Affiliation::Member {
@@ -140,11 +141,6 @@ impl RoomUsers {
             .child(direct)
     }
 
-    /// The name of an invitation in [`Invitations`]. No address has a line feed in it.
-    fn seal_invitation(&self, guest: &Bare, inviter: &Bare) -> Box<str> {
-        self.address.seal(&format!("{guest}\n{inviter}")).into()
-    }
-
     /// Sends the decline to the inviter: to the address in the invitation. Without an invitation all addresses are answered alike, so that
     /// strangers neither learn of occupants nor write to them.
     fn decline(&mut self, from: &Jid, decline: &Element, stanza: &Element, out: &mut Vec<RoomEffect>) {
@@ -164,7 +160,8 @@ impl RoomUsers {
             _ if is_occupant || !self.config.is_whois_anyone => Vec::new(),
             _ => self.occupants.of_user(&user).collect(),
         };
-        let invitation = inviters.first().map(|inviter| self.seal_invitation(&guest, &inviter.user));
+        let invitation =
+            inviters.first().map(|inviter| seal_invitation(&self.address, &guest, &inviter.user));
         let sessions: Vec<Jid> = inviters.iter().flat_map(|inviter| inviter.sessions.clone()).collect();
         if !invitation.is_some_and(|invitation| self.invitations.remove(&invitation)) {
             return refuse(stanza, Condition::ItemNotFound, out);
@@ -228,6 +225,11 @@ impl RoomUsers {
             Err(condition) => refuse(stanza, condition, out),
         }
     }
+}
+
+/// The name of an invitation in [`Invitations`]. No address has a line feed in it.
+fn seal_invitation(room: &RoomAddress, guest: &Bare, inviter: &Bare) -> Box<str> {
+    room.seal(&format!("{guest}\n{inviter}")).into()
 }
 
 /// The form that moderators get (§8.6); the real address in it is for them alone.

@@ -199,7 +199,7 @@ impl RoomUsers {
         if new != old {
             self.voices.remove(user);
         }
-        for key in self.concerned(user) {
+        for key in concerned(self, user) {
             // §9.1: a ban removes the occupant at once (301).
             if new == Affiliation::Outcast {
                 self.expel(key, &[301], cause, out);
@@ -214,19 +214,6 @@ impl RoomUsers {
         if new != old && !was_here && user.local().is_some() {
             self.tell_of_absent(user, new, cause.reason, out);
         }
-    }
-
-    /// The occupants whose affiliation is that of this user. The ban of a domain concerns all of its users, except those with an affiliation of
-    /// their own.
-    fn concerned(&self, user: &Bare) -> Vec<u64> {
-        if user.local().is_some() {
-            return self.occupants.keys_of_user(user).to_vec();
-        }
-        let of_domain = |occupant: &Occupant| {
-            occupant.user.domain() == user.domain()
-                && self.affiliation(&occupant.user) == Affiliation::Outcast
-        };
-        self.occupants.iter().filter(|(_, one)| of_domain(one)).map(|(key, _)| key).collect()
     }
 
     /// Gives an occupant the role of its new affiliation (§5.1.2): administrators and owners are moderators, a demoted one is not; a new member
@@ -268,4 +255,16 @@ impl RoomUsers {
             self.expel(key, &[code], ChangeCause::default(), out);
         }
     }
+}
+
+/// The occupants whose affiliation is that of this user. The ban of a domain concerns all of its users, except those with an affiliation of
+/// their own.
+fn concerned(users: &RoomUsers, user: &Bare) -> Vec<u64> {
+    if user.local().is_some() {
+        return users.occupants.keys_of_user(user).to_vec();
+    }
+    let of_domain = |occupant: &Occupant| {
+        occupant.user.domain() == user.domain() && users.affiliation(&occupant.user) == Affiliation::Outcast
+    };
+    users.occupants.iter().filter(|(_, one)| of_domain(one)).map(|(key, _)| key).collect()
 }
