@@ -119,6 +119,8 @@ impl Shard {
                 break;
             }
         }
+        // The end may have come after this turn's starts.
+        self.end_arrivals(self.dispatcher.hub.phase());
         let now = self.clock.now();
         self.report(now, true);
     }

@@ -227,9 +227,9 @@ mod tests {
     #[tokio::test]
     async fn a_ping_or_pong_within_an_exchange_of_sasl2_leaves_the_stream_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let connections = WebConnections::new(folder.path()).unwrap();
         let (client, server) = tokio::io::duplex(1 << 16);
         let both = async {
+            let connections = WebConnections::new(folder.path()).unwrap();
             let served = connections.serve(server, IpAddr::V4(Ipv4Addr::LOCALHOST));
             tokio::join!(served, ping_within_an_exchange(client));
         };
