@@ -89,8 +89,7 @@ mod tests {
         ];
         for (account, named, others) in rows {
             let traced = TracedAccount::new(account, "example.net");
-            let is_named =
-                |uri: &&&str| Uri::parse(uri.as_bytes()).is_ok_and(|uri| traced.is_named_by(&uri));
+            let is_named = |uri: &&&str| Uri::parse(uri.as_bytes()).is_ok_and(|uri| traced.is_named_by(&uri));
             assert_eq!(named.iter().filter(is_named).count(), named.len(), "{account}");
             let wrong: Vec<_> = others.iter().filter(is_named).collect();
             assert!(wrong.is_empty(), "{account} by {wrong:?}");
