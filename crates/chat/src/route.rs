@@ -325,7 +325,7 @@ pub(super) fn to_account(host: &mut Host, now: Instant, mut element: Element, ou
             },
         },
         None => {
-            refusal.into_iter().for_each(|refusal| refusal.answer(host, now, (&from, &to), &element, out))
+            refusal.into_iter().for_each(|refusal| refusal.answer(host, now, (&from, &to), &element, out));
         }
     }
     host.forget_user(now, &bare);

@@ -336,7 +336,7 @@ fn offered(report: &Report) -> f64 {
     let end = report.samples.iter().rposition(has_some).map_or(first, |last| last + 1);
     let offering = &report.samples[first..end];
     // The first and last interval are cut by the start and the end of the load.
-    let inner = if offering.len() > 3 { &offering[1..offering.len() - 1] } else { &offering[..] };
+    let inner = if offering.len() > 3 { &offering[1..offering.len() - 1] } else { offering };
     let seconds: f64 = inner.iter().map(|sample| sample.span).sum();
     let due: f64 = inner.iter().map(|sample| arrivals(sample) * sample.span).sum();
     if seconds > 0.0 { due / seconds } else { 0.0 }

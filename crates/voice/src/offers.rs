@@ -77,7 +77,7 @@ impl Leg {
         }
         let local = self.local(rules.own()).ok_or(Refused::GONE)?;
         if self.offer.is_empty() {
-            let mut offer = self.own_offer(local);
+            let mut offer = self.own_offer(&local);
             self.descriptions.stamp(&mut offer);
             return Ok(offer.to_string().into());
         }
@@ -94,10 +94,10 @@ impl Leg {
     }
 
     /// A first offer, or one that goes on from what was agreed (RFC 3264 §8). What is encrypted is offered so.
-    fn own_offer(&self, local: Local<'_>) -> Description {
-        let Some(media) = &self.media else { return sdp::offer(&local) };
+    fn own_offer(&self, local: &Local<'_>) -> Description {
+        let Some(media) = &self.media else { return sdp::offer(local) };
         let srtp = if media.negotiated().srtp.is_some() { SrtpPolicy::Required } else { local.srtp };
-        sdp::offer_again(&self.descriptions, &Local { srtp, ..local })
+        sdp::offer_again(&self.descriptions, &Local { srtp, ..*local })
     }
 
     /// Media from now on, or another than before.

@@ -84,9 +84,9 @@ fn apply(
     connection.batch("BEGIN")?;
     let applied = step(connection, name, migrations);
     if applied.is_ok() {
-        connection.commit()?
+        connection.commit()?;
     } else {
-        connection.batch("ROLLBACK")?
+        connection.batch("ROLLBACK")?;
     }
     applied
 }
