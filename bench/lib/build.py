@@ -81,4 +81,4 @@ def estimate(release):
     if os.path.isdir(os.path.join(release, "deps")):
         return "only what has changed is compiled, in one to five minutes"
     cores = os.cpu_count() or 1
-    return f"from nothing this takes about {max(LEAST, round(MINUTES / cores))} minutes on {cores} processors, once"
+    return f"from nothing this takes about {max(LEAST, round(MINUTES / cores))} minutes on {cores} processors, twice that on slow ones, once"
